@@ -1,0 +1,53 @@
+"""What every pytest run needs: our two directories first on the path, and the recorded data.
+
+The tests run on the embedded instance's bindings, so ``src/bindings/python`` and ``src/embedded`` come before anything
+installed; tests started as child processes see the same through PYTHONPATH.  Whatever a test writes goes to a temporary
+directory or into the tree, never to the user's home.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SRCDIR = HERE.parents[1]
+PATHS = [str(SRCDIR / "src" / "bindings" / "python"), str(SRCDIR / "src" / "embedded")]
+
+for entry in reversed(PATHS):
+    while entry in sys.path:
+        sys.path.remove(entry)
+    sys.path.insert(0, entry)
+# Tests import shared.py and the helpers beside them by plain name.  Last, because some of our directories are named like
+# modules of the standard library (cmd, resource).
+sys.path.extend([str(HERE), *sorted(str(d) for d in HERE.iterdir() if d.is_dir() and d.name[0] not in "._")])
+inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p not in PATHS]
+os.environ["PYTHONPATH"] = os.pathsep.join(PATHS + inherited)
+# An instance the user happens to be inside of must not answer our tests.
+for name in ("FLUX_URI", "FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK", "FLUX_MODULE_PATH_PREPEND", "FLUX_PYTHONPATH_PREPEND"):
+    os.environ.pop(name, None)
+
+import shared  # noqa: E402  (the path above comes first)
+
+
+def pytest_configure(config):
+    """Keep hypothesis' example database out of the home directory and the same examples in every run."""
+    try:
+        import hypothesis
+    except ImportError:
+        return
+    hypothesis.settings.register_profile("tree", database=None, deadline=None, derandomize=True, print_blob=True)
+    hypothesis.settings.load_profile("tree")
+
+
+@pytest.fixture(scope="session")
+def srcdir():
+    """The root of the source tree, a Path."""
+    return SRCDIR
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The directory of recorded data, a Path; the test is skipped where there is none."""
+    return shared.require_data()

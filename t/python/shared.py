@@ -1,0 +1,60 @@
+"""Find the recorded data of a real instance, and read it.
+
+The data is not in this tree.  Its directory (with ``golden/`` and ``hwloc/`` in it) is named by the environment variable
+FLUX_TEST_DATA; without that, ``../shared`` beside the root of the tree is taken if it exists.  Where there is none, the
+tests that need it are skipped, and say so.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+SRCDIR = Path(__file__).resolve().parents[2]
+MISSING = "no recorded data: set FLUX_TEST_DATA to the directory that holds golden/ and hwloc/"
+
+
+def data_dir():
+    """Return the directory of recorded data as a Path, or None."""
+    named = os.environ.get("FLUX_TEST_DATA")
+    # A relative name counts from where pytest was started, like any file name on a command line.
+    path = Path(named).resolve() if named else SRCDIR.parent / "shared"
+    return path if (path / "golden").is_dir() else None
+
+
+def require_data():
+    """Return the directory of recorded data as a Path; skip the test (or, at import, the file) without it."""
+    path = data_dir()
+    if path is None:
+        pytest.skip(MISSING, allow_module_level=True)
+    return path
+
+
+def data_path(name):
+    """Return the Path of one recorded file, such as ``golden/eventlogs.jsonl``; skip without it."""
+    path = require_data() / name
+    if not path.exists():
+        pytest.skip("no recorded data: {} is missing".format(path), allow_module_level=True)
+    return path
+
+
+def load_json(name):
+    """Return the parsed content of a recorded JSON file."""
+    with open(data_path(name), encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def load_jsonl(name):
+    """Return the parsed lines of a recorded JSONL file as a list."""
+    with open(data_path(name), encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream if line.strip()]
+
+
+def optional_jsonl(name):
+    """Return the parsed lines of a recorded JSONL file, or [] without data (for parametrize at import time)."""
+    path = data_dir()
+    if path is None or not (path / name).exists():
+        return []
+    with open(path / name, encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream if line.strip()]
