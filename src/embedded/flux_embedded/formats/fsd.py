@@ -1,0 +1,48 @@
+"""Flux Standard Duration (RFC 23)."""
+
+import math
+import re
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+_NUMBER = re.compile(
+    r"\+?(0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]{1,5})?"
+    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?)(ms|s|m|h|d|)"
+)
+_MAX_LENGTH = 128
+
+
+def parse(text):
+    """Return the seconds of a duration such as ``250ms``, ``1.5h`` or ``inf``.
+
+    Raises:
+        ValueError: ``invalid Flux standard duration``.
+    """
+    if len(text) <= _MAX_LENGTH:
+        match = _NUMBER.fullmatch(text)
+        if match:
+            number, suffix = match.groups()
+            value = float.fromhex(number) if "x" in number.lower() else float(number)
+            value *= _SECONDS[suffix]
+            if not math.isinf(value):
+                return value
+        elif text.lower() in ("inf", "infinity"):
+            return math.inf
+    raise ValueError("invalid Flux standard duration")
+
+
+def encode(seconds):
+    """Return a duration for people, in its largest unit of at least 1.
+
+    Four digits are kept (``59.95m``), below ten seconds the milliseconds
+    (``1.020s``); less than a millisecond is ``0s``.
+    """
+    if seconds == math.inf:
+        return "infinity"
+    if seconds < 0.001:
+        return "0s"
+    if seconds < 10:
+        return f"{seconds:.3f}s"
+    for suffix in ("d", "h", "m"):
+        if seconds >= _SECONDS[suffix]:
+            return f"{seconds / _SECONDS[suffix]:.4g}{suffix}"
+    return f"{seconds:.4g}s"

@@ -1,0 +1,138 @@
+"""Ordered lists of host names as text (RFC 29)."""
+
+import re
+
+#: longest list that is expanded from text
+MAX_HOSTS = 1 << 20
+
+_CHARS = r"[!-+\--Z\\^-~]"  # printable, without space , [ ]
+_EXPR = re.compile(rf"({_CHARS}*)(?:\[([0-9,-]*)\]({_CHARS}*))?")
+_ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_TRAILING = re.compile(r"[0-9]{1,18}\Z")
+
+
+def decode(text, limit=MAX_HOSTS):
+    """Return the host names of a hostlist as a list of str.
+
+    Args:
+        text (str): for example ``"fluke[0-3,7],login"``; ``""`` is empty.
+        limit (int): the longest list allowed.
+
+    Raises:
+        ValueError: malformed, or more than ``limit`` names.
+    """
+    hosts = []
+    pos, end = 0, len(text)
+    while pos < end:
+        if text[pos] == ",":
+            pos += 1
+            continue
+        match = _EXPR.match(text, pos)
+        stop = match.end()
+        if stop < end and text[stop] != ",":
+            raise ValueError(
+                f"hostlist {_quote(text)}: unexpected {text[stop]!r} at position {stop}"
+            )
+        prefix, idlist, suffix = match.groups()
+        if idlist is None:
+            hosts.append(prefix)
+        else:
+            _expand(hosts, text, prefix, idlist, suffix, limit)
+        if len(hosts) > limit:
+            raise ValueError(f"hostlist {_quote(text)}: more than {limit} hosts")
+        pos = stop + 1
+    return hosts
+
+
+def _expand(hosts, text, prefix, idlist, suffix, limit):
+    """Append the names of one bracket group."""
+    width = None
+    for element in idlist.split(","):
+        match = _ELEMENT.fullmatch(element)
+        if not match:
+            raise ValueError(f"hostlist {_quote(text)}: bad range {element!r}")
+        low, high = match.groups()
+        lo = int(low)
+        hi = lo if high is None else int(high)
+        if hi < lo:
+            raise ValueError(f"hostlist {_quote(text)}: range {element!r} descends")
+        if hi - lo >= limit - len(hosts):
+            raise ValueError(f"hostlist {_quote(text)}: more than {limit} hosts")
+        padded = len(low) if low[0] == "0" and len(low) > 1 else 0
+        if width is None:
+            width = padded
+        pad = padded or width
+        if pad:
+            hosts += [f"{prefix}{i:0{pad}d}{suffix}" for i in range(lo, hi + 1)]
+        else:
+            hosts += [f"{prefix}{i}{suffix}" for i in range(lo, hi + 1)]
+
+
+def split(name):
+    """Return a name as (prefix, trailing digits)."""
+    match = _TRAILING.search(name)
+    if match is None:
+        return name, ""
+    return name[: match.start()], match.group()
+
+
+def encode(hosts):
+    """Return the canonical hostlist of an iterable of names.
+
+    Neighbouring names with the same prefix share a group as long as the
+    group's width gives back their own digits; order and repeats are kept.
+    """
+    out = []
+    prefix = None  # of the open group
+    width = 0
+    spans = []  # of the open group: [first, last] with last = first + n
+    for name in hosts:
+        match = _TRAILING.search(name)
+        if match is None:
+            if prefix is not None:
+                out.append(_group(prefix, width, spans))
+                prefix = None
+            out.append(name)
+            continue
+        head = name[: match.start()]
+        digits = match.group()
+        number = int(digits)
+        if head == prefix and (
+            len(digits) == width if digits[0] == "0" and len(digits) > 1
+            else len(digits) >= width
+        ):
+            if number == spans[-1][1] + 1:
+                spans[-1][1] = number
+            else:
+                spans.append([number, number])
+            continue
+        if prefix is not None:
+            out.append(_group(prefix, width, spans))
+        prefix = head
+        width = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
+        spans = [[number, number]]
+    if prefix is not None:
+        out.append(_group(prefix, width, spans))
+    return ",".join(out)
+
+
+def _group(prefix, width, spans):
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:
+        return f"{prefix}{spans[0][0]:0{width}d}"
+    items = ",".join(
+        [
+            f"{lo:0{width}d}" if lo == hi else f"{lo:0{width}d}-{hi:0{width}d}"
+            for lo, hi in spans
+        ]
+    )
+    return f"{prefix}[{items}]"
+
+
+def sort_key(name):
+    """Order by prefix, then by number, then by width."""
+    prefix, digits = split(name)
+    return prefix, int(digits) if digits else -1, len(digits)
+
+
+def _quote(text, limit=60):
+    return repr(text if len(text) <= limit else text[: limit - 3] + "...")

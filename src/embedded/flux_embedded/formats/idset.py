@@ -1,0 +1,131 @@
+"""Sets of non-negative integers as text (RFC 22), kept as intervals.
+
+A set is a flat ascending list of *bounds* ``[lo0, hi0, lo1, hi1, ...]``, each
+pair a run of members ``lo <= i < hi``, with a gap of at least one between
+runs.  Its size depends on the number of runs, not on the number of members,
+and an id is a member when an odd number of bounds are at or below it.
+"""
+
+import re
+
+#: greatest id that is read from text
+MAX_ID = 4294967295
+
+_ID = r"(?:0|[1-9][0-9]{0,9})"
+_ITEM = rf"{_ID}(?:-{_ID})?"
+_IDSET = re.compile(rf"{_ITEM}(?:,{_ITEM})*")
+
+
+def decode(text):
+    """Return the bounds of an idset string.
+
+    Args:
+        text (str): for example ``"0-3,7"``; brackets around the whole are
+            allowed, ``""`` and ``"[]"`` are the empty set.
+
+    Raises:
+        ValueError: not an idset, not strictly ascending, or an id above
+            4294967295.
+    """
+    body = text
+    if body[:1] == "[" and body[-1:] == "]" and len(body) > 1:
+        body = body[1:-1]
+    if not body:
+        return []
+    if not _IDSET.fullmatch(body):
+        raise ValueError(f"idset {_quote(text)}: expected ascending ids such as 0-3,7")
+    bounds = []
+    last = -1  # greatest id so far
+    for item in body.split(","):
+        low, dash, high = item.partition("-")
+        lo = int(low)
+        hi = int(high) if dash else lo
+        if lo > hi or lo <= last:
+            raise ValueError(f"idset {_quote(text)}: {item} is not in ascending order")
+        if lo == last + 1 and bounds:
+            bounds[-1] = hi + 1
+        else:
+            bounds += (lo, hi + 1)
+        last = hi
+    if last > MAX_ID:
+        raise ValueError(f"idset {_quote(text)}: {last} is above {MAX_ID}")
+    return bounds
+
+
+def encode(bounds, brackets=False, ranges=True):
+    """Return the canonical text of a set.
+
+    Args:
+        bounds (list): the set.
+        brackets (bool): put brackets around a set of more than one member.
+        ranges (bool): write runs as ``lo-hi``, else every member by itself.
+    """
+    if ranges:
+        it = iter(bounds)
+        text = ",".join(
+            [str(lo) if hi == lo + 1 else f"{lo}-{hi - 1}" for lo, hi in zip(it, it)]
+        )
+    else:
+        text = ",".join(map(str, members(bounds)))
+    if brackets and ("," in text or "-" in text):
+        return f"[{text}]"
+    return text
+
+
+def from_ids(ids):
+    """Return the bounds of an iterable of ids, in any order."""
+    bounds = []
+    for i in sorted(set(ids)):
+        if bounds and bounds[-1] == i:
+            bounds[-1] = i + 1
+        else:
+            bounds += (i, i + 1)
+    return bounds
+
+
+def count(bounds):
+    """Return the number of members."""
+    return sum(bounds[1::2]) - sum(bounds[::2])
+
+
+def members(bounds):
+    """Yield the members in ascending order."""
+    it = iter(bounds)
+    for lo, hi in zip(it, it):
+        yield from range(lo, hi)
+
+
+def combine(a, b, keep):
+    """Merge two sets in one sweep over their bounds.
+
+    Args:
+        a, b (list): the sets.
+        keep (tuple): four truth values, whether ids belong to the result
+            that are in neither, only in a, only in b, in both.
+    """
+    result = []
+    i = j = 0
+    na, nb = len(a), len(b)
+    inside = False
+    while i < na or j < nb:
+        if j >= nb or (i < na and a[i] <= b[j]):
+            at = a[i]
+        else:
+            at = b[j]
+        while i < na and a[i] == at:
+            i += 1
+        while j < nb and b[j] == at:
+            j += 1
+        if bool(keep[(i & 1) + 2 * (j & 1)]) != inside:
+            inside = not inside
+            result.append(at)
+    return result
+
+
+UNION = (False, True, True, True)
+INTERSECT = (False, False, False, True)
+DIFFERENCE = (False, True, False, False)
+
+
+def _quote(text, limit=60):
+    return repr(text if len(text) <= limit else text[: limit - 3] + "...")
