@@ -1,0 +1,173 @@
+"""The base class of the builtin services.
+
+    class Echo(Service):
+        name = "echo"
+
+        @request("say")                     # topic echo.say
+        def say(self, msg):
+            self.respond(msg, {"text": msg.body["text"]})
+
+A handler that raises `OSError` answers with that error; anything else it raises is logged with its
+traceback and answered EIO, and the service goes on.
+"""
+
+import errno
+import os
+import traceback
+
+from flux_embedded.kernel import message
+from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.task import GUEST_REFUSED, Task
+
+LOG_ERR = 3
+
+
+def request(method, guest=False, streaming=False):
+    """Mark a method as the handler of ``SERVICE.method``.
+
+    Args:
+        method (str): what follows the service name in the topic
+        guest (bool): let other users than the instance owner in
+        streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
+    """
+
+    def mark(function):
+        function.__dict__.setdefault("_requests", []).append((method, guest, streaming))
+        return function
+
+    return mark
+
+
+class ServiceTask(Task):
+    """A task that hands requests straight to its service's table of methods."""
+
+    def __init__(self, kernel, service):
+        super().__init__(kernel, service.name, self._serve)
+        self.service = service
+
+    def _serve(self):
+        self.service.begin()
+        self.reactor_run()
+
+    def _dispatch_request(self, msg):
+        entry = self.service.methods.get(msg.topic)
+        if entry is None:
+            super()._dispatch_request(msg)
+            return
+        function, guest, streaming = entry
+        if not guest and not msg.rolemask & message.ROLE_OWNER:
+            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+        elif streaming and not msg.flags & message.FLAG_STREAMING:
+            self.refuse(msg, errno.EPROTO, f"{msg.topic} requires a streaming request")
+        else:
+            self.guard(function, msg)
+
+    def guard(self, function, *args):
+        try:
+            function(*args)
+        except OSError as exc:
+            self._failed(exc.errno or errno.EIO, exc.strerror or str(exc), args)
+        except Exception as exc:  # one bad request must not cost the instance a service
+            lines = traceback.format_exc().rstrip()
+            self.service.log(LOG_ERR, lines)
+            self._failed(errno.EIO, f"{type(exc).__name__}: {exc}", args)
+
+    def _failed(self, errnum, text, args):
+        msg = args[0] if args and isinstance(args[0], Message) else None
+        if msg is None:
+            self.service.log(LOG_ERR, f"{self.name}: {text}")
+        elif msg.type == message.REQUEST:
+            self.refuse(msg, errnum, text)
+
+
+class Service:
+    """A builtin service.
+
+    Args:
+        ctx: the broker's context: ``ctx.kernel``, ``ctx.attrs``, ``ctx.config``, what a real module
+            gets in its welcome message
+        args (tuple of str): module arguments
+
+    Attributes:
+        h (Flux): its handle
+        methods (dict): topic -> (handler, guests allowed, streaming only)
+    """
+
+    name = ""
+    #: further service names it holds
+    also = ()
+
+    def __init__(self, ctx, *args):
+        self.ctx = ctx
+        self.args = args
+        self.kernel = ctx.kernel
+        self.task = ServiceTask(ctx.kernel, self)
+        self.h = Flux(self.task)
+        self.methods = {}
+        for cls in reversed(type(self).__mro__):
+            for attribute, function in vars(cls).items():
+                for method, guest, streaming in getattr(function, "_requests", ()):
+                    self.add_method(method, getattr(self, attribute), guest, streaming)
+
+    def add_method(self, method, function, guest=False, streaming=False):
+        """Handle ``NAME.method`` by ``function(msg)``."""
+        for name in (self.name, *self.also):
+            self.methods[f"{name}.{method}"] = (function, guest, streaming)
+
+    def remove_method(self, method):
+        for name in (self.name, *self.also):
+            self.methods.pop(f"{name}.{method}", None)
+
+    def start(self):
+        """Register the service names and start answering.
+
+        Raises:
+            FileExistsError: a name is taken
+        """
+        for name in (self.name, *self.also):
+            self.kernel.add_service(name, self.task)
+        self.task.start()
+
+    def begin(self):
+        """Called in the service's own greenlet before it answers anything; may block."""
+
+    def stop(self):
+        """Called when the service is unloaded; its task is closed afterwards."""
+
+    # -- shorthand -------------------------------------------------------------------------------
+
+    def respond(self, msg, obj=None):
+        """Answer; `obj` is not copied, so do not change it afterwards."""
+        self.kernel.respond(msg, msg.response(None, obj), self.task)
+
+    def respond_error(self, msg, errnum, text=None):
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
+
+    def rpc(self, topic, obj=None, streaming=False):
+        """Request; `obj` is not copied, so do not change it afterwards."""
+        return self.h.rpc_object(topic, obj, RPC_STREAMING if streaming else 0)
+
+    def notify(self, topic, obj=None):
+        """A request that wants no response."""
+        self.h.rpc_object(topic, obj, RPC_NORESPONSE)
+
+    def publish(self, topic, obj=None):
+        """Publish an event."""
+        self.notify("event.publish", {"topic": topic, "payload": obj or {}})
+
+    def subscribe(self, topic, method):
+        """Have ``method(msg)`` called for events whose topic begins with `topic`."""
+        self.notify("event.subscribe", {"topic": topic})
+        self.h.msg_watcher_create(lambda h, w, msg, args: method(msg), message.EVENT, topic + "*").start()
+
+    def log(self, level, text):
+        self.notify("log.append", {"level": level, "name": self.name, "text": text})
+
+    def now(self):
+        """The time, in seconds since the epoch: the kernel's, never the machine's."""
+        return self.kernel.time
+
+    def timer(self, after, callback, repeat=0.0):
+        """Have ``callback()`` called after `after` seconds; returns the started watcher."""
+        return self.h.timer_watcher_create(after, lambda h, w, revents, args: callback(), repeat).start()

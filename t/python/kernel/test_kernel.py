@@ -1,0 +1,550 @@
+"""The kernel: messages between services, modules and clients, in one order; futures; watchers."""
+
+import errno
+
+import pytest
+
+from flux_embedded.kernel import Kernel, Task, VirtualClock, message
+from flux_embedded.kernel.future import FutureExt, WaitAllFuture
+from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
+from flux_embedded.kernel.service import Service, request
+
+
+class Context:
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+
+class Echo(Service):
+    name = "echo"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.parked = []
+        self.gone = []
+
+    @request("say", guest=True)
+    def say(self, msg):
+        self.respond(msg, {"said": msg.body})
+
+    @request("fail")
+    def fail(self, msg):
+        raise OSError(errno.ENOENT, "no such thing")
+
+    @request("bug")
+    def bug(self, msg):
+        raise KeyError("oops")
+
+    @request("count", streaming=True)
+    def count(self, msg):
+        for number in range(msg.body["to"]):
+            self.respond(msg, {"number": number})
+        self.respond_error(msg, errno.ENODATA)
+
+    @request("park")
+    def park(self, msg):
+        self.parked.append(msg)
+
+    @request("sleep")
+    def sleep(self, msg):
+        self.timer(msg.body["seconds"], lambda: self.respond(msg, {"now": self.now()}))
+
+    @request("ask-other")
+    def ask_other(self, msg):
+        self.respond(msg, self.rpc("other.say", {"via": "echo"}).body)
+
+    @request("disconnect")
+    def disconnect(self, msg):
+        self.gone.append(msg.sender.name)
+
+
+class Other(Echo):
+    name = "other"
+
+
+class Log(Service):
+    name = "log"
+
+    def __init__(self, ctx):
+        super().__init__(ctx)
+        self.lines = []
+
+    @request("append")
+    def append(self, msg):
+        self.lines.append(msg.body["text"])
+
+
+@pytest.fixture
+def kernel():
+    kernel = Kernel(VirtualClock(1000.0))
+    ctx = Context(kernel)
+    kernel.log = Log(ctx)
+    kernel.echo = Echo(ctx)
+    kernel.other = Other(ctx)
+    for service in (kernel.log, kernel.echo, kernel.other):
+        service.start()
+    return kernel
+
+
+@pytest.fixture
+def h(kernel):
+    return Flux(Task(kernel, "test"))
+
+
+def module(kernel, name, body):
+    """A task whose body is ``body(h)``, started."""
+    task = Task(kernel, name, lambda: body(Flux(task)))
+    task.start()
+    return task
+
+
+def test_rpc_blocks_until_the_answer(h):
+    assert h.rpc("echo.say", {"a": [1, 2**60]}).get() == {"said": {"a": [1, 2**60]}}
+
+
+def test_payload_is_parsed_anew_for_each_reader(h):
+    future = h.rpc("echo.say", {"a": 1})
+    future.get()["said"]["a"] = 2
+    assert future.get() == {"said": {"a": 1}}
+
+
+def test_error_is_the_peers_errno_and_text(h):
+    with pytest.raises(FileNotFoundError) as info:
+        h.rpc("echo.fail").get()
+    assert (info.value.errno, info.value.strerror) == (2, "no such thing")
+
+
+def test_a_bug_in_a_handler_is_logged_and_answered(h, kernel):
+    with pytest.raises(OSError, match="KeyError: 'oops'") as info:
+        h.rpc("echo.bug").get()
+    assert info.value.errno == errno.EIO
+    assert h.rpc("echo.say", 1).get() == {"said": 1}
+    assert any("oops" in line for line in kernel.log.lines)
+
+
+@pytest.mark.parametrize(
+    "topic, text",
+    [
+        ("nosuch.method", "No service matching nosuch.method is registered"),
+        ("echo.nosuch", "Unknown service method 'echo.nosuch'"),
+    ],
+)
+def test_unknown_targets(h, topic, text):
+    with pytest.raises(OSError) as info:
+        h.rpc(topic).get()
+    assert (info.value.errno, info.value.strerror) == (38, text)
+
+
+def test_unknown_rank(h):
+    with pytest.raises(OSError) as info:
+        h.rpc("echo.say", nodeid=7).get()
+    assert info.value.errno == errno.EHOSTUNREACH
+
+
+def test_bad_topics_and_payloads(h):
+    with pytest.raises(OSError) as info:
+        h.rpc(None)
+    assert info.value.errno == errno.EINVAL
+    with pytest.raises(TypeError):
+        h.rpc(5)
+    with pytest.raises(TypeError):
+        h.rpc("echo.say", {"a": object()})
+
+
+def test_guests_reach_only_what_lets_them_in(kernel):
+    guest = Flux(Task(kernel, "guest", userid=1234, rolemask=message.ROLE_USER))
+    assert guest.rpc("echo.say", 1).get() == {"said": 1}
+    with pytest.raises(PermissionError, match="Request requires owner credentials"):
+        guest.rpc("echo.fail").get()
+
+
+def test_stream(h):
+    future = h.rpc("echo.count", {"to": 3}, flags=RPC_STREAMING)
+    numbers = []
+    with pytest.raises(OSError) as info:
+        while True:
+            numbers.append(future.get()["number"])
+            future.reset()
+    assert numbers == [0, 1, 2]
+    assert info.value.errno == errno.ENODATA
+
+
+def test_stream_needs_the_flag(h):
+    with pytest.raises(OSError) as info:
+        h.rpc("echo.count", {"to": 3}).get()
+    assert info.value.errno == errno.EPROTO
+
+
+def test_stream_by_callback_after_a_first_get(h):
+    future = h.rpc("echo.count", {"to": 3}, flags=RPC_STREAMING)
+    seen = [future.get()["number"]]
+    future.reset()
+
+    def more(future):
+        try:
+            seen.append(future.get()["number"])
+        except OSError as exc:
+            seen.append(exc.errno)
+            h.reactor_stop()
+        future.reset()
+
+    future.then(more)
+    h.reactor_run()
+    assert seen == [0, 1, 2, errno.ENODATA]
+
+
+def test_without_reset_the_first_answer_repeats(h):
+    seen = []
+
+    def more(future):
+        seen.append(future.get()["number"])
+        if len(seen) == 4:
+            h.reactor_stop()
+
+    h.rpc("echo.count", {"to": 3}, flags=RPC_STREAMING).then(more)
+    h.reactor_run()
+    assert seen == [0, 0, 0, 0]
+
+
+def test_noresponse_is_ready_at_once(h, kernel):
+    future = h.rpc("echo.fail", flags=RPC_NORESPONSE)
+    assert future.is_ready() and future.get() is None
+    kernel.run_until_idle()
+
+
+def test_then_twice_and_none(h):
+    future = h.rpc("echo.park")
+    with pytest.raises(ValueError):
+        future.then(None)
+    future.then(print)
+    with pytest.raises(FileExistsError):
+        future.then(print)
+
+
+def test_then_timeout(h):
+    seen = []
+
+    def late(future):
+        with pytest.raises(TimeoutError):
+            future.get()
+        seen.append(h.reactor_now(h.get_reactor()))
+        h.reactor_stop()
+
+    h.rpc("echo.park").then(late, timeout=2.5)
+    h.reactor_run()
+    assert seen == [1002.5]
+
+
+def test_wait_for(h):
+    with pytest.raises(TimeoutError):
+        h.rpc("echo.park").wait_for(3)
+    future = h.rpc("echo.sleep", {"seconds": 2})
+    assert future.wait_for(3) is future
+    assert future.get() == {"now": 1005.0}
+
+
+def test_an_exception_leaves_reactor_run_and_the_reactor_can_run_again(h):
+    def boom(future):
+        raise ValueError("boom")
+
+    h.rpc("echo.say").then(boom)
+    with pytest.raises(ValueError, match="boom"):
+        h.reactor_run()
+    h.rpc("echo.say").then(lambda future: h.reactor_stop())
+    assert h.reactor_run() == 0
+
+
+def test_system_exit_in_a_callback_is_swallowed(h, capsys):
+    def leave(future):
+        raise SystemExit(3)
+
+    h.rpc("echo.say").then(leave)
+    h.timer_watcher_create(1.0, lambda *args: h.reactor_stop()).start()
+    assert h.reactor_run() == 0
+    assert "SystemExit" in capsys.readouterr().err
+
+
+def test_reactor_run_counts_active_watchers_and_errors(h):
+    idle = h.timer_watcher_create(100.0, print).start()
+    h.timer_watcher_create(0.0, lambda *args: h.reactor_stop()).start()
+    assert h.reactor_run() == 1
+    idle.stop()
+    h.timer_watcher_create(0.0, lambda *args: h.reactor_stop_error()).start()
+    assert h.reactor_run() == -1
+
+
+def test_a_service_may_block_while_its_messages_wait(h):
+    first = h.rpc("echo.ask-other")
+    second = h.rpc("echo.say", 2)
+    assert first.get() == {"said": {"via": "echo"}}
+    assert second.get() == {"said": 2}
+
+
+def test_what_arrives_during_get_is_handled_in_order_afterwards(kernel, h):
+    seen = []
+
+    def body(handle):
+        def take(handle, watcher, msg, args):
+            seen.append(msg.payload)
+            handle.respond(msg)
+
+        handle.kernel.add_service("slow", handle.task)
+        handle.msg_watcher_create(take, message.REQUEST, "slow.*").start()
+        handle.rpc("echo.sleep", {"seconds": 5}).get()
+        assert seen == []
+        handle.reactor_run()
+
+    module(kernel, "slow", body)
+    kernel.run_until_idle()
+    futures = [h.rpc("slow.x", number) for number in range(4)]
+    futures[-1].get()
+    assert seen == [0, 1, 2, 3]
+    assert kernel.now() == 1005.0
+
+
+def test_newest_handler_wins_and_globs_match(kernel, h):
+    kernel.add_service("me", h.task)
+    seen = []
+
+    def watcher(tag, glob):
+        def take(handle, watcher, msg, args):
+            seen.append((tag, args))
+            handle.respond(msg)
+
+        found = h.msg_watcher_create(take, message.REQUEST, glob, args=tag.upper())
+        assert found.start() is None
+        return found
+
+    watcher("a", "me.go")
+    newer = watcher("b", "me.g*")
+    h.rpc("me.go").then(lambda future: h.reactor_stop())
+    h.reactor_run()
+    newer.stop()
+    h.rpc("me.go").then(lambda future: h.reactor_stop())
+    h.reactor_run()
+    assert seen == [("b", "B"), ("a", "A")]
+
+
+def test_disconnect_notice_to_every_service_ever_addressed(kernel):
+    task = Task(kernel, "leaver")
+    handle = Flux(task)
+    handle.rpc("echo.say").get()
+    handle.rpc("echo.say").get()
+    parked = Flux(Task(kernel, "other"))
+    task.close()
+    kernel.run_until_idle()
+    assert kernel.echo.gone == ["leaver"]
+    assert kernel.other.gone == []
+    with pytest.raises(OSError):
+        handle.rpc("echo.say")
+    assert parked.rpc("echo.say").get()
+
+
+def test_requests_to_a_module_that_leaves_fail(kernel, h):
+    future = h.rpc("echo.park")
+    kernel.run_until_idle()
+    kernel.echo.task.close()
+    with pytest.raises(OSError, match="module disconnect") as info:
+        future.get()
+    assert info.value.errno == errno.EHOSTUNREACH
+
+
+def test_service_names_have_one_holder(kernel, h):
+    with pytest.raises(FileExistsError):
+        kernel.add_service("echo", h.task)
+    with pytest.raises(FileNotFoundError):
+        kernel.remove_service("echo", h.task)
+
+
+class TestTimers:
+    def run(self, h, seconds):
+        h.timer_watcher_create(seconds, lambda *args: h.reactor_stop()).start()
+        h.reactor_run()
+
+    def make(self, h, after, repeat=0.0):
+        fired = []
+        timer = h.timer_watcher_create(after, lambda *args: fired.append(h.reactor_now()), repeat)
+        return timer, fired
+
+    def test_stop_and_start_go_on_with_the_remaining_time(self, h):
+        timer, fired = self.make(h, 10)
+        timer.start()
+        self.run(h, 4)
+        timer.stop()
+        self.run(h, 100)
+        timer.start()
+        self.run(h, 50)
+        assert fired == [1110.0]
+
+    def test_a_fired_one_shot_started_again_fires_at_once(self, h):
+        timer, fired = self.make(h, 10)
+        timer.start()
+        self.run(h, 20)
+        timer.start()
+        self.run(h, 20)
+        assert fired == [1010.0, 1020.0]
+
+    def test_reset_arms_a_stopped_timer_for_the_full_delay(self, h):
+        timer, fired = self.make(h, 10)
+        timer.reset()
+        self.run(h, 20)
+        timer.reset(3)
+        self.run(h, 20)
+        assert fired == [1010.0, 1023.0]
+
+    def test_reset_has_no_effect_on_a_running_timer(self, h):
+        timer, fired = self.make(h, 10)
+        timer.start()
+        timer.reset(2)
+        self.run(h, 20)
+        assert fired == [1010.0]
+
+    def test_repeat(self, h):
+        timer, fired = self.make(h, 1, repeat=2)
+        timer.start()
+        self.run(h, 6)
+        timer.stop()
+        self.run(h, 6)
+        assert fired == [1001.0, 1003.0, 1005.0]
+
+    def test_reset_from_its_own_callback(self, h):
+        fired = []
+
+        def again(handle, watcher, revents, args):
+            fired.append(h.reactor_now())
+            if len(fired) < 3:
+                watcher.reset()
+
+        h.timer_watcher_create(1, again).start()
+        self.run(h, 10)
+        assert fired == [1001.0, 1002.0, 1003.0]
+
+    def test_earliest_deadline_first(self, h):
+        order = []
+        for delay in (3, 1, 2):
+            h.timer_watcher_create(delay, lambda h, w, r, args: order.append(args), args=delay).start()
+        self.run(h, 5)
+        assert order == [1, 2, 3]
+
+
+def test_idle_watcher_runs_once_a_turn_with_messages_in_between(h):
+    order = []
+
+    def idle(handle, watcher, revents, args):
+        order.append("idle")
+        if order.count("idle") == 3:
+            watcher.stop()
+            h.reactor_stop()
+
+    h.idle_watcher_create(idle).start()
+    h.rpc("echo.say").then(lambda future: order.append("answer"))
+    h.reactor_run()
+    assert order.count("idle") == 3
+    assert order.index("answer") < 3
+
+
+def test_prepare_and_check(h):
+    order = []
+    prepare = h.prepare_watcher_create(lambda *args: order.append("prepare"))
+    check = h.check_watcher_create(lambda *args: order.append("check"))
+    with prepare, check:
+        h.timer_watcher_create(1, lambda *args: h.reactor_stop()).start()
+        h.reactor_run()
+    assert order[:2] == ["prepare", "check"]
+
+
+def test_fd_watcher(h):
+    import os
+
+    reader, writer = os.pipe()
+    seen = []
+
+    def readable(handle, watcher, fd, revents, args):
+        seen.append((os.read(fd, 10), revents, args))
+        h.reactor_stop()
+
+    watcher = h.fd_watcher_create(reader, readable, args="x").start()
+    os.write(writer, b"hello")
+    h.reactor_run()
+    watcher.stop()
+    os.close(reader)
+    os.close(writer)
+    assert seen == [(b"hello", 1, "x")]
+
+
+def test_signal_watcher(h):
+    import os
+    import signal
+
+    seen = []
+
+    def caught(handle, watcher, signum, args):
+        seen.append(signum)
+        h.reactor_stop()
+
+    with h.signal_watcher_create(signal.SIGUSR1, caught):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        h.reactor_run()
+    assert seen == [signal.SIGUSR1]
+
+
+def test_future_ext_and_wait_all(h):
+    made = []
+    future = FutureExt(lambda future, *args: made.append(args), 1, 2, flux_handle=h)
+    assert made == []
+    h.timer_watcher_create(1, lambda *args: future.fulfill({"x": 1})).start()
+    future.then(lambda future: h.reactor_stop())
+    assert made == [(1, 2)]
+    h.reactor_run()
+    assert future.get() == {"x": 1}
+    failing = FutureExt(flux_handle=h)
+    failing.fulfill_error(errno.ENOENT, "gone")
+    with pytest.raises(FileNotFoundError, match="gone"):
+        failing.get()
+    both = WaitAllFuture([h.rpc("echo.say"), h.rpc("echo.say")])
+    both.get()
+    assert all(child.is_ready() for child in both.children)
+    with pytest.raises(FileNotFoundError):
+        WaitAllFuture([h.rpc("echo.say"), h.rpc("echo.fail")]).get()
+
+
+def test_waiting_for_what_can_never_come_is_an_error(h):
+    with pytest.raises(RuntimeError, match="nothing is left to wait for"):
+        h.rpc("echo.park").get()
+
+
+def test_module_body_that_raises_is_reported(kernel):
+    ended = []
+
+    def body(handle):
+        raise ValueError("bad")
+
+    task = Task(kernel, "bad", lambda: body(None))
+    task.on_exit = lambda task, failure: ended.append((task.name, repr(failure)))
+    task.start()
+    kernel.run_until_idle()
+    assert ended == [("bad", "ValueError('bad')")]
+
+
+def test_same_input_same_run():
+    def run():
+        kernel = Kernel(VirtualClock())
+        trace, ended = [], []
+        kernel.intercept = lambda endpoint, msg: trace.append((kernel.now(), endpoint.name, msg.topic, msg.payload_str))
+        ctx = Context(kernel)
+        for service in (Echo(ctx), Other(ctx)):
+            service.start()
+        for number in range(5):
+
+            def body(handle, number=number):
+                for step in range(3):
+                    handle.rpc("echo.sleep", {"seconds": (number * 7 + step) % 3}).get()
+                    handle.rpc("echo.ask-other").get()
+                ended.append(number)
+
+            module(kernel, f"m{number}", body)
+        kernel.run(until=lambda: len(ended) == 5)
+        return trace
+
+    first, second = run(), run()
+    assert first == second and len(first) > 100
