@@ -1,0 +1,240 @@
+"""From a machine as hwloc sees it to the topology that TreePool reads, and to R.
+
+The topology of a node (`children[].topo` of R.scheduling, RFC 49) names levels of containers down
+to leaves with `cores`, `gpus` and `memory`. Which hwloc objects become a level, what it is called
+and which devices are GPUs is written at the functions below.
+"""
+
+import os
+
+from .masks import idset_text, parse_idset, to_mask
+from .tree_hwloc import load_xml
+
+CONTAINERS = ("Package", "Die", "Group")
+GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
+NAMES = {"Package": "socket", "NUMANode": "numa"}
+
+
+class Gpu:
+    """A GPU: its number, the CPU set it is attached to (None: nowhere), the objects above it."""
+
+    __slots__ = ("number", "cpuset", "above")
+
+    def __init__(self, number, cpuset, above):
+        self.number = number
+        self.cpuset = cpuset
+        self.above = above
+
+    def belongs_to(self, obj):
+        """Does the domain of `obj` hold this GPU: it lies above it, or its CPU set round it."""
+        return obj in self.above or (bool(self.cpuset) and inside(self.cpuset, obj.cpuset))
+
+
+def inside(inner, outer):
+    """Is the set `inner` (a bit mask) a subset of `outer`?"""
+    return not inner & ~outer
+
+
+def find_gpus(machine):
+    """The GPUs of a Machine, numbered as the runtimes do: by the position of their OS device.
+
+    Several backends report one card. On a PCI device the backend met first counts, and each of
+    its devices is a GPU (a card may be partitioned). Devices without a PCI device above them are
+    counted too, unless the document knows of no PCI device at all. With FLUX_HWLOC_GPU_NO_DEDUP in
+    the environment each device of each backend is a GPU.
+    """
+    if not machine.pcis:
+        return []
+    everything = "FLUX_HWLOC_GPU_NO_DEDUP" in os.environ
+    first_backend = {}
+    gpus = []
+    for device in machine.osdevs:
+        if device.backend not in GPU_BACKENDS:
+            continue
+        pci = device.parent
+        while pci is not None and pci.type != "PCIDev":
+            pci = pci.parent
+        if pci is None:
+            gpus.append(Gpu(len(gpus), None, ()))
+            continue
+        if first_backend.setdefault(pci, device.backend) != device.backend and not everything:
+            continue
+        above = []
+        up = pci.parent
+        while up is not None:
+            if up.cpuset is not None:
+                above.append(up)
+            up = up.parent
+        cpuset = above[0].cpuset if above else None
+        gpus.append(Gpu(len(gpus), cpuset, tuple(above)))
+    return gpus
+
+
+def containers_in(obj):
+    """The containers next below `obj`: its children, or what is found by looking through them.
+
+    Caches and the like are transparent; cores and processors are not looked into.
+    """
+    found = [sub for sub in obj.children if sub.type in CONTAINERS and sub.cpuset]
+    if found:
+        return found
+    for sub in obj.children:
+        if sub.type not in ("Core", "PU"):
+            found.extend(containers_in(sub))
+    return found
+
+
+def written(domain):
+    """A domain with its id lists as idset strings, as R has them."""
+    out = {}
+    for key, value in domain.items():
+        if key in ("cores", "gpus"):
+            value = idset_text(to_mask(value))
+        elif isinstance(value, list):
+            value = [written(below) for below in value]
+        out[key] = value
+    return out
+
+
+class TopologyBuilder:
+    """Walks one Machine: `build()` gives the topology, `gpus` has its GPUs."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.gpus = find_gpus(machine)
+        self._listed = set()
+        self._leaf_memory = False
+
+    def build(self):
+        """The topo object of a node. RuntimeError: a domain without cores, naming its object."""
+        topo = self._domain(self.machine.root)
+        # What no domain holds (a device without locality) is still part of the node.
+        rest = [gpu.number for gpu in self.gpus if gpu.number not in self._listed]
+        if rest:
+            topo["gpus"] = sorted(topo.get("gpus", []) + rest)
+        if not self._leaf_memory:
+            total = sum(node.memory for node in self.machine.numas) >> 30
+            if total:
+                topo["memory"] = total
+        return written(topo)
+
+    def _level(self, obj):
+        """(entries, name) of the level below `obj`; no entries: a leaf."""
+        entries = containers_in(obj)
+        if entries:
+            return entries, self._name(entries[0])
+        return self._numas_in(obj), "numa"
+
+    def _numas_in(self, obj):
+        # A node without CPUs (GPU memory, HBM behind a card) is no place to run: never a level.
+        if obj.type == "NUMANode":
+            return []
+        return [node for node in self.machine.numas if node.cpuset and inside(node.cpuset, obj.cpuset)]
+
+    def _name(self, obj):
+        # hwloc wraps NUMA nodes and what goes with them in Groups: name what is inside.
+        while obj.type == "Group":
+            within = containers_in(obj)
+            if len(within) != 1:
+                return "numa" if self._numas_in(obj) else "Group"
+            obj = within[0]
+        return NAMES.get(obj.type, obj.type)
+
+    def _domain(self, obj):
+        entries, name = self._level(obj)
+        while len(entries) == 1:
+            obj = entries[0]
+            entries, name = self._level(obj)
+        if not entries:
+            return self._leaf(obj)
+        before = set(self._listed)
+        self._listed = set()
+        domain = {name: [self._domain(entry) for entry in entries]}
+        mine = [gpu.number for gpu in self.gpus if gpu.belongs_to(obj)]
+        mine = [number for number in mine if number not in self._listed]
+        if mine:
+            domain["gpus"] = mine
+        self._listed.update(mine, before)
+        return domain
+
+    def _leaf(self, obj):
+        cores = [
+            number
+            for number, core in enumerate(self.machine.cores)
+            if core.cpuset and inside(core.cpuset, obj.cpuset)
+        ]
+        if not cores:
+            raise RuntimeError(f"hwloc XML: no cores in {obj!r}: its processors are not in Core objects")
+        leaf = {"cores": cores}
+        mine = [gpu.number for gpu in self.gpus if gpu.belongs_to(obj)]
+        if mine:
+            leaf["gpus"] = mine
+            self._listed.update(mine)
+        if obj.type == "NUMANode" and obj.memory >> 30:
+            leaf["memory"] = obj.memory >> 30
+            self._leaf_memory = True
+        return leaf
+
+
+def topology_from_xml(text):
+    """(topo, number of cores, number of GPUs) of the machine that hwloc XML, a str, describes.
+
+    Raises RuntimeError when the XML does not load, or a domain has no cores.
+    """
+    machine = load_xml(text)
+    builder = TopologyBuilder(machine)
+    try:
+        topo = builder.build()
+    except RecursionError:
+        raise RuntimeError("hwloc XML: its objects are nested too deeply") from None
+    return topo, len(machine.cores), len(builder.gpus)
+
+
+def amend(R, hwloc_xml=None):
+    """Give R the topology of its nodes (an amender for fake-resources.amend-r).
+
+    R: resource set as a dict (RFC 20, version 1); changed in place and returned.
+    hwloc_xml: the XML document as a str, or None, which leaves R as it is.
+
+    `R["scheduling"]` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
+    described machine. R's own cores and GPUs are not touched. An R without ranks is returned as it
+    is. Raises RuntimeError, R unchanged, when the XML does not load or has a domain without cores.
+    """
+    if hwloc_xml is None:
+        return R
+    ranks = 0
+    for entry in R["execution"]["R_lite"]:
+        ranks |= parse_idset(entry["rank"])
+    if not ranks:
+        return R
+    topo = topology_from_xml(hwloc_xml)[0]
+    R["scheduling"] = {
+        "writer": "TreePool",
+        "children": [{"ranks": idset_text(ranks), "topo": topo}],
+    }
+    return R
+
+
+def r_from_hwloc(hwloc_xml, ranks, hosts, amended=False):
+    """R (version 1) for nodes that all look like an XML document: `flux R encode --hwloc-xml`.
+
+    ranks: idset string; hosts: hostlist string with a name for each rank, in rank order;
+    amended: add the TreePool key, as `amend()` does. Cores are numbered 0 to n-1 and GPUs 0 to m-1 by
+    the rules of the topology. Raises RuntimeError like `amend()`.
+    """
+    topo, ncores, ngpus = topology_from_xml(hwloc_xml)
+    children = {"core": idset_text((1 << ncores) - 1)}
+    if ngpus:
+        children["gpu"] = idset_text((1 << ngpus) - 1)
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": ranks, "children": children}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": [hosts],
+        },
+    }
+    if amended:
+        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]}
+    return R

@@ -1,0 +1,285 @@
+"""hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
+
+`load_xml(text)` gives a `Machine`: the objects libhwloc makes of the document, with CPU sets as
+integers. It is loaded as the description of another machine, important I/O objects kept,
+instruction caches where they add structure, everything else as libhwloc has it.
+
+libhwloc trusts its input: some documents make it abort or run out of memory. So it reads each
+document in a child process, which sends the objects back; whatever becomes of the child, the
+caller has a tree or a `RuntimeError`. The binding (`_flux_hwloc`) is imported only here, and only
+when there is XML to read.
+"""
+
+import json
+import os
+import resource
+import signal
+import warnings
+from xml.parsers import expat
+
+# What one document may cost. A topology of 4,096 cores takes well under a second and 100 MB.
+CPU_SECONDS = 30
+MEMORY_BYTES = 2 << 30
+XML_BYTES = 256 << 20
+
+# libhwloc takes orders from the environment; of these only the ones about its own installation
+# are for us. HWLOC_THISSYSTEM, for one, would mix this machine into the described one.
+KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
+
+NORMAL, MEMORY, IO = 0, 1, 2
+
+OBJECT_TYPES = frozenset(
+    "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
+    " L1Cache L2Cache L3Cache L4Cache L5Cache L1iCache L2iCache L3iCache MemCache".split()
+)
+
+
+class Object:
+    """One hwloc object.
+
+    type: hwloc's name (`Package`, `NUMANode`, `OSDev`...); index: logical index among its type;
+    cpuset: CPU set as a bit mask, None where the object has none (an infinite set is a negative
+    integer); memory: local bytes of a NUMA node; backend: `Backend` info of an OS device;
+    children, memory_children, io_children: lists of Object; parent: Object or None.
+    """
+
+    __slots__ = (
+        "type", "index", "cpuset", "memory", "backend",
+        "parent", "children", "memory_children", "io_children",
+    )
+
+    def __init__(self, type_, index, cpuset=None, memory=0, backend=None, parent=None):
+        self.type = type_
+        self.index = index
+        self.cpuset = cpuset
+        self.memory = memory
+        self.backend = backend
+        self.parent = parent
+        self.children = []
+        self.memory_children = []
+        self.io_children = []
+
+    def __repr__(self):
+        return f"{self.type}[{self.index}]"
+
+
+class Machine:
+    """A loaded topology: `root`, and `cores`, `numas`, `pcis`, `osdevs` in logical order."""
+
+    def __init__(self, rows):
+        self.objects = []
+        by_type = {}
+        for type_, index, parent, kind, cpuset, memory, backend in rows:
+            up = None if parent is None else self.objects[parent]
+            mask = None if cpuset is None else parse_taskset(cpuset)
+            obj = Object(type_, index, mask, memory, backend, up)
+            if up is not None:
+                (up.children, up.memory_children, up.io_children)[kind].append(obj)
+            self.objects.append(obj)
+            by_type.setdefault(type_, []).append(obj)
+        for group in by_type.values():
+            group.sort(key=lambda obj: obj.index)
+        self.root = self.objects[0]
+        self.cores = by_type.get("Core", [])
+        self.numas = by_type.get("NUMANode", [])
+        self.pcis = by_type.get("PCIDev", [])
+        self.osdevs = by_type.get("OSDev", [])
+
+
+def parse_taskset(text):
+    """A CPU set as libhwloc prints it for taskset: `0x..`, or `0xf...f..` without end."""
+    if text.startswith("0xf...f"):
+        low = text[len("0xf...f"):]
+        return (int(low, 16) if low else 0) - (1 << 4 * len(low))
+    return int(text, 16)
+
+
+def load_xml(text):
+    """Read hwloc XML, a `str`, into a Machine.
+
+    Raises RuntimeError when libhwloc makes nothing of it (the message says what is wrong with the
+    document as far as that can be told), or when the binding is not there.
+    """
+    lib = _binding()
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise RuntimeError("hwloc XML does not load: it holds a lone surrogate") from exc
+    if b"\0" in data:
+        raise RuntimeError("hwloc XML does not load: there is a NUL in the text")
+    if len(data) > XML_BYTES:
+        raise RuntimeError(f"hwloc XML does not load: it is larger than {XML_BYTES >> 20} MiB")
+    answer = _in_child(lib, data)
+    if "rows" not in answer:
+        reason = _diagnose(data) or answer["error"]
+        raise RuntimeError(f"hwloc XML does not load: {reason}")
+    return Machine(answer["rows"])
+
+
+def _binding():
+    try:
+        import _flux_hwloc
+    except ImportError as exc:
+        raise RuntimeError(
+            f"cannot read hwloc XML: the _flux_hwloc extension is not there ({exc}); it is built by"
+            " make where libhwloc 2.x and its headers are installed (Debian: libhwloc-dev)"
+        ) from exc
+    return _flux_hwloc
+
+
+def _in_child(binding, data):
+    """Run `_read` on `data` in a forked child; its answer, or an `error` that tells its end."""
+    readable, writable = os.pipe()
+    with warnings.catch_warnings():
+        # The child only calls libhwloc and writes to its pipe: no lock of another thread is taken.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(readable)
+            _confine()
+            with os.fdopen(writable, "wb") as pipe:
+                pipe.write(json.dumps(_read(binding, data)).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as pipe:
+        text = pipe.read()
+    try:
+        end = os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        end = None  # the host reaps children itself; the answer says enough
+    try:
+        # Its last byte is there or nothing of it counts.
+        return json.loads(text.decode())
+    except ValueError:
+        pass
+    if end is not None and os.WIFSIGNALED(end):
+        name = signal.Signals(os.WTERMSIG(end)).name
+        return {"error": f"libhwloc gave up on it ({name})"}
+    return {"error": "libhwloc gave up on it"}
+
+
+def _confine():
+    """Bound what the child may take, and let nothing of it show but its answer."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_CPU, CPU_SECONDS)
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        used = int(statm.read().split()[0]) * resource.getpagesize()
+    _lower(resource.RLIMIT_AS, used + MEMORY_BYTES)
+    for name in list(os.environ):
+        if name.startswith("HWLOC_") and name not in KEEP_ENVIRONMENT:
+            del os.environ[name]
+
+
+def _lower(which, value):
+    hard = resource.getrlimit(which)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(which, (value, hard))
+
+
+def _read(binding, data):
+    """Load `data` with libhwloc: {"rows": [...]} in document order, or {"error": text}."""
+    ffi, lib = binding.ffi, binding.lib
+    handle = ffi.new("hwloc_topology_t *")
+    if lib.hwloc_topology_init(handle) < 0:
+        return {"error": "libhwloc cannot be initialised"}
+    topology = handle[0]
+    lib.hwloc_topology_set_io_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_IMPORTANT)
+    lib.hwloc_topology_set_icache_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_STRUCTURE)
+    if lib.hwloc_topology_set_xmlbuffer(topology, data, len(data) + 1) < 0:
+        return {"error": "libhwloc does not take it for a topology"}
+    if lib.hwloc_topology_load(topology) < 0:
+        return {"error": "libhwloc cannot make a topology of it"}
+    return walk(binding, topology)
+
+
+def walk(binding, topology):
+    """Rows of `Machine` for a loaded topology, parents first."""
+    ffi, lib = binding.ffi, binding.lib
+    root = lib.hwloc_get_root_obj(topology)
+    if not root.cpuset:
+        return {"error": "the machine has no CPU set"}
+    rows = []
+    todo = [(root, None, NORMAL)]
+    processors = 0
+    while todo:
+        obj, parent, kind = todo.pop()
+        position = len(rows)
+        rows.append(_row(ffi, lib, obj, parent, kind))
+        processors += obj.type == lib.HWLOC_OBJ_PU
+        below = []
+        for first, kind_below in (
+            (obj.memory_first_child, MEMORY),
+            (obj.first_child, NORMAL),
+            (obj.io_first_child, IO),
+        ):
+            while first:
+                below.append((first, position, kind_below))
+                first = first.next_sibling
+        todo.extend(reversed(below))
+    if not processors:
+        return {"error": "the machine has no processors"}
+    return {"rows": rows}
+
+
+def _row(ffi, lib, obj, parent, kind):
+    cpuset = None
+    if obj.cpuset:
+        text = ffi.new("char **")
+        lib.hwloc_bitmap_taskset_asprintf(text, obj.cpuset)
+        cpuset = ffi.string(text[0]).decode()
+        lib.free(text[0])
+    backend = None
+    if obj.type == lib.HWLOC_OBJ_OS_DEVICE:
+        value = lib.hwloc_obj_get_info_by_name(obj, b"Backend")
+        backend = ffi.string(value).decode("utf-8", "replace") if value else None
+    name = {lib.HWLOC_OBJ_PCI_DEVICE: "PCIDev", lib.HWLOC_OBJ_OS_DEVICE: "OSDev"}.get(obj.type)
+    if name is None:
+        name = ffi.string(lib.hwloc_obj_type_string(obj.type)).decode()
+    memory = lib.flux_hwloc_local_memory(obj)
+    return (name, obj.logical_index, parent, kind, cpuset, memory, backend)
+
+
+def _diagnose(data):
+    """What is wrong with a document that did not load, or None if that cannot be seen from here."""
+    seen = {"root": None, "version": "1.0", "objects": 0, "odd": None, "processors": 0}
+
+    def start(name, attributes):
+        if seen["root"] is None:
+            seen["root"] = name
+            seen["version"] = attributes.get("version", "1.0")
+        elif name == "object":
+            seen["objects"] += 1
+            kind = attributes.get("type")
+            seen["processors"] += kind == "PU"
+            if kind not in OBJECT_TYPES and seen["odd"] is None:
+                seen["odd"] = kind
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as exc:
+        return "it is empty" if not data.strip() else f"not well-formed XML: {exc}"
+    except (LookupError, ValueError) as exc:
+        return f"its encoding is not usable: {exc}"
+    if seen["root"] not in ("topology", "root"):
+        return f"its root element is <{seen['root']}>, not <topology>"
+    if not seen["version"].startswith(("1.", "2.")):
+        return f"format {seen['version']} is not one that libhwloc 2 reads"
+    if not seen["objects"]:
+        return "there are no objects in it"
+    if seen["odd"] is not None:
+        return f"unknown object type '{seen['odd']}'"
+    if not seen["processors"]:
+        return "the machine has no processors"
+    return None
