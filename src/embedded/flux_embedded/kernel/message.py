@@ -130,8 +130,7 @@ class Message:
 
     def response(self, text=None, obj=None):
         """A successful response to this request (not sent yet)."""
-        answer = Message(RESPONSE, self.topic, text, obj, self.matchtag, self.flags & FLAG_STREAMING)
-        return answer
+        return Message(RESPONSE, self.topic, text, obj, self.matchtag, self.flags & FLAG_STREAMING)
 
     def error_response(self, errnum, text=None):
         """An error response to this request (not sent yet)."""
