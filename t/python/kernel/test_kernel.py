@@ -349,6 +349,19 @@ def test_requests_to_a_module_that_leaves_fail(kernel, h):
     assert info.value.errno == errno.EHOSTUNREACH
 
 
+def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel, h):
+    answers = []
+    h.msg_watcher_create(lambda h, w, msg, args: answers.append(msg.errnum), message.RESPONSE, "echo.park").start()
+    h.send_untagged("echo.park", {"n": 1})
+    kernel.run_until_idle()
+    assert len(kernel.echo.parked) == 1 and not kernel.echo.task.unanswered
+    h.send_untagged("echo.park", {"n": 2})
+    kernel.echo.task.close()
+    h.timer_watcher_create(0, lambda *args: h.reactor_stop()).start()
+    h.reactor_run()
+    assert answers == [errno.ENOSYS]
+
+
 def test_service_names_have_one_holder(kernel, h):
     with pytest.raises(FileExistsError):
         kernel.add_service("echo", h.task)

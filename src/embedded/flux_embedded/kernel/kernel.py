@@ -37,7 +37,7 @@ class Endpoint:
         uuid (str): the sender identity
         userid, rolemask (int): what its requests are stamped with
         used (set): services it has ever addressed; each gets a disconnect notice when it goes
-        unanswered (dict): requests it received and still owes an answer
+        unanswered (dict): requests with a matchtag it received and still owes an answer
     """
 
     def __init__(self, kernel, name, userid=message.OWNER, rolemask=message.OWNER_ROLES):
@@ -157,7 +157,8 @@ class Kernel:
                 self._refuse(msg, number, os.strerror(number))
                 return
         sender.used.add(name)
-        if not msg.flags & message.FLAG_NORESPONSE:
+        # Untagged requests (RFC 27) need no answer: nobody could be waiting for one.
+        if msg.matchtag:
             endpoint.unanswered[id(msg)] = msg
         self.ready.append((endpoint, msg))
 
@@ -172,6 +173,11 @@ class Kernel:
     def _refuse(self, msg, errnum, text):
         if not msg.flags & message.FLAG_NORESPONSE:
             self.ready.append((msg.sender, msg.error_response(errnum, text)))
+
+    def undeliverable(self, msg):
+        """`msg` never reached an endpoint that has closed: answer what `close` has not."""
+        if msg.type == message.REQUEST and not msg.matchtag:
+            self._refuse(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
 
     def close(self, endpoint):
         """`endpoint` goes away: tell its peers, fail what it leaves unanswered."""
@@ -312,9 +318,10 @@ class Kernel:
                 if endpoint is _RESUME:
                     msg.switch()
                 elif self.intercept is None or not self.intercept(endpoint, msg):
-                    # What was under way to an endpoint that closed was answered by `close`.
                     if not endpoint.closed:
                         endpoint.receive(msg)
+                    else:
+                        self.undeliverable(msg)
             for watcher in list(self.idle_watchers):
                 watcher.fire()
             if self._until is not None and self._until():

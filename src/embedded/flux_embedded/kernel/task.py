@@ -72,8 +72,11 @@ class Task(Endpoint):
         for watcher in list(self.watchers):
             watcher.destroy()
         self.futures.clear()
-        self.inbox.clear()
         self.kernel.close(self)
+        for item in self.inbox:
+            if isinstance(item, Message):
+                self.kernel.undeliverable(item)
+        self.inbox.clear()
 
     # -- receiving -----------------------------------------------------------------------------
 
