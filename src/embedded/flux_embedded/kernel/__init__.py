@@ -4,9 +4,25 @@ Read `message`, then `kernel`, then `task`; `handle` is the public face (``flux.
 `service` the base class of the builtin services.
 """
 
-from flux_embedded.kernel.clock import RealClock, VirtualClock
-from flux_embedded.kernel.kernel import Endpoint, Kernel
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.task import Task
+# Name -> module. Imported when asked for: a command needs the message format and nothing else,
+# and pays for its imports at every start.
+_HOMES = {
+    "Endpoint": "kernel",
+    "Kernel": "kernel",
+    "Message": "message",
+    "RealClock": "clock",
+    "Task": "task",
+    "VirtualClock": "clock",
+}
 
-__all__ = ["Endpoint", "Kernel", "Message", "RealClock", "Task", "VirtualClock"]
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
