@@ -357,7 +357,7 @@ def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel,
     assert len(kernel.echo.parked) == 1 and not kernel.echo.task.unanswered
     h.send_untagged("echo.park", {"n": 2})
     kernel.echo.task.close()
-    h.timer_watcher_create(0, lambda *args: h.reactor_stop()).start()
+    h.timer_watcher_create(1, lambda *args: h.reactor_stop()).start()
     h.reactor_run()
     assert answers == [errno.ENOSYS]
 
