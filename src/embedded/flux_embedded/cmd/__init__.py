@@ -1,0 +1,8 @@
+"""The ``flux`` command of the embedded instance."""
+
+
+def main(argv=None):
+    """Run one command line (without the program's name) and return its exit code."""
+    from flux_embedded.cmd.dispatch import run
+
+    return run(argv)

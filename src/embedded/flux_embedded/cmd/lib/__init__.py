@@ -1,0 +1,1 @@
+"""What several commands share: option parsing, connecting, output formats, jobspecs."""
