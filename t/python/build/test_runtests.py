@@ -1,0 +1,67 @@
+"""The total of scripts/runtests: what counts as passed, failed and skipped."""
+
+import importlib.machinery
+import importlib.util
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def runtests(srcdir):
+    # The script ends in sys.exit(main()): load what stands before.
+    source = (srcdir / "scripts" / "runtests").read_text()
+    assert source.rstrip().endswith("sys.exit(main())")
+    module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("runtests", None))
+    module.__file__ = str(srcdir / "scripts" / "runtests")
+    exec(compile(source.rstrip()[: -len("sys.exit(main())")], module.__file__, "exec"), module.__dict__)
+    return module
+
+
+def counts(total):
+    return total.passed, total.failed, total.skipped
+
+
+@pytest.mark.parametrize(
+    ("text", "exitcode", "expected"),
+    [
+        ("ok 1 - a\nok 2 - b\n1..2\n", 0, (2, 0, 0)),
+        ("ok 1 - a\nnot ok 2 - b\n#\tcode\n1..2\n", 1, (1, 1, 0)),
+        ("1..0 # SKIP no sharness library\n", 0, (0, 0, 1)),
+        ("ok 1 # skip a (missing X)\nok 2 - b\n1..2\n", 0, (1, 0, 1)),
+        ("not ok 1 - a # TODO known breakage\n1..1\n", 0, (0, 0, 1)),
+        ("ok 1 - a # TODO known breakage vanished\n1..1\n", 0, (0, 1, 0)),
+        ("ok 1 - a\n", 1, (1, 1, 0)),  # no plan: it did not come to its end
+        ("ok 1 - a\n1..3\n", 0, (1, 1, 0)),
+        ("ok 1 - a\n1..1\n", 1, (1, 1, 0)),  # the instance around the script failed at its end
+        ("", 137, (0, 1, 0)),
+        ("okay then\nnot okay\nok 1 - a\n1..1\n", 0, (1, 0, 0)),
+    ],
+)
+def test_tap(runtests, text, exitcode, expected):
+    assert counts(runtests.read_tap(text, "t0001.t", exitcode)) == expected
+
+
+def test_failures_are_named(runtests):
+    total = runtests.read_tap("not ok 1 - the pool is full\n1..1\n", "t0001.t", 1)
+    assert total.failures == ["t0001.t: the pool is full"]
+
+
+def test_junit(runtests, tmp_path):
+    report = tmp_path / "pytest.xml"
+    report.write_text(
+        """<testsuites><testsuite>
+        <testcase classname="t.python.resource.test_a" name="one"/>
+        <testcase classname="t.python.resource.test_a.TestX" name="two"><failure message="no"/></testcase>
+        <testcase classname="t.python.test_b" name="three"><skipped message="no data"/></testcase>
+        <testcase classname="t.python.test_b" name="four"><error message="fixture"/></testcase>
+        </testsuite></testsuites>"""
+    )
+    totals = runtests.read_junit(report)
+    assert counts(totals["resource/test_a"]) == (1, 1, 0)
+    assert counts(totals["test_b"]) == (0, 1, 1)
+    assert totals["test_b"].reasons == {"no data": 1}
+
+
+def test_excerpt_shows_what_failed(runtests):
+    lines = ["ok 1 - a", "expecting success: cmd b", "its output", "not ok 2 - b", "ok 3 - c", "1..3"]
+    assert runtests.excerpt("\n".join(lines)) == lines[1:4]

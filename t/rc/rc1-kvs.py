@@ -1,0 +1,5 @@
+"""Start of the test personality kvs: a key-value store and nothing else."""
+
+
+def setup(context):
+    context.load_modules(["content", "content-sqlite", "heartbeat", "kvs", "kvs-watch"])
