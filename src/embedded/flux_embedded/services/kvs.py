@@ -39,8 +39,9 @@ commit                ``{namespace, ops: [OP, ...]}`` -> ``{rootseq}``.
 lookup                ``{namespace, key}`` -> ``{value: TEXT}``, or
                       ``{namespace, keys: [KEY, ...]}`` ->
                       ``{values: {KEY: TEXT}}``, all or an error.  Missing:
-                      ENOENT, a directory: EISDIR; the error text is the key.
-                      Links are followed.
+                      ENOENT, a directory: EISDIR; the error text is the key
+                      and the reason (``a: Is a directory``), as everywhere
+                      where a key is the cause.  Links are followed.
 readlink              ``{namespace, key}`` -> ``{target, namespace?}``; not a
                       link: EINVAL
 dir                   ``{namespace, key?, recursive?, values?}`` ->
@@ -206,7 +207,7 @@ class Kvs(Service):
             undo.append((directory, name, _MISSING))
             directory[name] = text
         elif type(old) is dict:
-            raise OSError(errno.EISDIR, key)
+            raise _key_error(errno.EISDIR, key)
         else:
             undo.append((directory, name, old))
             directory[name] = [old, text]
@@ -337,7 +338,7 @@ class Kvs(Service):
                 return ns, directory, name, ".".join(path)
             if type(child) is not dict:
                 if create is None:
-                    raise OSError(errno.ENOENT if child is None else errno.ENOTDIR, key)
+                    raise _key_error(errno.ENOENT if child is None else errno.ENOTDIR, key)
                 create.append((directory, name, directory.get(name, _MISSING)))
                 child = directory[name] = {}
             directory = child
@@ -369,9 +370,9 @@ class Kvs(Service):
     def _value(self, ns, key):
         value = self._find(ns, key)
         if value is None:
-            raise OSError(errno.ENOENT, key)
+            raise _key_error(errno.ENOENT, key)
         if type(value) is dict:
-            raise OSError(errno.EISDIR, key)
+            raise _key_error(errno.EISDIR, key)
         return value
 
     # -- reading ---------------------------------------------------------------
@@ -395,9 +396,9 @@ class Kvs(Service):
         _, directory, name, _ = self._resolve(ns, key, last=False)
         link = directory.get(name)
         if link is None:
-            raise OSError(errno.ENOENT, key)
+            raise _key_error(errno.ENOENT, key)
         if type(link) is not Link:
-            raise OSError(errno.EINVAL, key)
+            raise _key_error(errno.EINVAL, key)
         answer = {"target": link.target}
         if link.namespace is not None:
             answer["namespace"] = link.namespace
@@ -410,9 +411,9 @@ class Kvs(Service):
         key = body.get("key") or "."
         directory = self._find(ns, key)
         if directory is None:
-            raise OSError(errno.ENOENT, key)
+            raise _key_error(errno.ENOENT, key)
         if type(directory) is not dict:
-            raise OSError(errno.ENOTDIR, key)
+            raise _key_error(errno.ENOTDIR, key)
         entries = []
         self._list(entries, directory, "", bool(body.get("recursive")), bool(body.get("values")))
         self.respond(msg, {"entries": entries})
@@ -444,7 +445,7 @@ class Kvs(Service):
         self.watches[msg.sender, msg.matchtag] = watch
         self._place(watch)
         if not watch.wait and self._find(ns, key) is None:
-            self._end(watch, errno.ENOENT, key)
+            self._end(watch, errno.ENOENT)
         else:
             self._tell(watch)
 
@@ -486,8 +487,9 @@ class Kvs(Service):
         del self.watches[watch.msg.sender, watch.msg.matchtag]
         self._displace(watch)
 
-    def _end(self, watch, errnum, text=None):
+    def _end(self, watch, errnum):
         self._forget(watch)
+        text = None if errnum == errno.ENODATA else f"{watch.key}: {os.strerror(errnum)}"
         self.respond_error(watch.msg, errnum, text)
 
     def _notify(self, touched):
@@ -523,9 +525,9 @@ class Kvs(Service):
         sent = watch.sent
         if value is None:
             if sent is not None:
-                self._end(watch, errno.ENOENT, watch.key)
+                self._end(watch, errno.ENOENT)
         elif type(value) is dict:
-            self._end(watch, errno.EISDIR, watch.key)
+            self._end(watch, errno.EISDIR)
         elif value != sent:
             watch.sent = value
             if watch.append and sent and value.startswith(sent):
@@ -606,6 +608,10 @@ class Kvs(Service):
     def stats(self, msg):
         seqs = {ns.name: ns.seq for ns in self.namespaces.values()}
         self.respond(msg, {**self.counts, "watchers": len(self.watches), "namespaces": seqs})
+
+
+def _key_error(errnum, key):
+    return OSError(errnum, f"{key}: {os.strerror(errnum)}")
 
 
 def _roll_back(undo):

@@ -1,0 +1,269 @@
+"""The key-value store.
+
+Keys are paths with ``.`` between the names.  Values are JSON, or any text
+with ``raw``.  What is put, unlinked or made waits in a transaction until it
+is committed; a handle has one of its own for the module functions that are
+given none.
+"""
+
+import json
+from collections.abc import Mapping
+
+from flux_embedded.kernel.future import PlainRPC
+from flux_embedded.kernel.message import NODEID_ANY
+
+__all__ = [
+    "KVSDir",
+    "KVSTxn",
+    "commit",
+    "commit_async",
+    "exists",
+    "get",
+    "get_dir",
+    "get_key_direct",
+    "isdir",
+    "put",
+    "put_mkdir",
+    "put_symlink",
+    "put_unlink",
+]
+
+
+def _key(key):
+    if not isinstance(key, str):
+        raise TypeError(f"kvs key {key!r} is not a string")
+    return key
+
+
+class KVSTxn:
+    """A transaction: nothing of it is seen until it is committed, then all of it.
+
+    As a context manager it commits on exit, unless an exception leaves the block.
+
+    Args:
+        h (Flux): handle
+        path (str): directory that keys are relative to
+        namespace (str): namespace; default: primary
+    """
+
+    def __init__(self, h, path=".", namespace=None):
+        self._handle = h
+        self._prefix = "" if path in (".", "") else path.rstrip(".") + "."
+        self._namespace = namespace
+        self._ops = []
+
+    def put(self, key, value, raw=False):
+        """Set a key: to what JSON makes of `value`, or to the str or bytes itself with `raw`.
+
+        Raises:
+            TypeError: `value` is not serialisable, or not text with `raw`
+        """
+        if not raw:
+            value = json.dumps(value)
+        elif isinstance(value, bytes):
+            value = value.decode("utf-8", "surrogateescape")
+        elif not isinstance(value, str):
+            raise TypeError(f"kvs value {value!r} is neither str nor bytes")
+        self._ops.append(["put", self._prefix + _key(key), value])
+
+    def unlink(self, key):
+        """Remove a key or directory; a missing one is no error."""
+        self._ops.append(["unlink", self._prefix + _key(key)])
+
+    def mkdir(self, key):
+        """Make a directory."""
+        self._ops.append(["mkdir", self._prefix + _key(key)])
+
+    def symlink(self, key, target):
+        """Make `key` stand for another key."""
+        self._ops.append(["symlink", self._prefix + _key(key), _key(target)])
+
+    def clear(self):
+        """Forget what waits to be committed."""
+        self._ops = []
+
+    def commit(self, flags=0):
+        """Commit and wait until it is done.
+
+        Raises:
+            OSError: it failed and nothing of it took effect
+        """
+        self.commit_async(flags).get()
+
+    def commit_async(self, flags=0):
+        """Commit; returns a Future whose ``get()`` is None.  The transaction may be dropped at once."""
+        return _send(self._handle, self._ops, self._namespace)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc, tb):
+        if exc_type is None:
+            self.commit()
+
+
+def _send(h, ops, namespace):
+    payload = {"ops": list(ops)}
+    if namespace is not None:
+        payload["namespace"] = namespace
+    # The object goes along as it is: nothing changes an op once it is in a transaction.
+    return h._send(PlainRPC, "kvs.commit", None, payload, NODEID_ANY, 0)
+
+
+def _txn(h, _kvstxn):
+    """The transaction given, or the handle's own."""
+    if _kvstxn is not None:
+        return _kvstxn
+    aux = h.task.aux
+    if "kvstxn" not in aux:
+        aux["kvstxn"] = KVSTxn(h)
+    return aux["kvstxn"]
+
+
+def put(h, key, value, _kvstxn=None, raw=False):
+    """Set a key in the next commit; see KVSTxn.put."""
+    _txn(h, _kvstxn).put(key, value, raw)
+
+
+def put_unlink(h, key, _kvstxn=None):
+    """Remove a key or directory in the next commit."""
+    _txn(h, _kvstxn).unlink(key)
+
+
+def put_mkdir(h, key, _kvstxn=None):
+    """Make a directory in the next commit."""
+    _txn(h, _kvstxn).mkdir(key)
+
+
+def put_symlink(h, key, target, _kvstxn=None):
+    """Make a link in the next commit."""
+    _txn(h, _kvstxn).symlink(key, target)
+
+
+def commit_async(h, flags=0, namespace=None, _kvstxn=None):
+    """Commit a transaction, or what waits in the handle's own; returns a Future (``get()`` is None)."""
+    txn = _txn(h, _kvstxn)
+    future = _send(h, txn._ops, namespace if namespace is not None else txn._namespace)
+    if _kvstxn is None:
+        txn.clear()
+    return future
+
+
+def commit(h, flags=0, namespace=None, _kvstxn=None):
+    """Commit and wait until it is done.
+
+    Raises:
+        OSError: it failed and nothing of it took effect
+    """
+    commit_async(h, flags, namespace, _kvstxn).get()
+
+
+def _request(h, method, key, namespace, **options):
+    payload = {"key": _key(key), **options}
+    if namespace is not None:
+        payload["namespace"] = namespace
+    return h.rpc(f"kvs.{method}", payload).get()
+
+
+def get_key_direct(h, key, namespace=None):
+    """Return the value of a key: parsed if it is JSON, else as str; None if it is empty.
+
+    Raises:
+        FileNotFoundError: there is no such key
+        IsADirectoryError: it is a directory
+    """
+    text = _request(h, "lookup", key, namespace)["value"]
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def get(h, key, namespace=None):
+    """Return the value of a key like `get_key_direct`, or a KVSDir if it is a directory."""
+    try:
+        return get_key_direct(h, key, namespace)
+    except IsADirectoryError:
+        return KVSDir(h, key, namespace)
+
+
+def get_dir(h, path=".", namespace=None):
+    """Return a directory as KVSDir.
+
+    Raises:
+        FileNotFoundError: there is no such key
+        NotADirectoryError: it is a value
+    """
+    directory = KVSDir(h, path, namespace)
+    directory._entries()
+    return directory
+
+
+def exists(h, key, namespace=None):
+    """Whether a key is there, as value or directory."""
+    try:
+        _request(h, "lookup", key, namespace)
+    except FileNotFoundError:
+        return False
+    except IsADirectoryError:
+        return True
+    return True
+
+
+def isdir(h, key, namespace=None):
+    """Whether a key is a directory."""
+    try:
+        _request(h, "dir", key, namespace)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+class KVSDir(Mapping):
+    """A directory: a mapping of names to values and directories, read when it is asked.
+
+    Args:
+        h (Flux): handle
+        path (str): key of the directory
+        namespace (str): namespace; default: primary
+    """
+
+    def __init__(self, h, path=".", namespace=None):
+        self._handle = h
+        self.path = path
+        self._namespace = namespace
+
+    def _entries(self):
+        return _request(self._handle, "dir", self.path, self._namespace)["entries"]
+
+    def key_at(self, name):
+        """The full key of a name in here."""
+        return name if self.path == "." else f"{self.path}.{name}"
+
+    def files(self):
+        """The names of values and links, in order."""
+        return [name for name, kind, _ in self._entries() if kind != "dir"]
+
+    def directories(self):
+        """The names of directories, in order."""
+        return [name for name, kind, _ in self._entries() if kind == "dir"]
+
+    def exists(self, name):
+        return exists(self._handle, self.key_at(name), self._namespace)
+
+    def __getitem__(self, name):
+        try:
+            return get(self._handle, self.key_at(name), self._namespace)
+        except FileNotFoundError as exc:
+            raise KeyError(name) from exc
+
+    def __contains__(self, name):
+        return self.exists(name)
+
+    def __iter__(self):
+        return iter([name for name, _, _ in self._entries()])
+
+    def __len__(self):
+        return len(self._entries())
