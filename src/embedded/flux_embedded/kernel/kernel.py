@@ -392,8 +392,6 @@ class _Call:
         self.function()
 
 
-
-
 def _always():
     return True
 

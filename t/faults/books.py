@@ -1,0 +1,162 @@
+"""Who holds what, kept as plain sets of (rank, type, id): slow, obvious, and not the pool's way.
+
+Also what a legal R is (RFC 20), and whether a simple request would fit what is free. Everything
+here is written from the RFCs; nothing is taken from src/.
+"""
+
+from eventlog_rules import Violation
+
+
+def ids(text):
+    """The set an RFC 22 idset names."""
+    found = set()
+    last = -1
+    for part in filter(None, text.strip("[]").split(",")):
+        low, _, high = part.partition("-")
+        for number in range(int(low), int(high or low) + 1):
+            if number <= last:
+                raise Violation(f"idset {text!r} does not ascend")
+            found.add(number)
+            last = number
+    return found
+
+
+def resources_of(R, path="R"):
+    """The set of (rank, type, id) in an R.
+
+    Raises:
+        Violation: it is no legal RFC 20 object
+    """
+    if R.get("version") != 1:
+        raise Violation(f"{path}: version {R.get('version')!r}")
+    execution = R["execution"]
+    found, ranks = set(), set()
+    for entry in execution["R_lite"]:
+        here = ids(entry["rank"])
+        if not here or here & ranks:
+            raise Violation(f"{path}: ranks {entry['rank']!r} empty or named twice")
+        ranks |= here
+        if not entry["children"].get("core"):
+            raise Violation(f"{path}: ranks {entry['rank']} without a core")
+        for kind, text in entry["children"].items():
+            members = ids(text)
+            if not members:
+                raise Violation(f"{path}: empty {kind} list on ranks {entry['rank']}")
+            found |= {(rank, kind, number) for rank in here for number in members}
+    hosts = sum(_count_hosts(text) for text in execution["nodelist"])
+    if hosts != len(ranks):
+        raise Violation(f"{path}: {hosts} hosts for {len(ranks)} ranks")
+    start, end = execution.get("starttime", 0), execution.get("expiration", 0)
+    if start and end and end <= start:
+        raise Violation(f"{path}: expires at {end}, starts at {start}")
+    return found
+
+
+def _count_hosts(text):
+    count, depth, expression = 0, 0, ""
+    for character in text + ",":
+        if character == "," and depth == 0:
+            if expression:
+                inner = expression[expression.find("[") + 1 : expression.rfind("]")] if "[" in expression else None
+                count += 1 if inner is None else sum(_span(part) for part in inner.split(","))
+            expression = ""
+            continue
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        expression += character
+    return count
+
+
+def _span(part):
+    low, dash, high = part.partition("-")
+    return int(high) - int(low) + 1 if dash else 1
+
+
+class Books:
+    """The holdings of all jobs of one instance.
+
+    Args:
+        R (dict): the inventory
+    """
+
+    def __init__(self, R):
+        self.inventory = resources_of(R, "inventory")
+        self.held = {}  # job id -> set of resources
+        self.owner = {}  # resource -> job id
+
+    def allocate(self, jobid, R):
+        """Enter an allocation.
+
+        Raises:
+            Violation: something in it is unknown or held
+        """
+        wanted = resources_of(R, f"R of {jobid}")
+        if jobid in self.held:
+            raise Violation(f"job {jobid} is allocated a second time")
+        unknown = wanted - self.inventory
+        if unknown:
+            raise Violation(f"job {jobid} was given what the instance does not have: {sorted(unknown)[:5]}")
+        for resource in sorted(wanted):
+            if resource in self.owner:
+                raise Violation(f"{resource} given to job {jobid} is held by job {self.owner[resource]}")
+        for resource in wanted:
+            self.owner[resource] = jobid
+        self.held[jobid] = wanted
+
+    def free(self, jobid, R, final):
+        """Take back all or whole ranks of an allocation.
+
+        Raises:
+            Violation: it is not the job's, splits a rank, or does not end it
+        """
+        back = resources_of(R, f"freed R of {jobid}") & self.inventory
+        held = self.held.get(jobid)
+        if held is None:
+            raise Violation(f"job {jobid} holds nothing to free")
+        if not back <= held:
+            raise Violation(f"job {jobid} frees what it does not hold: {sorted(back - held)[:5]}")
+        ranks = {rank for rank, _, _ in back}
+        if {resource for resource in held if resource[0] in ranks} != back:
+            raise Violation(f"job {jobid} frees a rank in part")
+        for resource in back:
+            del self.owner[resource]
+        held -= back
+        if final:
+            if held:
+                raise Violation(f"the final free of job {jobid} leaves {sorted(held)[:5]}")
+            del self.held[jobid]
+
+    def shrink(self, ranks):
+        """Ranks leave for good."""
+        self.inventory = {resource for resource in self.inventory if resource[0] not in ranks}
+        for resource in [resource for resource in self.owner if resource[0] in ranks]:
+            self.held[self.owner.pop(resource)].discard(resource)
+
+    def free_cores_and_gpus(self, ranks):
+        """{rank: (free cores, free GPUs)} of `ranks`."""
+        count = {rank: [0, 0] for rank in ranks}
+        for resource in self.inventory:
+            if resource[0] in count and resource not in self.owner:
+                count[resource[0]][resource[1] == "gpu"] += 1
+        return {rank: tuple(numbers) for rank, numbers in count.items()}
+
+    def fits(self, shape, ranks):
+        """Whether a job of `shape` could be allocated on what is free of `ranks` now.
+
+        Args:
+            shape (dict): nodes (0: anywhere), slots (a node, or in all), cores, gpus (a slot),
+                exclusive
+        """
+        capacity = 0
+        whole = self._whole_ranks() if shape.get("exclusive") else None
+        for rank, (cores, gpus) in self.free_cores_and_gpus(ranks).items():
+            if whole is not None and rank not in whole:
+                continue
+            slots = cores // shape["cores"]
+            if shape["gpus"]:
+                slots = min(slots, gpus // shape["gpus"])
+            capacity += slots >= shape["slots"] if shape["nodes"] else slots
+        return capacity >= (shape["nodes"] or shape["slots"])
+
+    def _whole_ranks(self):
+        touched = {resource[0] for resource in self.owner}
+        return {resource[0] for resource in self.inventory} - touched

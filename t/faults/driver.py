@@ -1,0 +1,292 @@
+"""Runs one history against an instance in this process, on the virtual clock.
+
+After every step the scheduler is brought to rest (``sched.quiescent``) and the rules are held
+against what is there; at the end everything is repaired and every job must reach its end.
+"""
+
+import json
+from collections import deque
+
+from eventlog_rules import Violation
+from eventlog_rules import check as check_eventlog
+from history import NODES, SHAPES, jobspec
+from watch import Watch
+
+from flux_embedded.broker.instance import Instance
+from flux_embedded.kernel import VirtualClock
+
+#: Seconds of virtual time in which any history's jobs must have come to their end.
+LONG_ENOUGH = 100000.0
+
+
+def inventory(tree):
+    """R of the instance: four nodes of four cores and two GPUs."""
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": f"0-{NODES - 1}", "children": {"core": "0-3", "gpu": "0-1"}}],
+            "starttime": 0,
+            "expiration": 0,
+            "nodelist": [f"node[0-{NODES - 1}]"],
+            "properties": {"big": "2-3"},
+        },
+    }
+    if tree:
+        topo = {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}
+        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]}
+    return R
+
+
+class Driver:
+    """An instance and the history it goes through.
+
+    Args:
+        scheduler (str): a scheduler module's name
+        tree (bool): resources with a topology, so that the pool is a TreePool
+        args (tuple of str): the module's arguments
+    """
+
+    def __init__(self, scheduler, tree=False, args=()):
+        self.scheduler = scheduler
+        self.args = args
+        self.instance = Instance(size=NODES, clock=VirtualClock(), R=inventory(tree))
+        self.kernel = self.instance.kernel
+        self.watch = Watch(self.kernel, strict=scheduler != "sched-backfill")
+        self.kernel.intercept = self._intercept
+        self.violation = None
+        self.submitted = []
+        self.held_back = {}
+        self.crash_in = None
+        self.calm = True
+        self.instance.start()
+        self.h = self.instance.handle
+        self._load()
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _intercept(self, endpoint, msg):
+        waiting = self.held_back.get(endpoint)
+        if waiting is not None:
+            waiting.append(msg)
+            return True
+        if self.violation is None:
+            try:
+                self.watch.see(endpoint, msg)
+            except Violation as violation:
+                self.violation = violation
+        if self.crash_in is not None and self.watch.holds_sched(endpoint):
+            self.crash_in -= 1
+            if self.crash_in <= 0:
+                self.crash_in = None
+                self._crash(endpoint)
+                return True
+        return False
+
+    def _crash(self, task):
+        """The scheduler's process dies: nothing of it runs again, its peers are told."""
+        self.instance.kill_module(self.scheduler)
+
+    def _delay(self, name, seconds):
+        """Hold back what is sent to `name`, in order, for so long."""
+        endpoint = self.kernel.services.get("sched" if name == "scheduler" else name)
+        if endpoint is None or endpoint in self.held_back:
+            return
+        self.held_back[endpoint] = deque()
+        self.kernel.call_later(seconds, lambda: self._release(endpoint))
+
+    def _release(self, endpoint):
+        waiting = self.held_back.pop(endpoint)
+        self.kernel.ready.extendleft((endpoint, msg) for msg in reversed(waiting))
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def run(self, history):
+        """Run `history` and then bring the instance to its end.
+
+        Raises:
+            Violation: a rule was broken
+        """
+        for step in history:
+            self._step(*step)
+            self._settle()
+            self._assert_rules()
+        self._finish()
+
+    def _rpc(self, topic, payload=None):
+        """A request that may fail for good reason: users and administrators err, too."""
+        try:
+            return self.h.rpc(topic, payload).get()
+        except OSError as exc:
+            return {"error": exc}
+
+    def _step(self, name, *args):
+        getattr(self, "do_" + name.replace("-", "_"))(*args)
+
+    def do_submit(self, jobs):
+        futures = []
+        for job in jobs:
+            payload = {"jobspec": jobspec(job), "urgency": job["urgency"], "flags": 0}
+            futures.append((job, self.h.rpc("job-ingest.submit", payload)))
+        for job, future in futures:
+            jobid = future.get()["id"]
+            self.watch.jobs[jobid] = job
+            self.submitted.append(jobid)
+
+    def _pick(self, number):
+        return self.submitted[number % len(self.submitted)] if self.submitted else 0
+
+    def do_cancel(self, number):
+        self._rpc("job-manager.raise", {"id": self._pick(number), "type": "cancel", "severity": 0, "note": ""})
+
+    def do_urgency(self, number, urgency):
+        self._rpc("job-manager.urgency", {"id": self._pick(number), "urgency": urgency})
+
+    def do_duration(self, number, seconds):
+        updates = {"attributes.system.duration": seconds}
+        self._rpc("job-manager.update", {"id": self._pick(number), "updates": updates})
+
+    def do_drain(self, rank):
+        self._rpc("resource.drain", {"targets": str(rank), "reason": "fault run"})
+
+    def do_undrain(self, rank):
+        self._rpc("resource.undrain", {"targets": str(rank)})
+
+    def do_offline(self, rank):
+        if rank:  # rank 0 is the broker itself
+            self._rpc("resource.offline", {"ranks": str(rank)})
+
+    def do_online(self, rank):
+        self._rpc("resource.online", {"ranks": str(rank)})
+
+    def do_shrink(self, rank):
+        if rank:
+            self._rpc("resource.shrink", {"ranks": str(rank)})
+
+    def do_property(self, change, name, rank):
+        self._rpc(f"resource.property-{change}", {"name": name, "targets": str(rank)})
+
+    def do_queue_stop(self):
+        self._rpc("job-manager.queue-start", {"start": False, "all": True})
+
+    def do_queue_start(self):
+        self._rpc("job-manager.queue-start", {"start": True, "all": True})
+
+    def do_kvs_fail(self, number):
+        self._rpc("kvs.fault", {"fail_commits": number, "match": ".R"})
+
+    def do_delay(self, name, seconds):
+        self._delay(name, seconds)
+
+    def do_crash(self, after):
+        if self._loaded():
+            self.crash_in = after
+
+    def do_unload(self):
+        if self._loaded():
+            self.instance.unload(self.scheduler)
+            self.watch.scheduler_gone()
+
+    def do_load(self):
+        if not self._loaded():
+            self._load()
+
+    def do_reload(self):
+        self.do_unload()
+        self.do_load()
+
+    def do_advance(self, seconds):
+        if seconds:
+            end = self.kernel.now() + seconds
+            entry = self.kernel.call_later(seconds, lambda: None)
+            self.kernel.run(until=lambda: self.kernel.now() >= end)
+            entry[2] = None
+
+    def _loaded(self):
+        return "sched" in self.kernel.services
+
+    def _load(self):
+        self.watch.scheduler_gone()
+        self.instance.load_module(self.scheduler, *self.args)
+
+    # -- rules ---------------------------------------------------------------------------------
+
+    def _settle(self):
+        """Let what was held back arrive and the scheduler come to rest."""
+        self.kernel.run(until=lambda: not self.held_back)
+        self.kernel.run_until_idle()
+        if self._loaded() and self.crash_in is None:
+            self._rpc("sched.quiescent")
+            self.kernel.run_until_idle()
+        if not self._loaded():
+            self.watch.scheduler_gone()
+
+    def _assert_rules(self):
+        if self.violation is not None:
+            raise self.violation
+        if self._loaded() and self.crash_in is None:
+            stuck = self.watch.stuck()
+            if stuck is not None:
+                job = self.watch.jobs[stuck]
+                raise Violation(f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits")
+        for jobid in self.watch.unreported:
+            names = [event["name"] for event in self._eventlog(jobid)]
+            if "free" not in names:
+                raise Violation(f"hello left out job {jobid}, which was not freed: {names}")
+        self.watch.unreported.clear()
+        self._check_annotations()
+
+    def _check_annotations(self):
+        for jobid in list(self.watch.pending)[:3]:
+            shown = self.h.rpc("job-list.list-id", {"id": jobid, "attrs": ["annotations"]}).get()["job"]
+            expected = self.watch.annotations.get(jobid, {}).get("sched", {})
+            if shown.get("annotations", {}).get("sched", {}) != expected:
+                raise Violation(f"annotations of job {jobid}: set {expected}, shown {shown}")
+
+    def _eventlog(self, jobid):
+        text = self.h.rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0}).get()["eventlog"]
+        return [json.loads(line) for line in text.splitlines()]
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _finish(self):
+        """Repair everything; then no job may be left, nothing may be held, all logs be legal."""
+        self.crash_in = None
+        self._rpc("kvs.fault", {"fail_commits": 0})
+        for rank in range(NODES):
+            self.do_online(rank)
+            self.do_undrain(rank)
+        self.do_queue_start()
+        self.do_load()
+        for number, jobid in enumerate(self.submitted):
+            if self.watch.jobs[jobid]["urgency"] == 0 or jobid in self._held_jobs():
+                self.do_urgency(number, 16)
+        end = self.kernel.now() + LONG_ENOUGH
+        entry = self.kernel.call_later(LONG_ENOUGH, lambda: None)
+        self.kernel.run(until=lambda: self._all_inactive() or self.violation or self.kernel.now() >= end)
+        entry[2] = None
+        self._settle()
+        self._assert_rules()
+        for jobid in self.submitted:
+            log = self._eventlog(jobid)
+            try:
+                state = check_eventlog(log)
+            except Violation as violation:
+                raise Violation(f"eventlog of job {jobid}: {violation}") from None
+            if state != "INACTIVE":
+                raise Violation(f"job {jobid} never ended: {state}, {[event['name'] for event in log]}")
+        if self.watch.books.held:
+            raise Violation(f"resources are still held: {self.watch.books.held}")
+
+    def _held_jobs(self):
+        jobs = self.h.rpc("job-list.list", {"max_entries": 0, "attrs": ["urgency", "state"]}).get()["jobs"]
+        return {job["id"] for job in jobs if job.get("urgency") == 0 and job["state"] != 64}
+
+    def _all_inactive(self):
+        # Asked after every turn of the loop: look at the clock's idle moments only.
+        if self.kernel.ready or self.kernel.turns % 50:
+            return False
+        manager = self.instance.service("job-manager")
+        return manager is not None and not manager.active_jobs()
+
+    def close(self):
+        self.instance.stop()

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Fault runs: random histories against whole instances, seed by seed.
+
+    faults.py --seeds 0-999                     each scheduler and both pools, 1000 seeds
+    faults.py --seconds 60                      as many seeds as fit into a minute
+    faults.py --seeds 17 --scheduler sched-fifo --pool rv1 --verbose
+    faults.py --replay failure.json
+
+A failure prints what was violated, the seed, and a history cut down to what is needed for it; the
+exit status is 1.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+for path in (HERE, os.path.join(TOP, "src/embedded"), os.path.join(TOP, "src/bindings/python")):
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+import history as histories  # noqa: E402
+from driver import Driver  # noqa: E402
+
+SCHEDULERS = {
+    "sched-fifo": ("sched-fifo", ()),
+    "sched-simple": ("sched-simple", ()),
+    "sched-backfill": ("sched-backfill", ()),
+    "conservative": ("sched-backfill", ("reservations=unlimited",)),
+}
+POOLS = ("rv1", "tree")
+
+
+def run(history, scheduler, pool):
+    """Run one history; returns None, or what was violated."""
+    name, args = SCHEDULERS[scheduler]
+    driver = None
+    try:
+        driver = Driver(name, pool == "tree", args)
+        driver.run(history)
+        if driver.violation is not None:
+            raise driver.violation
+    except Exception as exc:
+        return f"{type(exc).__name__}: {exc}\n" + "".join(traceback.format_exc(limit=-4))
+    finally:
+        if driver is not None:
+            driver.close()
+    return None
+
+
+def report(seed, scheduler, pool, steps, failure):
+    """Print a failure with a history that is as short as can be found."""
+    history = histories.make(seed, steps)
+    kind = failure.partition("\n")[0].partition(":")[0]
+
+    def fails(candidate):
+        found = run(candidate, scheduler, pool)
+        return found is not None and found.startswith(kind)
+
+    print(f"FAIL seed={seed} scheduler={scheduler} pool={pool}\n{failure}", flush=True)
+    short = histories.shrink(history, fails)
+    print(f"shrunk to {len(short)} of {len(history)} steps; --replay reads this:")
+    print(json.dumps({"scheduler": scheduler, "pool": pool, "history": short}), flush=True)
+    print(run(short, scheduler, pool), flush=True)
+
+
+def idset(text):
+    low, _, high = text.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=idset, help="N or LOW-HIGH")
+    parser.add_argument("--seconds", type=float, help="stop after so long (default: when the seeds are done)")
+    parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
+    parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
+    parser.add_argument("--pool", choices=POOLS, action="append")
+    parser.add_argument("--replay", help="a file with what a failure printed")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    if args.replay:
+        with open(args.replay) as file:
+            case = json.load(file)
+        failure = run(case["history"], case["scheduler"], case["pool"])
+        print(failure or "ok")
+        return 1 if failure else 0
+    seeds = args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
+    end = time.monotonic() + args.seconds if args.seconds else None
+    runs = failures = 0
+    combinations = list(itertools.product(args.scheduler or SCHEDULERS, args.pool or POOLS))
+    for seed in seeds:
+        # A bounded run is short of time, not of seeds: one combination a seed, in turn.
+        chosen = [combinations[seed % len(combinations)]] if args.seeds is None else combinations
+        for scheduler, pool in chosen:
+            if args.verbose:
+                print(f"seed {seed}: {scheduler} {pool}", flush=True)
+            failure = run(histories.make(seed, args.steps), scheduler, pool)
+            runs += 1
+            if failure is not None:
+                failures += 1
+                report(seed, scheduler, pool, args.steps, failure)
+                if not args.keep_going:
+                    return 1
+        if end is not None and time.monotonic() > end:
+            break
+    print(f"{runs - failures} passed, {failures} failed, 0 skipped")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""Random histories: what users, administrators and bad luck do to an instance.
+
+A history is a list of steps, each a list of JSON values, so that it can be printed, shrunk and
+run again. `make(seed)` is the only place where chance comes in.
+"""
+
+import random
+
+#: What jobs ask for. nodes 0: slots go anywhere.
+SHAPES = [
+    {"nodes": 0, "slots": 1, "cores": 1, "gpus": 0},
+    {"nodes": 0, "slots": 3, "cores": 1, "gpus": 0},
+    {"nodes": 0, "slots": 2, "cores": 2, "gpus": 1},
+    {"nodes": 1, "slots": 1, "cores": 4, "gpus": 0},
+    {"nodes": 1, "slots": 1, "cores": 1, "gpus": 2},
+    {"nodes": 2, "slots": 1, "cores": 3, "gpus": 0},
+    {"nodes": 2, "slots": 2, "cores": 1, "gpus": 1},
+    {"nodes": 3, "slots": 1, "cores": 4, "gpus": 2},
+    {"nodes": 4, "slots": 1, "cores": 1, "gpus": 0},
+    {"nodes": 1, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True},
+    {"nodes": 2, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True},
+    # These never fit on four nodes of four cores.
+    {"nodes": 5, "slots": 1, "cores": 1, "gpus": 0},
+    {"nodes": 0, "slots": 1, "cores": 5, "gpus": 0},
+]
+
+CONSTRAINTS = [
+    None,
+    None,
+    None,
+    {"properties": ["fast"]},
+    {"properties": ["^fast"]},
+    {"ranks": ["0-1"]},
+    {"or": [{"properties": ["big"]}, {"ranks": ["3"]}]},
+    {"not": [{"ranks": ["1"]}]},
+]
+
+NODES = 4
+
+#: step -> how often it is drawn
+WEIGHTS = {
+    "submit": 30,
+    "advance": 18,
+    "cancel": 6,
+    "urgency": 6,
+    "drain": 4,
+    "undrain": 5,
+    "offline": 2,
+    "online": 3,
+    "property": 3,
+    "duration": 3,
+    "queue-stop": 1,
+    "queue-start": 3,
+    "reload": 2,
+    "unload": 1,
+    "load": 3,
+    "crash": 1,
+    "kvs-fail": 2,
+    "delay": 4,
+    "shrink": 0.3,
+}
+
+#: Steps that break no promise a scheduler made: with only these, reservations must be kept.
+CALM = ("submit", "advance", "delay")
+
+
+def make(seed, steps=40, calm=False):
+    """The history of `seed`.
+
+    Args:
+        seed (int): the same seed gives the same history
+        steps (int): how many
+        calm (bool): only steps that leave every promise of a scheduler standing
+    """
+    chance = random.Random(seed)
+    names = [name for name in WEIGHTS if not calm or name in CALM]
+    weights = [WEIGHTS[name] for name in names]
+    return [_step(chance, chance.choices(names, weights)[0], calm) for _ in range(steps)]
+
+
+def _step(chance, name, calm):
+    if name == "submit":
+        jobs = [_job(chance, calm) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
+        return ["submit", jobs]
+    if name == "advance":
+        return ["advance", chance.choice((0.0, 0.5, 3, 10, 60))]
+    if name == "cancel":
+        return ["cancel", chance.randrange(1000)]
+    if name == "urgency":
+        return ["urgency", chance.randrange(1000), chance.choice((0, 1, 10, 16, 16, 20, 31))]
+    if name in ("drain", "undrain", "offline", "online", "shrink"):
+        return [name, chance.randrange(NODES)]
+    if name == "property":
+        return ["property", chance.choice(("add", "remove")), chance.choice(("fast", "big")), chance.randrange(NODES)]
+    if name == "duration":
+        return ["duration", chance.randrange(1000), chance.choice((1, 20, 300))]
+    if name == "crash":
+        return ["crash", chance.randrange(1, 12)]
+    if name == "kvs-fail":
+        return ["kvs-fail", chance.choice((1, 1, 2, 3))]
+    if name == "delay":
+        return [
+            "delay",
+            chance.choice(("scheduler", "job-manager", "resource", "kvs", "job-exec")),
+            chance.choice((0.01, 0.2, 2)),
+        ]
+    return [name]
+
+
+def _job(chance, calm):
+    duration = chance.choice((0, 5, 20, 100)) if not calm else chance.choice((5, 20, 100))
+    run = chance.choice((0, 1, 5, 20, 40))
+    return {
+        "shape": chance.randrange(len(SHAPES)),
+        "constraint": chance.randrange(len(CONSTRAINTS)),
+        "duration": duration,
+        "run": min(run, duration) if duration else run,
+        "urgency": 16 if calm else chance.choice((16, 16, 16, 16, 8, 20, 0, 31)),
+    }
+
+
+def jobspec(job):
+    """The jobspec (RFC 25) of a job as `make` describes it."""
+    shape = SHAPES[job["shape"]]
+    contents = [{"type": "core", "count": shape["cores"]}]
+    if shape["gpus"]:
+        contents.append({"type": "gpu", "count": shape["gpus"]})
+    graph = {"type": "slot", "count": shape["slots"], "with": contents, "label": "task"}
+    if shape["nodes"]:
+        graph = {"type": "node", "count": shape["nodes"], "with": [graph]}
+        if shape.get("exclusive"):
+            graph["exclusive"] = True
+    system = {
+        "duration": job["duration"],
+        "cwd": "/",
+        "environment": {},
+        "exec": {"test": {"run_duration": f"{job['run']}s"}},
+    }
+    if CONSTRAINTS[job["constraint"]] is not None:
+        system["constraints"] = CONSTRAINTS[job["constraint"]]
+    return {
+        "version": 1,
+        "resources": [graph],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": system},
+    }
+
+
+def matches(constraint, rank, properties):
+    """Whether `rank`, which has `properties`, satisfies an RFC 31 constraint of those above."""
+    if constraint is None:
+        return True
+    results = []
+    for operator, values in constraint.items():
+        if operator == "properties":
+            results += [(value[1:] not in properties) if value[0] == "^" else value in properties for value in values]
+        elif operator == "ranks":
+            from books import ids
+
+            results.append(any(rank in ids(value) for value in values))
+        elif operator == "not":
+            results.append(not all(matches(value, rank, properties) for value in values))
+        else:
+            results.append(any(matches(value, rank, properties) for value in values))
+    return all(results)
+
+
+def shrink(history, fails, budget=200):
+    """A shorter history that still fails (delta debugging).
+
+    Args:
+        history (list): one that fails
+        fails: ``fails(history)`` -> bool
+        budget (int): how many runs it may cost
+    """
+    size = max(1, len(history) // 2)
+    while budget > 0 and size:
+        start = 0
+        while start < len(history) and budget > 0:
+            candidate = history[:start] + history[start + size :]
+            budget -= 1
+            if candidate and fails(candidate):
+                history = candidate
+            else:
+                start += size
+        size //= 2
+    return history

@@ -1,0 +1,292 @@
+"""Watches the messages of an instance and holds them against the protocols' rules.
+
+`Watch.see` is called for every message as it is delivered, in order. What it asserts:
+
+- no core or GPU is given twice, none that is down, excluded or gone, and what is freed was held;
+- each alloc request gets exactly one final answer, and no annotation after it;
+- strict schedulers start jobs in the order of priority, then of id;
+- a job is denied only if it could never run;
+- R is in the KVS, whole, before the job manager hears of it.
+"""
+
+import json
+
+from books import Books, ids
+from eventlog_rules import Violation
+from history import CONSTRAINTS, SHAPES, matches
+
+#: A scheduler decides, commits R and answers; messages that reach it within so many turns of the
+#: loop after the decision came too late to matter.
+SLACK = 6
+
+
+class Pending:
+    """An alloc request that the scheduler has and has not answered."""
+
+    def __init__(self, jobid, priority, turn):
+        self.jobid = jobid
+        self.priority = priority
+        self.since = turn
+
+    def rank_in_queue(self):
+        return (-self.priority, self.jobid)
+
+
+class Watch:
+    """One instance, watched.
+
+    Args:
+        kernel: the kernel its messages go through
+        strict (bool): the scheduler keeps to the order of the queue
+    """
+
+    def __init__(self, kernel, strict):
+        self.kernel = kernel
+        self.strict = strict
+        self.books = None
+        self.jobs = {}  # jobid -> job of the history, filled in by the driver
+        self.pending = {}
+        self.committed = {}  # jobid -> turn in which its R reached the KVS service
+        self.up = set()
+        self.down_since = {}  # rank -> turn in which the scheduler learnt that it is down
+        self.properties = {}
+        self.annotations = {}
+        self.estimates = {}  # jobid -> first t_estimate since its request
+        self.started = {}
+        self.hello = None
+        self.unreported = set()
+        self.messages = 0
+        self.changed = 0  # turn of the last change of the inventory
+
+    # -- what passes by ------------------------------------------------------------------------
+
+    def see(self, endpoint, msg):
+        """Take note of a message about to be delivered.
+
+        Raises:
+            Violation: it breaks a rule
+        """
+        self.messages += 1
+        topic = msg.topic
+        if msg.type == 1:
+            if topic == "kvs.commit":
+                self._commit(msg.body)
+            elif topic.startswith("sched.") and self.holds_sched(endpoint):
+                handler = getattr(self, "_sched_" + topic[6:].replace("-", "_"), None)
+                if handler:
+                    handler(msg.body)
+        elif msg.type == 2 and not msg.errnum:
+            if topic == "resource.acquire":
+                self._acquire(msg.body)
+            elif topic == "sched.alloc":
+                self._answer(msg.body)
+            elif topic == "job-manager.sched-hello":
+                self._hello(msg.body)
+        elif msg.type == 2 and topic == "job-manager.sched-hello":
+            self._hello_end()
+
+    def holds_sched(self, endpoint):
+        return self.kernel.services.get("sched") is endpoint
+
+    def scheduler_gone(self):
+        """No scheduler any more: its requests are void, and frees are not announced."""
+        self.pending.clear()
+        self.committed.clear()
+
+    # -- the resource service --------------------------------------------------------------------
+
+    def _acquire(self, body):
+        turn = self.changed = self.kernel.turns
+        if "resources" in body:
+            R = body["resources"]
+            if self.books is None:
+                self.books = Books(R)
+            self.up = set()
+            ranks = {resource[0] for resource in self.books.inventory}
+            self.down_since = dict.fromkeys(ranks, turn)
+            self.properties = {rank: set() for rank in ranks}
+            for name, text in R["execution"].get("properties", {}).items():
+                for rank in ids(text):
+                    self.properties[rank].add(name)
+        for name, text in body.get("property-remove", {}).items():
+            for rank in ids(text):
+                self.properties[rank].discard(name)
+        for name, text in body.get("property-add", {}).items():
+            for rank in ids(text):
+                self.properties[rank].add(name)
+        for rank in ids(body.get("up", "")):
+            if rank in self.up:
+                raise Violation(f"rank {rank} came up twice")
+            self.up.add(rank)
+            self.down_since.pop(rank, None)
+        for rank in ids(body.get("down", "")):
+            if rank not in self.up:
+                raise Violation(f"rank {rank} went down while down")
+            self.up.discard(rank)
+            self.down_since[rank] = turn
+        if "shrink" in body:
+            gone = ids(body["shrink"])
+            self.books.shrink(gone)
+            self.up -= gone
+
+    # -- the job manager -------------------------------------------------------------------------
+
+    def _sched_alloc(self, body):
+        jobid = body["id"]
+        if jobid in self.pending:
+            raise Violation(f"a second alloc request for job {jobid}")
+        if "environment" in body["jobspec"]["attributes"]["system"]:
+            raise Violation(f"the jobspec of job {jobid} was sent with its environment")
+        self.pending[jobid] = Pending(jobid, body["priority"], self.kernel.turns)
+        self.estimates.pop(jobid, None)
+
+    def _sched_prioritize(self, body):
+        for jobid, priority in body["jobs"]:
+            if jobid in self.pending:
+                self.pending[jobid].priority = priority
+                self.pending[jobid].since = self.kernel.turns
+
+    def _sched_free(self, body):
+        self.books.free(body["id"], body["R"], body.get("final", False))
+
+    def _hello(self, body):
+        if self.hello is None:
+            self.hello = set()
+        jobid = body["id"]
+        self.hello.add(jobid)
+        held = self.books.held.get(jobid)
+        if held is None:
+            raise Violation(f"hello tells of job {jobid}, which holds nothing")
+        freed = ids(body.get("free", ""))
+        for resource in [resource for resource in held if resource[0] in freed]:
+            held.discard(resource)
+            del self.books.owner[resource]
+
+    def _hello_end(self):
+        known, self.hello = self.hello or set(), None
+        if self.books is None:
+            return
+        for jobid in [jobid for jobid in self.books.held if jobid not in known]:
+            # Freed while nobody was there to be told: the driver checks that its log says so.
+            self.unreported.add(jobid)
+            for resource in self.books.held.pop(jobid):
+                del self.books.owner[resource]
+
+    # -- the scheduler ---------------------------------------------------------------------------
+
+    def _commit(self, body):
+        for op in body.get("ops", ()):
+            if op[0] == "put" and op[1].startswith("job.") and op[1].endswith(".R"):
+                jobid = int(op[1][4:-2].replace(".", ""), 16)
+                R = json.loads(op[2])
+                if self.committed.get(jobid, (0, None))[1] != R:
+                    self.committed[jobid] = (self.kernel.turns, R)
+
+    def _answer(self, body):
+        jobid = body["id"]
+        if jobid not in self.pending:
+            raise Violation(f"an answer for job {jobid}, which has no request: {body}")
+        if body["type"] == 1:
+            merge(self.annotations.setdefault(jobid, {}), body["annotations"])
+            estimate = body["annotations"].get("sched", {}).get("t_estimate")
+            if estimate is not None:
+                self.estimates.setdefault(jobid, estimate)
+            return
+        request = self.pending.pop(jobid)
+        if body["type"] == 0:
+            merge(self.annotations.setdefault(jobid, {}), body.get("annotations", {}))
+            self._success(request, body["R"])
+        elif body["type"] == 2:
+            self.annotations.pop(jobid, None)
+            self._deny(jobid, body.get("note"))
+        elif set(body) != {"id", "type"}:
+            raise Violation(f"a cancel response has id and type only: {body}")
+
+    def _success(self, request, R):
+        jobid = request.jobid
+        turn, committed = self.committed.pop(jobid, (None, None))
+        if committed is None:
+            raise Violation(f"job {jobid} was started before its R was in the KVS")
+        if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
+            raise Violation(f"job {jobid} was started on another R than the one in the KVS")
+        self.books.allocate(jobid, R)
+        self.started[jobid] = self.kernel.now()
+        for rank in {resource[0] for resource in self.books.held[jobid]}:
+            if self.down_since.get(rank, turn) < turn - SLACK:
+                raise Violation(f"job {jobid} was given rank {rank}, which is down")
+        self._right_shape(jobid, R)
+        if self.strict:
+            for other in self.pending.values():
+                if other.rank_in_queue() < request.rank_in_queue() and max(other.since, request.since) < turn - SLACK:
+                    raise Violation(f"job {jobid} was started while {other.jobid}, which precedes it, waits")
+
+    def _right_shape(self, jobid, R):
+        """R holds what the jobspec asks for, where its constraint allows."""
+        job = self.jobs.get(jobid)
+        if job is None:
+            return
+        shape = SHAPES[job["shape"]]
+        held = self.books.held[jobid]
+        ranks = {resource[0] for resource in held}
+        slots = shape["slots"] * (shape["nodes"] or 1)
+        if shape.get("exclusive"):
+            expected = {resource for resource in self.books.inventory if resource[0] in ranks}
+            wrong = held != expected or len(ranks) != shape["nodes"]
+        else:
+            cores = sum(resource[1] == "core" for resource in held)
+            gpus = sum(resource[1] == "gpu" for resource in held)
+            wrong = (cores, gpus) != (slots * shape["cores"], slots * shape["gpus"])
+            wrong = wrong or (shape["nodes"] and len(ranks) != shape["nodes"])
+        if wrong or R["execution"].get("nslots") != slots:
+            raise Violation(f"job {jobid} asked for {shape} and was given {R['execution']}")
+
+    def _deny(self, jobid, note):
+        if not note:
+            raise Violation(f"job {jobid} was denied without a reason")
+        job = self.jobs.get(jobid)
+        settled = self.kernel.turns - self.changed > SLACK
+        if job is not None and settled and self.could_run(job):
+            raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
+
+    # -- what the driver asks --------------------------------------------------------------------
+
+    def ranks_for(self, job):
+        """Ranks of the inventory that satisfy a job's constraint."""
+        constraint = CONSTRAINTS[job["constraint"]]
+        ranks = {resource[0] for resource in self.books.inventory}
+        return {rank for rank in ranks if matches(constraint, rank, self.properties.get(rank, set()))}
+
+    def could_run(self, job):
+        """Whether it would fit with everything up and free."""
+        empty = Books.__new__(Books)
+        empty.inventory, empty.held, empty.owner = self.books.inventory, {}, {}
+        return empty.fits(SHAPES[job["shape"]], self.ranks_for(job))
+
+    def stuck(self):
+        """The id of the first job in the queue if it could start now, else None."""
+        if not self.pending:
+            return None
+        head = min(self.pending.values(), key=Pending.rank_in_queue)
+        job = self.jobs.get(head.jobid)
+        if job is None:
+            return None
+        if not self.could_run(job) or self.books.fits(SHAPES[job["shape"]], self.ranks_for(job) & self.up):
+            return head.jobid
+        return None
+
+
+def merge(target, new):
+    """Annotations as RFC 27 merges them: null removes, objects merge, all else replaces."""
+    for key, value in new.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            inner = target.get(key)
+            inner = inner if isinstance(inner, dict) else {}
+            merge(inner, value)
+            if inner:
+                target[key] = inner
+            else:
+                target.pop(key, None)
+        else:
+            target[key] = value

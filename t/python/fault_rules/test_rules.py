@@ -1,0 +1,279 @@
+"""The fault runs' own rules must catch what they are there to catch, and accept recorded runs."""
+
+import json
+import os
+import sys
+
+import pytest
+import shared
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../faults"))
+
+import history  # noqa: E402
+from books import Books, resources_of  # noqa: E402
+from check_instance import holdings, overlaps  # noqa: E402
+from eventlog_rules import Violation, check  # noqa: E402
+from watch import Watch, merge  # noqa: E402
+
+
+def log(*events):
+    """An eventlog from names, or (name, context) pairs."""
+    entries = []
+    for number, event in enumerate(events):
+        name, context = event if isinstance(event, tuple) else (event, None)
+        entry = {"timestamp": 100.0 + number, "name": name}
+        if context is not None:
+            entry["context"] = context
+        entries.append(entry)
+    return entries
+
+
+SUBMIT = ("submit", {"userid": 0, "urgency": 16, "flags": 0, "version": 1})
+PRIORITY = ("priority", {"priority": 16})
+CANCEL = ("exception", {"type": "cancel", "severity": 0, "note": ""})
+FINISH = ("finish", {"status": 0})
+RELEASE = ("release", {"ranks": "all", "final": True})
+NORMAL = [SUBMIT, "validate", "depend", PRIORITY, "alloc", "start", FINISH, RELEASE, "free", "clean"]
+
+
+def test_a_normal_life_is_legal_at_every_point():
+    states = [check(log(*NORMAL[: n + 1])) for n in range(len(NORMAL))]
+    assert states == [
+        "NEW",
+        "DEPEND",
+        "PRIORITY",
+        "SCHED",
+        "RUN",
+        "RUN",
+        "CLEANUP",
+        "CLEANUP",
+        "CLEANUP",
+        "INACTIVE",
+    ]
+
+
+def test_recorded_eventlogs_are_legal():
+    with open(shared.data_path("golden/eventlogs.jsonl")) as file:
+        cases = [json.loads(line) for line in file]
+    assert len(cases) > 30
+    for case in cases:
+        check(case["events"])
+
+
+@pytest.mark.parametrize(
+    "events, reason",
+    [
+        (["validate"], "submit comes first"),
+        ([SUBMIT, "validate", "validate"], "a second validate"),
+        ([SUBMIT, "validate", "alloc"], "not in state DEPEND"),
+        (NORMAL[:4] + [("priority", None)], "context lacks"),
+        (NORMAL[:5] + [("prolog-start", {"description": "p"}), "start"], "prolog is open"),
+        (NORMAL[:8] + [("epilog-start", {"description": "e"}), "free"], "epilog is open"),
+        (NORMAL[:8] + [RELEASE], "the final release came before"),
+        (NORMAL[:8] + ["clean"], "were not freed"),
+        (NORMAL + ["free"], "a second free"),
+        (NORMAL + [("memo", {"a": 1})], "the job was inactive"),
+        ([SUBMIT, "validate", ("dependency-add", {"description": "x"}), "depend"], "dependencies are open"),
+        ([SUBMIT, "validate", ("dependency-remove", {"description": "x"})], "no such dependency"),
+        ([SUBMIT, ("validate", {})], "left out when empty"),
+    ],
+)
+def test_illegal_eventlogs_are_caught(events, reason):
+    with pytest.raises(Violation, match=reason):
+        check(log(*events))
+
+
+def test_time_must_not_run_backwards():
+    entries = log(SUBMIT, "validate")
+    entries[1]["timestamp"] = 5.0
+    with pytest.raises(Violation, match="backwards"):
+        check(entries)
+
+
+def make_R(ranks="0-1", cores="0-3", gpus=None, hosts="n[0-1]", **execution):
+    children = {"core": cores}
+    if gpus is not None:
+        children["gpu"] = gpus
+    lite = [{"rank": ranks, "children": children}]
+    return {"version": 1, "execution": {"R_lite": lite, "nodelist": [hosts], **execution}}
+
+
+@pytest.mark.parametrize(
+    "R",
+    [
+        make_R(hosts="n[0-2]"),
+        make_R(cores=""),
+        make_R(gpus=""),
+        make_R(ranks="1,0"),
+        make_R(starttime=5, expiration=4),
+        {"version": 2, "execution": {}},
+    ],
+)
+def test_illegal_R_is_caught(R):
+    with pytest.raises(Violation):
+        resources_of(R)
+
+
+def test_books_catch_what_is_given_twice_or_not_held():
+    books = Books(make_R())
+    books.allocate(1, make_R("0", "0-1", hosts="n0"))
+    with pytest.raises(Violation, match="held by job 1"):
+        books.allocate(2, make_R("0", "1", hosts="n0"))
+    with pytest.raises(Violation, match="does not have"):
+        books.allocate(2, make_R("0", "4", hosts="n0"))
+    with pytest.raises(Violation, match="a second time"):
+        books.allocate(1, make_R("1", "0", hosts="n1"))
+    with pytest.raises(Violation, match="in part"):
+        books.free(1, make_R("0", "0", hosts="n0"), True)
+    with pytest.raises(Violation, match="does not hold"):
+        books.free(1, make_R("1", "0", hosts="n1"), True)
+    books.free(1, make_R("0", "0-1", hosts="n0"), True)
+    with pytest.raises(Violation, match="holds nothing"):
+        books.free(1, make_R("0", "0-1", hosts="n0"), True)
+    books.allocate(3, make_R())
+    with pytest.raises(Violation, match="leaves"):
+        books.free(3, make_R("0", hosts="n0"), True)
+
+
+@pytest.mark.parametrize(
+    "shape, fits",
+    [
+        ({"nodes": 2, "slots": 1, "cores": 4, "gpus": 0}, False),
+        ({"nodes": 2, "slots": 1, "cores": 2, "gpus": 0}, True),
+        ({"nodes": 0, "slots": 3, "cores": 2, "gpus": 0}, True),
+        ({"nodes": 0, "slots": 4, "cores": 2, "gpus": 0}, False),
+        ({"nodes": 1, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True}, True),
+        ({"nodes": 2, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True}, False),
+    ],
+)
+def test_fits(shape, fits):
+    books = Books(make_R())
+    books.allocate(1, make_R("0", "0-1", hosts="n0"))
+    assert books.fits(shape, {0, 1}) is fits
+
+
+class Message:
+    def __init__(self, kind, topic, body, errnum=0):
+        self.type, self.topic, self.body, self.errnum = kind, topic, body, errnum
+
+
+class Kernel:
+    turns = 0
+    services = {"sched": "S"}
+
+    def now(self):
+        return 50.0
+
+
+@pytest.fixture
+def watch():
+    watch = Watch(Kernel(), strict=True)
+    watch.see("S", Message(2, "resource.acquire", {"resources": make_R(), "up": "0"}))
+    watch.kernel.turns = 100
+    return watch
+
+
+def ask(watch, jobid, priority=16):
+    job = {"shape": 0, "constraint": 0, "duration": 0, "run": 0, "urgency": 16}
+    watch.jobs[jobid] = job
+    body = {"id": jobid, "priority": priority, "jobspec": history.jobspec(job)}
+    del body["jobspec"]["attributes"]["system"]["environment"]
+    watch.see("S", Message(1, "sched.alloc", body))
+    watch.kernel.turns += 100
+
+
+def commit(watch, jobid, R):
+    name = f"{jobid:016x}"
+    key = "job." + ".".join(name[n : n + 4] for n in (0, 4, 8, 12)) + ".R"
+    watch.see("K", Message(1, "kvs.commit", {"ops": [["put", key, json.dumps(R)]]}))
+
+
+def succeed(watch, jobid, R):
+    watch.see("J", Message(2, "sched.alloc", {"id": jobid, "type": 0, "R": R}))
+
+
+ONE = make_R("0", "0", hosts="n0", nslots=1)
+
+
+def test_a_correct_exchange_passes(watch):
+    ask(watch, 5)
+    commit(watch, 5, ONE)
+    succeed(watch, 5, ONE)
+    watch.see("S", Message(1, "sched.free", {"id": 5, "R": ONE, "final": True}))
+    assert not watch.books.held
+
+
+def test_success_before_the_commit_is_caught(watch):
+    ask(watch, 5)
+    with pytest.raises(Violation, match="before its R"):
+        succeed(watch, 5, ONE)
+
+
+def test_two_answers_are_caught(watch):
+    ask(watch, 5)
+    watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 3}))
+    with pytest.raises(Violation, match="has no request"):
+        watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 1, "annotations": {}}))
+
+
+def test_a_down_rank_is_caught(watch):
+    ask(watch, 5)
+    R = make_R("1", "0", hosts="n1", nslots=1)
+    commit(watch, 5, R)
+    with pytest.raises(Violation, match="which is down"):
+        succeed(watch, 5, R)
+
+
+def test_a_job_out_of_order_is_caught(watch):
+    ask(watch, 5)
+    ask(watch, 6)
+    commit(watch, 6, ONE)
+    with pytest.raises(Violation, match="precedes it"):
+        succeed(watch, 6, ONE)
+
+
+def test_too_much_is_caught(watch):
+    ask(watch, 5)
+    R = make_R("0", "0-1", hosts="n0", nslots=1)
+    commit(watch, 5, R)
+    with pytest.raises(Violation, match="asked for"):
+        succeed(watch, 5, R)
+
+
+def test_a_denial_of_what_could_run_is_caught(watch):
+    ask(watch, 5)
+    with pytest.raises(Violation, match="though it could run"):
+        watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 2, "note": "no"}))
+
+
+def test_an_idle_head_is_caught(watch):
+    assert watch.stuck() is None
+    ask(watch, 5)
+    assert watch.stuck() == 5
+
+
+def test_overlaps_of_recorded_jobs_are_caught():
+    R = make_R("0", "0", hosts="n0")
+    first = (1, log(*NORMAL), R)
+    assert overlaps(holdings([first])) is None
+    with pytest.raises(Violation, match="was held by jobs 1 and 2"):
+        overlaps(holdings([first, (2, log(*NORMAL[:6]), R)]))
+
+
+def test_merge_of_annotations():
+    target = {}
+    for new, expected in [
+        ({"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}, None),
+        ({"sched": {"t_estimate": 90.0}}, {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}}),
+        ({"sched": {"t_estimate": None, "reason_pending": None}, "user": {"x": {"y": None}}}, {}),
+    ]:
+        merge(target, new)
+        assert expected is None or target == expected
+
+
+def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
+    made = history.make(7)
+    assert made == history.make(7) != history.make(8)
+    json.dumps(made)
+    culprit = made[11]
+    assert history.shrink(made, lambda candidate: culprit in candidate) == [culprit]
