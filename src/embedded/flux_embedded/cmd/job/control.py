@@ -1,0 +1,279 @@
+"""Acting on jobs: raise, cancel, kill, urgency, memo, and their bulk forms."""
+
+import errno
+import os
+import pwd
+
+from flux_embedded.cmd.lib import jobids, values
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
+from flux_embedded.cmd.lib.optparse import Opt, Parser
+
+STATE_MASKS = {
+    "depend": 2,
+    "priority": 4,
+    "sched": 8,
+    "run": 16,
+    "pending": 14,
+    "running": 16,
+    "active": 30,
+}
+
+
+def user_id(text):
+    """A user's id by name or number; ``all`` is everybody.
+
+    Raises:
+        CommandError: there is no such user
+    """
+    if text is None:
+        return os.getuid()
+    if text == "all":
+        return 0xFFFFFFFF
+    if text.isdigit():
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise CommandError(f"unknown user {text}") from None
+
+
+def state_mask(text):
+    """The bits of comma-separated state names.
+
+    Raises:
+        CommandError: a name is not one
+    """
+    mask = 0
+    for name in text.split(","):
+        if name.lower() not in STATE_MASKS:
+            raise CommandError(f"error parsing --states: {name} is unknown")
+        mask |= STATE_MASKS[name.lower()]
+    return mask
+
+
+def _each(words, topic, payload, verb):
+    """Send one request a job, report those that fail, return the exit code."""
+    client = connect()
+    code = 0
+    calls = []
+    for word in words:
+        try:
+            jobid = jobids.parse(word)
+        except CommandError as exc:
+            warn(f"flux-job: {exc}")
+            code = 1
+            continue
+        calls.append((word, client.send(topic, {"id": jobid, **payload})))
+    for word, call in calls:
+        try:
+            call.get()
+        except OSError as exc:
+            warn(f"flux-job: {verb}{word}: {error_text(exc)}")
+            code = 1
+    return code
+
+
+def raise_exception(argv):
+    parser = Parser(
+        "flux-job raise",
+        "[OPTIONS] ids... [--] [message ...]",
+        "Raise exception on one or more jobs",
+        [
+            Opt("severity", "s", "N", "Set exception severity [0-7] (default=0)", kind="int"),
+            Opt("type", "t", "TYPE", "Set exception type (default=cancel)"),
+            Opt("message", "m", "NOTE", "Set optional exception note"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    words, note = _split_note(opts.args)
+    note = opts.get("message", note)
+    payload = {"type": opts.get("type", "cancel"), "severity": opts.get("severity", 0)}
+    if note is not None:
+        payload["note"] = note
+    return _each(words, "job-manager.raise", payload, "raise ")
+
+
+def _split_note(args):
+    """The leading job ids and what follows them as one text."""
+    words = args[:1]
+    rest = args[1:]
+    while rest:
+        try:
+            jobids.decode(rest[0])
+        except ValueError:
+            break
+        words.append(rest.pop(0))
+    return words, " ".join(rest) if rest else None
+
+
+def cancel(argv):
+    parser = Parser(
+        "flux-job cancel",
+        "[OPTIONS] ids... [--] [message ...]",
+        "Cancel one or more jobs",
+        [Opt("message", "m", "NOTE", "Set optional cancel note")],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    words, note = _split_note(opts.args)
+    payload = {"type": "cancel", "severity": 0}
+    note = opts.get("message", note)
+    if note is not None:
+        payload["note"] = note
+    return _each(words, "job-manager.raise", payload, "cancel ")
+
+
+def _signal(text):
+    number = values.signal_number(text or "SIGTERM")
+    if number is None:
+        raise CommandError(f"kill: Invalid signal {text}")
+    return number
+
+
+def kill(argv):
+    parser = Parser(
+        "flux-job kill",
+        "[OPTIONS] ids...",
+        "Send signal to running job",
+        [Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)")],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    return _each(opts.args, "job-manager.kill", {"signum": _signal(opts.get("signal"))}, "kill ")
+
+
+BULK_OPTIONS = [
+    Opt("user", "u", "USER", "Set target user or 'all' (instance owner only)"),
+    Opt("states", "S", "STATES", "Set target job states (default=ACTIVE)"),
+    Opt("force", "f", usage="Confirm the command"),
+    Opt("quiet", "q", usage="Suppress output if no jobs match"),
+]
+
+
+def _bulk(topic, payload, opts, verb, done):
+    payload["dry_run"] = not opts.get("force")
+    answer = connect().rpc(topic, payload)
+    count, failed = answer["count"], answer.get("errors", 0)
+    if payload["dry_run"]:
+        if count and not opts.get("quiet"):
+            warn(f"flux-job: Command matched {count} jobs (-f to confirm)")
+    elif count and not opts.get("quiet"):
+        warn(f"flux-job: {done} {count} jobs ({failed} errors)")
+    return 1 if failed else 0
+
+
+def raiseall(argv):
+    parser = Parser(
+        "flux-job raiseall",
+        "OPTIONS type [--] [message ...]",
+        "Raise an exception on multiple jobs based on search criteria.",
+        [*BULK_OPTIONS, Opt("severity", "s", "N", "Set exception severity [0-7] (default=7)", kind="int")],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    payload = {
+        "type": opts.args[0],
+        "severity": opts.get("severity", 7),
+        "note": " ".join(opts.args[1:]),
+        "userid": user_id(opts.get("user")),
+        "states": state_mask(opts.get("states", "active")),
+    }
+    return _bulk("job-manager.raiseall", payload, opts, "raise", "Raised exception on")
+
+
+def cancelall(argv):
+    parser = Parser(
+        "flux-job cancelall",
+        "[OPTIONS] [--] [message ...]",
+        "Cancel multiple jobs based on search criteria.",
+        BULK_OPTIONS,
+    )
+    opts = parser.parse(argv)
+    payload = {
+        "type": "cancel",
+        "severity": 0,
+        "note": " ".join(opts.args),
+        "userid": user_id(opts.get("user")),
+        "states": state_mask(opts.get("states", "active")),
+    }
+    return _bulk("job-manager.raiseall", payload, opts, "cancel", "Canceled")
+
+
+def killall(argv):
+    parser = Parser(
+        "flux-job killall",
+        "[OPTIONS]",
+        "Send signal to multiple running jobs",
+        [
+            Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)"),
+            Opt("user", "u", "USER", "Set target user or 'all' (instance owner only)"),
+            Opt("force", "f", usage="Confirm the command"),
+        ],
+    )
+    opts = parser.parse(argv)
+    payload = {"signum": _signal(opts.get("signal")), "userid": user_id(opts.get("user"))}
+    return _bulk("job-manager.killall", payload, opts, "kill", "Sent signal to")
+
+
+def urgency(argv):
+    parser = Parser(
+        "flux-job urgency",
+        "[OPTIONS] id urgency",
+        "Set job urgency (0-31, HOLD, EXPEDITE, DEFAULT)",
+        [Opt("verbose", "v", usage="Output old urgency value on success")],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) != 2:
+        raise parser.fail_usage()
+    word, text = opts.args
+    jobid = jobids.parse(word)
+    names = {"hold": 0, "default": 16, "expedite": 31}
+    try:
+        number = names[text.lower()] if text.lower() in names else int(text)
+    except ValueError:
+        raise CommandError(f'error parsing urgency: "{text}"') from None
+    try:
+        answer = connect().rpc("job-manager.urgency", {"id": jobid, "urgency": number})
+    except OSError as exc:
+        reason = "unknown job" if exc.errno == errno.ENOENT else error_text(exc)
+        raise CommandError(f"{word}: {reason}") from None
+    if opts.get("verbose"):
+        warn(f"old urgency: {answer['old_urgency']}")
+    return 0
+
+
+def memo(argv):
+    parser = Parser(
+        "flux-job memo",
+        "[--volatile] id key=value [key=value...]",
+        "Post an RFC 21 memo to a job",
+        [Opt("volatile", None, usage="Memo will not appear in eventlog (will be lost on restart)")],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) < 2:
+        raise parser.fail_usage()
+    jobid = jobids.parse(opts.args[0])
+    values_ = {}
+    for text in opts.args[1:]:
+        if "=" not in text:
+            raise CommandError(f"Unexpected memo argument '{text}'")
+        key, value = values.key_value(text)
+        _nest(values_, key, value if text.partition("=")[2] != "" else None)
+    if opts.get("volatile"):
+        connect().rpc("job-manager.annotate", {"id": jobid, "annotations": values_})
+    else:
+        connect().rpc("job-manager.memo", {"id": jobid, "memo": values_})
+    return 0
+
+
+def _nest(where, path, value):
+    keys = path.split(".")
+    for key in keys[:-1]:
+        where = where.setdefault(key, {})
+    where[keys[-1]] = value

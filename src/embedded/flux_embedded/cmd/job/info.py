@@ -1,0 +1,70 @@
+"""``flux job info`` and ``flux job stats``."""
+
+import errno
+import sys
+
+from flux_embedded.cmd.lib import jobids
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.eventlog import compact
+from flux_embedded.cmd.lib.optparse import Opt, Parser
+
+CURRENT = 2
+
+KEYS = """\
+Usage: flux job info id key
+some useful keys are:
+  J                    - signed jobspec
+  R                    - allocated resources
+  eventlog             - primary job eventlog
+  jobspec              - job specification
+  guest.exec.eventlog  - execution eventlog
+  guest.input          - job input log
+  guest.output         - job output log
+Use flux job info -h to list available options
+"""
+
+
+def info(argv):
+    parser = Parser(
+        "flux-job info",
+        "[OPTIONS] id key",
+        "Display info for a job",
+        [
+            Opt("original", "o", usage="For key \"jobspec\", return the original submitted jobspec"),
+            Opt("base", "b", usage="For key \"jobspec\" or \"R\", do not apply updates from eventlog"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) != 2:
+        raise UsageError(KEYS)
+    word, key = opts.args
+    jobid = jobids.parse(word)
+    client = connect()
+    original = opts.get("original") or opts.get("base")
+    flags = CURRENT if key in ("R", "jobspec") and not original else 0
+    try:
+        answer = client.rpc("job-info.lookup", {"id": jobid, "keys": [key], "flags": flags})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        raise CommandError(_not_found(client, jobid, key)) from None
+    text = answer[key]
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    return 0
+
+
+def _not_found(client, jobid, key):
+    try:
+        client.rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0})
+    except OSError:
+        return "invalid job id"
+    return f"{key}: key not found"
+
+
+def stats(argv):
+    parser = Parser("flux-job stats", "[OPTIONS]", "Get current job stats")
+    if parser.parse(argv).args:
+        raise parser.fail_usage()
+    print(compact(connect().rpc("job-list.job-stats", {})))
+    return 0

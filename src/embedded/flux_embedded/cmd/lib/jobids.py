@@ -1,0 +1,22 @@
+"""Job ids on the command line."""
+
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.formats.jobid import decode, f58
+
+__all__ = ["decode", "f58", "parse", "parse_all"]
+
+
+def parse(text, message='error parsing jobid: "{}"'):
+    """The integer of a job id in any encoding.
+
+    Raises:
+        CommandError: message, with the text put in
+    """
+    try:
+        return decode(text)
+    except ValueError:
+        raise CommandError(message.format(text)) from None
+
+
+def parse_all(texts, message='error parsing jobid: "{}"'):
+    return [parse(text, message) for text in texts]

@@ -1,0 +1,30 @@
+"""``flux submit``."""
+
+import json
+
+from flux_embedded.cmd.lib import submission
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.submitter import Submitter, payloads
+
+
+def main(argv):
+    parser = submission.make_parser("submit", "enqueue a job")
+    submission.add_bulk_options(parser)
+    submission.add_command(parser)
+    args = parser.parse_args(argv)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise CommandError("job command and arguments are missing")
+    requests = payloads(args, command)
+    if args.dry_run:
+        for payload in requests:
+            print(json.dumps(payload["jobspec"], ensure_ascii=False))
+        return 0
+    first = next(requests, None)
+    if first is None:
+        return 0
+    submitter = Submitter(args)
+    submitter.submit(first)
+    for payload in requests:
+        submitter.submit(payload)
+    return submitter.finish()
