@@ -1,0 +1,250 @@
+"""Checking a jobspec at the door (RFC 14, RFC 25).
+
+`validate` is what ingest does by default: version 1 with integer counts, any
+graph of resources, so that a pool which knows sockets or racks can be asked
+for them (a real instance takes those too).  `validate_v1` also holds the
+graph to the four forms of RFC 25.
+"""
+
+import json
+
+from flux_embedded.formats import constraint, hostlist
+
+MAX_DEPTH = 64
+_KEYS = ("resources", "tasks", "attributes", "version")
+_VERTEX_KEYS = frozenset(("type", "count", "unit", "exclusive", "with", "label", "id"))
+_TASK_KEYS = frozenset(("command", "slot", "count", "attributes", "distribution"))
+#: system attributes that have a type of their own; all others are free
+_SYSTEM_TEXT = ("queue", "bank", "project", "cwd")
+_SYSTEM_OBJECT = ("environment", "job", "shell", "files")
+
+
+def decode(text):
+    """Return the object of a jobspec's JSON text.
+
+    Raises:
+        ValueError: ``jobspec: invalid JSON: ...``
+    """
+    body = text.lstrip()
+    if body[:1] not in ("{", "["):
+        near = f"near '{body.split()[0][:40]}'" if body else "near end of file"
+        raise ValueError(f"jobspec: invalid JSON: '[' or '{{' expected {near}")
+    try:
+        jobspec = json.loads(body)
+    except RecursionError:
+        raise ValueError("jobspec: invalid JSON: nested too deeply") from None
+    except ValueError as exc:
+        raise ValueError(f"jobspec: invalid JSON: {exc}") from None
+    if not isinstance(jobspec, dict):
+        raise ValueError("jobspec: expected an object")
+    return jobspec
+
+
+def validate(jobspec):
+    """Check a jobspec of version 1.
+
+    Raises:
+        ValueError: the first thing found wrong
+    """
+    if type(jobspec) is not dict:
+        raise ValueError("jobspec must be an object")
+    for key in _KEYS:
+        if key not in jobspec:
+            raise ValueError(f"Missing key ({key})")
+    if len(jobspec) > len(_KEYS):
+        extra = next(key for key in jobspec if key not in _KEYS)
+        raise ValueError(f"Unknown key ({extra})")
+    if jobspec["version"] != 1 or type(jobspec["version"]) is not int:
+        raise ValueError("version must be 1")
+    resources = jobspec["resources"]
+    if type(resources) is not list:
+        raise ValueError("resources must be an array")
+    labels = set()
+    for vertex in resources:
+        _check_vertex(vertex, labels, 0)
+    _check_tasks(jobspec["tasks"])
+    _check_attributes(jobspec["attributes"])
+
+
+def _check_vertex(vertex, labels, depth):
+    if depth > MAX_DEPTH:
+        raise ValueError("resources are nested too deeply")
+    if type(vertex) is not dict:
+        raise ValueError("resource must be an object")
+    kind = vertex.get("type")
+    if type(kind) is not str or not kind:
+        raise ValueError("resource type must be a string")
+    count = vertex.get("count")
+    if type(count) is not int:
+        if "count" not in vertex:
+            raise ValueError(f"resource count is missing for type '{kind}'")
+        raise ValueError(
+            f"resource count must be an integer for type '{kind}' (got '{type(count).__name__}')"
+        )
+    if count < 0:
+        raise ValueError(f"resource count must not be negative for type '{kind}'")
+    children = vertex.get("with")
+    label = vertex.get("label")
+    if kind == "slot":
+        if type(label) is not str or not label:
+            raise ValueError("slot must have a label")
+        if children is None:
+            raise ValueError(f"slot '{label}' must have contents ('with')")
+    if len(vertex) > 2:
+        if not _VERTEX_KEYS.issuperset(vertex):
+            extra = next(key for key in vertex if key not in _VERTEX_KEYS)
+            raise ValueError(f"unknown key '{extra}' for resource type '{kind}'")
+        if "exclusive" in vertex and type(vertex["exclusive"]) is not bool:
+            raise ValueError(f"exclusive must be true or false for type '{kind}'")
+        if label is not None:
+            if type(label) is not str:
+                raise ValueError(f"label must be a string for type '{kind}'")
+            if label in labels:
+                raise ValueError(f"label '{label}' is not unique")
+            labels.add(label)
+        for key in ("unit", "id"):
+            if key in vertex and type(vertex[key]) is not str:
+                raise ValueError(f"{key} must be a string for type '{kind}'")
+        if children is not None:
+            if type(children) is not list or not children:
+                raise ValueError(f"'with' must be a non-empty array for type '{kind}'")
+            for child in children:
+                _check_vertex(child, labels, depth + 1)
+
+
+def _check_tasks(tasks):
+    if type(tasks) is not list:
+        raise ValueError("tasks must be an array")
+    if len(tasks) != 1:
+        raise ValueError(f"tasks must hold one task, not {len(tasks)}")
+    task = tasks[0]
+    if type(task) is not dict:
+        raise ValueError("task must be an object")
+    for key in ("command", "slot", "count"):
+        if key not in task:
+            raise ValueError(f"Missing key ({key}) in task")
+    if not _TASK_KEYS.issuperset(task):
+        extra = next(key for key in task if key not in _TASK_KEYS)
+        raise ValueError(f"unknown key '{extra}' in task")
+    command = task["command"]
+    if type(command) is list:
+        if not command:
+            raise ValueError("command array cannot have length of zero")
+        for word in command:
+            if type(word) is not str:
+                raise ValueError("command must be an array of strings")
+    elif type(command) is not str or not command:
+        raise ValueError("command must be an array of strings")
+    if type(task["slot"]) is not str:
+        raise ValueError("task slot must be a string")
+    count = task["count"]
+    if type(count) is not dict:
+        raise ValueError("task count must be an object")
+    if len(count) != 1 or ("per_slot" not in count and "total" not in count):
+        raise ValueError("task count must be one of per_slot, total")
+    for key, value in count.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"task count {key} must be an integer above 0")
+        if key == "per_slot" and value != 1:
+            raise ValueError("task count per_slot must be 1")
+
+
+def _check_attributes(attributes):
+    if type(attributes) is not dict:
+        raise ValueError("attributes must be an object")
+    for key, value in attributes.items():
+        if key not in ("system", "user"):
+            raise ValueError(f"unknown key 'attributes.{key}': expected system or user")
+        if type(value) is not dict:
+            raise ValueError(f"attributes.{key} must be an object")
+    system = attributes.get("system")
+    if system is None:
+        raise ValueError("Missing key (attributes.system)")
+    for key in ("duration", "preemptible-after"):
+        value = system.get(key, 0)
+        if type(value) not in (int, float) or not 0 <= value < float("inf"):
+            raise ValueError(f"attributes.system.{key} must be a number of seconds >= 0")
+    for key in _SYSTEM_TEXT:
+        if type(system.get(key, "")) is not str:
+            raise ValueError(f"attributes.system.{key} must be a string")
+    for key in _SYSTEM_OBJECT:
+        if key in system and type(system[key]) is not dict:
+            raise ValueError(f"attributes.system.{key} must be an object")
+    for name, value in system.get("environment", {}).items():
+        if value is not None and type(value) is not str:
+            raise ValueError(f"attributes.system.environment.{name} must be a string or null")
+    if "constraints" in system:
+        constraint.validate(system["constraints"])
+    if "dependencies" in system:
+        _check_dependencies(system["dependencies"])
+
+
+def _check_dependencies(dependencies):
+    if type(dependencies) is not list:
+        raise ValueError("attributes.system.dependencies must be an array")
+    for item in dependencies:
+        if type(item) is not dict:
+            raise ValueError("dependency must be an object")
+        for key in ("scheme", "value"):
+            if type(item.get(key)) is not str:
+                raise ValueError(f"dependency {key} must be a string")
+
+
+def validate_v1(jobspec):
+    """Check a jobspec as `validate` does, and that its graph is one of RFC 25.
+
+    Raises:
+        ValueError: the first thing found wrong
+    """
+    validate(jobspec)
+    resources = jobspec["resources"]
+    if len(resources) != 1:
+        raise ValueError(f"resources must hold one vertex, not {len(resources)}")
+    top = resources[0]
+    slot = top
+    if top["type"] == "node":
+        children = top.get("with", ())
+        if len(children) != 1:
+            raise ValueError("node must contain one slot")
+        slot = children[0]
+    if slot["type"] != "slot":
+        raise ValueError(f"expected node or slot, not '{top['type']}'" if slot is top
+                         else f"node must contain a slot, not '{slot['type']}'")
+    seen = []
+    for child in slot["with"]:
+        if child["type"] not in ("core", "gpu") or child["type"] in seen:
+            raise ValueError("slot must contain core, and at most gpu besides")
+        seen.append(child["type"])
+        for key in ("with", "exclusive", "id", "label"):
+            if key in child:
+                raise ValueError(f"'{key}' is not allowed for type '{child['type']}'")
+    if "core" not in seen:
+        raise ValueError("slot must contain core")
+    for vertex in {id(top): top, id(slot): slot}.values():
+        if "id" in vertex:
+            raise ValueError(f"'id' is not allowed for type '{vertex['type']}'")
+    for vertex in (top, slot, *slot["with"]):
+        if vertex["count"] < 1:
+            raise ValueError(f"resource count must be above 0 for type '{vertex['type']}'")
+    if jobspec["tasks"][0]["slot"] != slot["label"]:
+        raise ValueError(f"task slot '{jobspec['tasks'][0]['slot']}' is not the label of a slot")
+
+
+def check_hosts(jobspec, known):
+    """Check that the hosts of a valid jobspec's constraint exist.
+
+    Args:
+        jobspec (dict): checked by `validate`
+        known: container of the instance's host names
+
+    Raises:
+        ValueError: ``host constraint contains invalid hosts: ...``
+    """
+    constraints = jobspec["attributes"]["system"].get("constraints")
+    if not constraints:
+        return
+    missing = dict.fromkeys(name for name in constraint.hosts(constraints) if name not in known)
+    if missing:
+        plural = "s" if len(missing) > 1 else ""
+        names = hostlist.encode(missing)
+        raise ValueError(f"host constraint contains invalid hosts: host{plural} '{names}' not found")
