@@ -5,6 +5,8 @@ import json
 import os
 from collections import deque
 
+from greenlet import getcurrent
+
 from flux_embedded.kernel import message
 
 
@@ -15,13 +17,19 @@ class Future:
         sleepers (list): greenlets blocked in `get`
     """
 
+    # Most futures of a busy instance never need these: they become instance attributes when set.
+    sleepers = ()
+    _callback = None
+    _timeout = None
+    _timed_out = False
+
     def __init__(self, handle):
         self.handle = handle
         self.task = handle.task
-        self.sleepers = []
-        self._callback = None
-        self._timeout = None
-        self._timed_out = False
+
+    def add_sleeper(self, sleeper):
+        """Have the greenlet `sleeper` resumed when something arrives."""
+        self.sleepers = [*self.sleepers, sleeper]
 
     # -- what subclasses say -------------------------------------------------------------------
 
@@ -144,20 +152,20 @@ class Future:
 
     def _fulfilled(self):
         """Something arrived: wake who waits for it."""
-        self._cancel_timeout()
-        self._wake()
+        if self._timeout is not None:
+            self._cancel_timeout()
+        if self.sleepers:
+            self._wake()
         if self._callback is not None:
             self.task.post(self._call)
 
     def _wake(self):
-        sleepers, self.sleepers = self.sleepers, []
+        sleepers, self.sleepers = self.sleepers, ()
         for sleeper in sleepers:
             self.task.kernel.resume(sleeper)
 
     def _sleep(self):
-        from greenlet import getcurrent
-
-        self.sleepers.append(getcurrent())
+        self.add_sleeper(getcurrent())
         self.task.kernel.switch_to_hub()
 
     def _expire(self):
@@ -179,13 +187,14 @@ class RPC(Future):
     #: False for requests whose answer carries nothing (``Future.get()`` is None then).
     has_value = True
 
+    _current = None
+    _waiting = ()
+
     def __init__(self, handle, matchtag, streaming=False):
-        super().__init__(handle)
+        self.handle = handle
+        self.task = handle.task
         self.matchtag = matchtag
         self.streaming = streaming
-        self._current = None
-        self._waiting = deque()
-        self._ready_for_ever = matchtag == 0
 
     def arrive(self, msg):
         """Take a response; called by the hub."""
@@ -195,6 +204,8 @@ class RPC(Future):
         if self._current is None:
             self._current = msg
         else:
+            if not self._waiting:
+                self._waiting = deque()
             self._waiting.append(msg)
         self._fulfilled()
 
@@ -219,7 +230,8 @@ class RPC(Future):
         self.task.futures.pop(self.matchtag, None)
 
     def _has_result(self):
-        return self._current is not None or self._ready_for_ever
+        # Nothing answers a request without matchtag, so there is nothing to wait for.
+        return self._current is not None or self.matchtag == 0
 
     def _error(self):
         msg = self._current
@@ -232,7 +244,7 @@ class RPC(Future):
         return None if text is None else json.loads(text)
 
     def _backlog(self):
-        if self._ready_for_ever:
+        if self.matchtag == 0:
             return 1
         return (self._current is not None) + len(self._waiting)
 

@@ -190,9 +190,5 @@ class Task(Endpoint):
     def wait(self, future):
         """Block the calling greenlet until `future` is ready."""
         while not future.is_ready():
-            future.sleepers.append(getcurrent())
-            try:
-                self.kernel.switch_to_hub()
-            finally:
-                if getcurrent() in future.sleepers:
-                    future.sleepers.remove(getcurrent())
+            future.add_sleeper(getcurrent())
+            self.kernel.switch_to_hub()
