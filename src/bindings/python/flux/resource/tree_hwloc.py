@@ -10,6 +10,7 @@ caller has a tree or a `RuntimeError`. The binding (`_flux_hwloc`) is imported o
 when there is XML to read.
 """
 
+import faulthandler
 import json
 import os
 import resource
@@ -19,7 +20,7 @@ from xml.parsers import expat
 
 # What one document may cost. A topology of 4,096 cores takes well under a second and 100 MB.
 CPU_SECONDS = 30
-MEMORY_BYTES = 2 << 30
+MEMORY_BYTES = 1 << 30
 XML_BYTES = 256 << 20
 
 # libhwloc takes orders from the environment; of these only the ones about its own installation
@@ -164,6 +165,7 @@ def _in_child(binding, data):
 
 def _confine():
     """Bound what the child may take, and let nothing of it show but its answer."""
+    faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDWR)

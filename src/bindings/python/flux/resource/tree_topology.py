@@ -1,0 +1,222 @@
+"""The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
+
+A *domain* (the `topo` of an entry, and each object below it) maps level names to arrays of domains
+and may hold `cores` and `gpus`, idsets of node-local ids. Nodes that look alike share one
+`NodeType`, where everything derived from the topology is worked out once:
+
+- *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
+- *containers* by name, for slots that ask for a whole socket, numa or what a site calls it.
+
+Sets of cores and GPUs are bit masks.
+"""
+
+from .masks import idset_text, parse_idset, popcount, quote, runs
+
+#: Keys of a domain that are no level.
+RESOURCES = ("cores", "gpus", "memory", "storage")
+UNIT_LIMIT = 1 << 16
+DEPTH_LIMIT = 32
+
+
+class Domain:
+    """One domain: `cores`, `gpus` (its own and those of all below), `levels` [(name, [Domain])].
+
+    own_gpus: GPUs it lists itself; memory: GiB or None; leaf: it lists cores itself.
+    """
+
+    __slots__ = ("cores", "gpus", "own_gpus", "memory", "leaf", "levels")
+
+    def __init__(self, topo, where, granted_cores=-1, granted_gpus=-1, depth=0):
+        if depth > DEPTH_LIMIT:
+            raise ValueError(f"{where}: more than {DEPTH_LIMIT} levels")
+        if not isinstance(topo, dict):
+            raise ValueError(f"{where}: expected an object, got {quote(topo)}")
+        self.cores = _ids(topo, "cores", where) & granted_cores
+        self.gpus = self.own_gpus = _ids(topo, "gpus", where) & granted_gpus
+        self.leaf = "cores" in topo
+        self.memory = topo.get("memory")
+        self.levels = []
+        for name, below in topo.items():
+            if name in RESOURCES:
+                continue
+            here = f"{where}.{name}"
+            if not isinstance(below, list):
+                raise ValueError(f"{here}: expected an array of domains, got {quote(below)}")
+            entries = [
+                Domain(entry, f"{here}[{i}]", granted_cores, granted_gpus, depth + 1)
+                for i, entry in enumerate(below)
+            ]
+            self.levels.append((name, entries))
+            for entry in entries:
+                self.cores |= entry.cores
+                self.gpus |= entry.gpus
+
+    def below(self):
+        """The domains directly below, of all its levels, in the order of the topology."""
+        return [entry for _, entries in self.levels for entry in entries]
+
+
+def _ids(topo, key, where):
+    try:
+        return parse_idset(topo.get(key, ""), UNIT_LIMIT)
+    except ValueError as exc:
+        raise ValueError(f"{where}.{key}: {exc}") from None
+
+
+class NodeType:
+    """Nodes with one topology and the same cores and GPUs.
+
+    Args:
+        topo: domain of the node, as R has it.
+        cores, gpus: masks of what R grants each such node; the topology's others are left out,
+            and what no domain lists belongs to the node as a whole.
+        where: what to call the topology in an error.
+
+    Raises:
+        ValueError: the topology is not one; the text names the key.
+
+    Attributes:
+        cores, gpus: masks of the whole node.
+        domain: its Domain.
+        levels: tuples of (cores, gpus) groups, finest level first.
+    """
+
+    def __init__(self, topo, cores, gpus, where="topo"):
+        self.cores = cores
+        self.gpus = gpus
+        self.domain = Domain(topo, where, cores, gpus)
+        self.domain.cores = cores
+        self.domain.gpus = gpus
+        self._containers = {}
+        levels = []
+        _collect(self.domain, levels)
+        self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
+
+    def containers(self, name):
+        """(cores, gpus) of each domain called `name`, in the order of the topology.
+
+        Along each branch the first one counts: of `numa` in `numa` the outer. One without cores
+        is none: no job can have it.
+        """
+        found = self._containers.get(name)
+        if found is None:
+            found = tuple(_named(self.domain, name))
+            self._containers[name] = found
+        return found
+
+
+def _collect(domain, levels):
+    """Add the groups at and below `domain` to `levels`; its level, or -1 if it has no cores."""
+    if not domain.cores:
+        return -1
+    height = -1
+    groups = []
+    for entry in () if domain.leaf else domain.below():
+        above = _collect(entry, levels)
+        if above >= 0:
+            height = max(height, above)
+            groups.append((entry.cores, entry.gpus))
+    group = (domain.cores, domain.gpus)
+    if groups == [group]:
+        return height
+    height += 1
+    if height == len(levels):
+        levels.append([])
+    levels[height].append(group)
+    return height
+
+
+def _named(domain, name):
+    for level, entries in domain.levels:
+        for entry in entries:
+            if level == name:
+                if entry.cores:
+                    yield entry.cores, entry.gpus
+            else:
+                yield from _named(entry, name)
+
+
+def read_children(scheduling, ranks):
+    """Check `R.scheduling` and number its ranks like R's.
+
+    Args:
+        scheduling: the key's value; not changed.
+        ranks: mask of the ranks of R_lite.
+
+    Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
+
+    Returns:
+        (scheduling, kinds): a copy with the ranks renumbered, and [(rank mask, topo, where)] in
+        which no rank is twice (the first entry that names one counts).
+
+    Raises:
+        ValueError: there is no topology, it is not well-formed (the text names the entry), or its
+            ranks are not as many as R's, or those are not 0 to n-1.
+    """
+    if not isinstance(scheduling, dict):
+        raise ValueError("TreePool: R has no scheduling key with a topology")
+    children = scheduling.get("children")
+    if not isinstance(children, list) or not children:
+        raise ValueError("TreePool: scheduling.children: expected an array with an entry per node type")
+    entries = []
+    named = 0
+    for i, entry in enumerate(children):
+        where = f"scheduling.children[{i}]"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}: expected an object, got {quote(entry)}")
+        try:
+            mask = parse_idset(entry.get("ranks", ""))
+        except ValueError as exc:
+            raise ValueError(f"{where}.ranks: {exc}") from None
+        named |= mask
+        entries.append((mask, entry.get("topo", {}), f"{where}.topo"))
+    if not any(mask and Domain(topo, where).cores for mask, topo, where in entries):
+        raise ValueError("TreePool: scheduling.children: no entry has both ranks and cores")
+    wanted = popcount(ranks)
+    if popcount(named) != wanted:
+        raise ValueError(
+            f"TreePool: scheduling.children: {popcount(named)} ranks are named, R has {wanted}"
+        )
+    if ranks & ranks + 1:
+        raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
+    renumber = Renumbering(named)
+    kinds = []
+    taken = 0
+    changed = []
+    for entry, (mask, topo, where) in zip(children, entries):
+        mask = renumber(mask)
+        changed.append({**entry, "ranks": idset_text(mask)} if "ranks" in entry else dict(entry))
+        kinds.append((mask & ~taken, topo, where))
+        taken |= mask
+    return {**scheduling, "children": changed}, kinds
+
+
+class Renumbering:
+    """Maps a subset of `ranks`, a mask, to positions in it: 5, 9, 12 become 0, 1, 2."""
+
+    def __init__(self, ranks):
+        self._runs = []
+        position = 0
+        for low, count in runs(ranks):
+            self._runs.append((low, count, position))
+            position += count
+
+    def __call__(self, mask):
+        result = 0
+        for low, count, position in self._runs:
+            result |= (mask >> low & (1 << count) - 1) << position
+        return result
+
+
+def cut_children(scheduling, ranks):
+    """`R.scheduling` for some of the ranks: the key of an allocation or of a pool that lost some.
+
+    Entries keep their topology whole (it describes the node, not what was given) and lose the
+    other ranks; entries without ranks go. Nothing of the original is changed.
+    """
+    children = []
+    for entry in scheduling["children"]:
+        left = parse_idset(entry.get("ranks", "")) & ranks
+        if left:
+            children.append({**entry, "ranks": idset_text(left)})
+    return {**scheduling, "children": children}

@@ -1,0 +1,134 @@
+"""From hwloc XML to R.scheduling: the recorded machines, our own, and what must not load."""
+
+import copy
+import json
+import sys
+
+import pytest
+import shared
+from shared import SRCDIR
+
+from flux.resource.masks import idset_text
+from flux.resource.tree_amend import amend, r_from_hwloc, topology_from_xml
+
+OWN = SRCDIR / "t" / "hwloc"
+
+
+def machines():
+    """(directory, name) of each machine there is an answer for."""
+    found = [(OWN, path.name.split(".")[0]) for path in sorted(OWN.glob("*.expected.json"))]
+    data = shared.data_dir()
+    if data is not None:
+        recorded = sorted((data / "hwloc").glob("*.expected.json"))
+        found += [(data / "hwloc", path.name.split(".")[0]) for path in recorded]
+    return found
+
+
+def recorded_errors():
+    data = shared.data_dir()
+    return [] if data is None else json.loads((data / "hwloc" / "errors.json").read_text())
+
+
+def bare_R(ranks="0-1", hosts="node[0-1]"):
+    lite = [{"rank": ranks, "children": {"core": "0-1"}}]
+    return {"version": 1, "execution": {"R_lite": lite, "nodelist": [hosts]}}
+
+
+@pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
+def test_a_machine_has_its_expected_answer(hwloc, where, name):
+    expected = json.loads((where / f"{name}.expected.json").read_text())
+    xml = (where / f"{name}.xml").read_text(encoding="utf-8")
+    topo, ncores, ngpus = topology_from_xml(xml)
+    assert topo == expected["topo"]
+    assert idset_text((1 << ncores) - 1) == expected["cores"]
+    assert (idset_text((1 << ngpus) - 1) or None) == expected["gpus"]
+    if "R" in expected:
+        plain = copy.deepcopy(expected["R"])
+        del plain["scheduling"]
+        assert amend(plain, xml) is plain
+        assert plain == expected["R"]
+        assert r_from_hwloc(xml, "0-1", "node[0-1]", amended=True) == expected["R"]
+        del plain["scheduling"]
+        assert r_from_hwloc(xml, "0-1", "node[0-1]") == plain
+
+
+@pytest.mark.parametrize("case", recorded_errors(), ids=lambda case: case["name"])
+def test_recorded_error(hwloc, case):
+    R = copy.deepcopy(case["R"])
+    if "error" in case:
+        with pytest.raises(RuntimeError):
+            amend(R, case["xml"])
+        assert R == case["R"]
+    else:
+        assert amend(R, case["xml"]) == case["result"]
+
+
+def test_no_xml_needs_no_binding(monkeypatch):
+    monkeypatch.setitem(sys.modules, "_flux_hwloc", None)
+    R = bare_R()
+    assert amend(R) is R
+    assert R == bare_R()
+
+
+def test_xml_without_the_binding_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "_flux_hwloc", None)
+    with pytest.raises(RuntimeError, match="libhwloc-dev"):
+        amend(bare_R(), "<topology/>")
+
+
+@pytest.mark.parametrize(
+    "xml, reason",
+    [
+        ("", "it is empty"),
+        ("  \n", "it is empty"),
+        ("no markup", "not well-formed"),
+        ("<topology", "not well-formed"),
+        ("<a/>", "root element is <a>"),
+        ("<topology version='2.0'/>", "no objects"),
+        ("<topology version='3.1'><object type='Machine'/></topology>", "format 3.1"),
+        ("<topology version='2.0'><object type='Table'/></topology>", "unknown object type 'Table'"),
+        ("<topology version='2.0'>\0</topology>", "NUL"),
+        ("<topology>\udcff</topology>", "surrogate"),
+        ('<?xml version="1.0" encoding="ebcdic-x"?><topology/>', "encoding"),
+        ("<topology version='2.0'><object type='Machine' os_index='0' cpuset='0x1'/></topology>", "no processors"),
+    ],
+)
+def test_the_reason_is_named(hwloc, xml, reason):
+    R = bare_R()
+    with pytest.raises(RuntimeError, match=reason):
+        amend(R, xml)
+    assert R == bare_R()
+
+
+def test_a_domain_without_cores_is_named(hwloc):
+    from hwloc_xml import Obj, cores, machine, numa, pkg, render
+
+    xml = render(machine(pkg(numa(1), *cores(2)), pkg(numa(1), Obj("PU"), Obj("PU"))))
+    with pytest.raises(RuntimeError, match=r"NUMANode\[1\]"):
+        amend(bare_R(), xml)
+    xml = render(machine(numa(1), pkg(*cores(2)), pkg(Obj("PU"), Obj("PU"))))
+    with pytest.raises(RuntimeError, match=r"Package\[1\]"):
+        amend(bare_R(), xml)
+
+
+def test_each_device_counts_when_told_so(hwloc, monkeypatch):
+    xml = (OWN / "duplicates.xml").read_text()
+    monkeypatch.setenv("FLUX_HWLOC_GPU_NO_DEDUP", "1")
+    assert topology_from_xml(xml)[2] == 3 + 6 + 3 + 3 + 3
+
+
+def test_orders_to_libhwloc_in_the_environment_do_not_reach_it(hwloc, monkeypatch):
+    xml = (OWN / "cxl-memory.xml").read_text()
+    expected = topology_from_xml(xml)
+    monkeypatch.setenv("HWLOC_THISSYSTEM", "1")
+    monkeypatch.setenv("HWLOC_SYNTHETIC", "pu:3")
+    monkeypatch.setenv("HWLOC_COMPONENTS", "-xml")
+    assert topology_from_xml(xml) == expected
+
+
+def test_ranks_with_gaps_and_several_entries(hwloc):
+    R = bare_R("0-1,7")
+    R["execution"]["R_lite"].append({"rank": "4", "children": {"core": "0"}})
+    amend(R, (OWN / "cache-numa.xml").read_text())
+    assert R["scheduling"]["writer"] == "TreePool"
+    assert [entry["ranks"] for entry in R["scheduling"]["children"]] == ["0-1,4,7"]

@@ -1,0 +1,161 @@
+"""Whatever the bytes: an answer or one RuntimeError, and this process lives on."""
+
+import os
+import random
+import re
+import signal
+
+import pytest
+import shared
+from shared import SRCDIR
+
+from flux.resource import tree_hwloc
+from flux.resource.tree_amend import amend, topology_from_xml
+
+OWN = SRCDIR / "t" / "hwloc"
+VALUES = (
+    "", "0", "-1", "0x0", "4294967295", "18446744073709551616", "0xf...f", "0xffffffff,0xffffffff",
+    "Package", "PU", "Core", "NUMANode", "Group", "Machine", "Bridge", "PCIDev", "OSDev", "Misc",
+    "Die", "L3Cache", "99999999", "x" * 300, "%s%n", "2.5", "&lt;", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
+)  # fmt: skip
+
+
+def documents():
+    paths = sorted(OWN.glob("*.xml"))
+    data = shared.data_dir()
+    if data is not None:
+        paths += [p for p in sorted((data / "hwloc").glob("*.xml")) if p.stat().st_size < 50000]
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def attributes(text):
+    return list(re.finditer(r'="([^"]*)"', text))
+
+
+def change_byte(text, rnd):
+    at = rnd.randrange(len(text))
+    return text[:at] + chr(rnd.randrange(1, 300)) + text[at + 1 :]
+
+
+def drop_lines(text, rnd):
+    lines = text.split("\n")
+    at = rnd.randrange(len(lines))
+    del lines[at : at + rnd.choice((1, 1, 2, 5))]
+    return "\n".join(lines)
+
+
+def copy_lines(text, rnd):
+    lines = text.split("\n")
+    at, to = rnd.randrange(len(lines)), rnd.randrange(len(lines))
+    lines[to:to] = lines[at : at + rnd.choice((1, 1, 3))]
+    return "\n".join(lines)
+
+
+def set_value(text, rnd):
+    at = rnd.choice(attributes(text))
+    return text[: at.start(1)] + rnd.choice(VALUES) + text[at.end(1) :]
+
+
+def drop_attribute(text, rnd):
+    at = rnd.choice(list(re.finditer(r' \w+="[^"]*"', text)))
+    return text[: at.start()] + text[at.end() :]
+
+
+def swap_elements(text, rnd):
+    found = list(re.finditer("<object [^>]*>", text))
+    one, two = sorted(rnd.sample(range(len(found)), 2))
+    one, two = found[one], found[two]
+    return (
+        text[: one.start()] + two.group() + text[one.end() : two.start()] + one.group()
+        + text[two.end() :]
+    )  # fmt: skip
+
+
+def change_set(text, rnd):
+    at = rnd.choice(list(re.finditer("0x[0-9a-f]{8}", text)))
+    return f"{text[: at.start()]}0x{rnd.getrandbits(32):08x}{text[at.end() :]}"
+
+
+def cut(text, rnd):
+    return text[: rnd.randrange(len(text))]
+
+
+MUTATIONS = (
+    change_byte, drop_lines, copy_lines, set_value, set_value, drop_attribute, swap_elements,
+    change_set, cut,
+)  # fmt: skip
+
+
+def mutated(rnd, texts):
+    text = rnd.choice(texts)
+    for _ in range(rnd.choice((1, 1, 2, 3, 8))):
+        try:
+            text = rnd.choice(MUTATIONS)(text, rnd)
+        except (IndexError, ValueError):  # nothing of the kind left in it
+            break
+    return text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_changed_documents(hwloc, seed):
+    rnd = random.Random(seed)
+    texts = documents()
+    outcomes = set()
+    for _ in range(60):
+        try:
+            topo, ncores, _ = topology_from_xml(mutated(rnd, texts))
+        except RuntimeError as exc:
+            assert "hwloc XML" in str(exc)
+            outcomes.add("refused")
+        else:
+            assert isinstance(topo, dict) and ncores > 0
+            outcomes.add("read")
+    assert outcomes == {"refused", "read"}
+
+
+def abort(binding, data):
+    os.abort()
+
+
+def segfault(binding, data):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def eat_memory(binding, data):
+    hoard = []
+    while True:
+        hoard.append(bytearray(1 << 26))
+
+
+def leave(binding, data):
+    os._exit(0)
+
+
+def raise_something(binding, data):
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize("accident", [abort, segfault, eat_memory, leave, raise_something])
+def test_what_befalls_libhwloc_does_not_befall_us(hwloc, monkeypatch, accident):
+    """Some documents make libhwloc crash, other ones in each release: the accident is played."""
+    monkeypatch.setattr(tree_hwloc, "_read", accident)
+    monkeypatch.setattr(tree_hwloc, "MEMORY_BYTES", 1 << 27)
+    with pytest.raises(RuntimeError, match="libhwloc gave up on it"):
+        topology_from_xml(documents()[0])
+
+
+def test_no_child_is_left_behind(hwloc):
+    topology_from_xml(documents()[0])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("size", [1, 200, 5000])
+def test_noise(hwloc, size):
+    rnd = random.Random(size)
+    for _ in range(20):
+        text = "".join(chr(rnd.randrange(1, 0x250)) for _ in range(size))
+        R = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
+        with pytest.raises(RuntimeError):
+            amend(R, text)
+        assert "scheduling" not in R
