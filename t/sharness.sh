@@ -90,7 +90,7 @@ else
     test_path=$FLUX_SOURCE_DIR/src/cmd:$test_path
     test -z "$FLUX_SCHEDULER_PYTHON" || export FLUX_SCHEDULER_PYTHON
 fi
-# A build directory of its own has the compiled part; its _flux_hwloc is complete.
+# A build directory of its own has the compiled part, _flux_hwloc.
 if test "$FLUX_BUILD_DIR" != "$FLUX_SOURCE_DIR" && test -z "$FLUX_TEST_INSTALLED_PATH$TEST_UNDER_FLUX_ACTIVE"; then
     FLUX_PYTHONPATH_PREPEND=$FLUX_BUILD_DIR/src/bindings/python${FLUX_PYTHONPATH_PREPEND:+:$FLUX_PYTHONPATH_PREPEND}
     export FLUX_PYTHONPATH_PREPEND

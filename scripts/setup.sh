@@ -1,0 +1,134 @@
+# What scripts/quickstart and scripts/check share: bring a fresh clone to where it is built.  To be sourced.
+#
+# Each step looks first whether there is anything to do.  Nothing is written outside the source tree but Debian packages
+# (as root): caches go to .cache, the Python environment to .venv.
+
+root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+cd "$root" || exit 1
+mkdir -p .cache || { echo "$root is not writable: work in a copy of your own (git clone $root)" >&2; exit 1; }
+log=$root/.cache/setup.log
+PATH=$PATH:/usr/sbin:/sbin
+PIP_CACHE_DIR=$root/.cache/pip
+XDG_CACHE_HOME=$root/.cache
+MPLCONFIGDIR=$root/.cache/matplotlib
+PIP_DISABLE_PIP_VERSION_CHECK=1
+PIP_NO_INPUT=1
+# A user's own settings of these would reach into .venv, or out of it.
+unset PYTHONHOME PYTHONPATH PIP_USER PIP_TARGET PIP_PREFIX
+export PATH PIP_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INPUT
+
+# step TEXT: what begins now; done_step: how long it took.
+step() {
+    step_text=$1
+    step_start=$(date +%s)
+    printf '  %-46s' "$1"
+}
+done_step() {
+    step_seconds=$(($(date +%s) - step_start))
+    if [ $step_seconds -gt 1 ]; then echo "${1:-done} ($step_seconds s)"; else echo "${1:-done}"; fi
+}
+# fail TEXT: the step did not work; the end of its output, and what to do.
+fail() {
+    echo FAILED
+    tail -n 15 "$log" | sed 's/^/    | /'
+    echo
+    echo "$1" | sed 's/^/  /'
+    echo "  All of the output: $log"
+    exit 1
+} >&2
+
+# packages PACKAGE:TEST ...: install the Debian packages whose TEST (a command on the PATH, or a file) is not there.
+packages() {
+    wanted=
+    for entry; do
+        package=${entry%%:*}
+        test=${entry#*:}
+        case $test in
+        /*) [ -e "$test" ] || wanted="$wanted $package" ;;
+        pkg=*) pkg-config --exists "${test#pkg=}" 2>/dev/null || wanted="$wanted $package" ;;
+        py=*) python3 -c "import ${test#py=}" 2>/dev/null || wanted="$wanted $package" ;;
+        *) command -v "$test" >/dev/null 2>&1 || wanted="$wanted $package" ;;
+        esac
+    done
+    step "Debian packages"
+    if [ -z "$wanted" ]; then
+        done_step "all there"
+    elif [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        done_step "missing"
+        echo "    missing:$wanted"
+        echo "    You are not root: ask your administrator for"
+        echo "      apt-get install$wanted"
+        echo "    Going on without; what needs them is left out or skipped."
+    else
+        echo "installing:"
+        echo "     $wanted"
+        printf '  %-46s' ""
+        # The lists of a fresh machine are empty or old: fetch them when the first try fails.
+        apt_install $wanted || { apt-get -q update >>"$log" 2>&1 && apt_install $wanted; } ||
+            fail "apt-get could not install$wanted.
+Is the network there?  Try 'apt-get update && apt-get install$wanted' by hand, then run this again."
+        done_step
+    fi
+}
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@" >>"$log" 2>&1 </dev/null
+}
+
+# python_environment FILE ...: have .venv with what the requirements files name.
+python_environment() {
+    step "Python environment (.venv)"
+    sum=$(cat "$@" | cksum)
+    stamp=.venv/.complete-$(basename "$1" .txt)
+    if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sum" ] && .venv/bin/python -c '' 2>/dev/null; then
+        done_step "ready"
+        return
+    fi
+    if ! .venv/bin/python -c '' 2>/dev/null; then
+        rm -rf .venv
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>>"$log" ||
+            fail "python3 is missing, or older than 3.9: install one (package python3)."
+        python3 -m venv .venv >>"$log" 2>&1 ||
+            fail "python3 could not make a virtual environment (package python3-venv)."
+    fi
+    # The pinned versions are for Python 3.11 and later.
+    files=
+    for file; do
+        .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || file=${file%.txt}.in
+        files="$files -r $file"
+    done
+    .venv/bin/python -m pip install -q $files >>"$log" 2>&1 ||
+        fail "pip could not install what$files name.
+Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand, then run this again."
+    echo "$sum" >"$stamp"
+    done_step
+}
+
+# build: configure (again, if what it looks for has changed) and make.
+build() {
+    step "Build (configure, make)"
+    if ! command -v autoreconf >/dev/null && [ ! -x configure ]; then
+        done_step "skipped"
+        echo "    no autoconf: the embedded instance runs from the source tree as it is,"
+        echo "    without the binding to libhwloc and the man pages."
+        return
+    fi
+    have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
+           ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "$CONFIGURE_ARGS")
+    {
+        if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ]; then
+            ./autogen.sh
+        fi &&
+        if [ ! -x config.status ] || [ configure -nt config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then
+            # Parts that could not be built before may be possible now.
+            rm -f .cache/configured doc/man-stamp src/bindings/python/hwloc-stamp
+            ./configure --with-flux="${WITH_FLUX:-auto}" $CONFIGURE_ARGS >.cache/configure.out 2>&1 ||
+                { cat .cache/configure.out; false; }
+        fi
+    } >>"$log" 2>&1 || fail "The tree could not be configured."
+    make -s >>"$log" 2>&1 || fail "make failed."
+    [ "$(cat .cache/configured 2>/dev/null)" = "$have" ] || build_is_new=t
+    echo "$have" >.cache/configured
+    done_step
+    # What configure found: once.
+    [ -z "$build_is_new" ] || sed -n '/^  flux-scheduler/,/to be installed/p' .cache/configure.out | sed '$d' | sed 's/^/  /'
+}
