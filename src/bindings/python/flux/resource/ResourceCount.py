@@ -1,0 +1,220 @@
+"""Counts of a jobspec: integers, idsets and ranges (RFC 14, RFC 45)."""
+
+import re
+from bisect import bisect_right
+
+from flux.resource.masks import intervals, quote
+
+_NUMBER = "(0|[1-9][0-9]{0,18})"
+_RANGE = re.compile(r"%s(?:-%s|(\+))(?::%s)?(?::([-+*^/a-z]))?" % (_NUMBER, _NUMBER, _NUMBER))
+#: A count above this is refused: no instance has as many of anything.
+COUNT_LIMIT = 1 << 63
+
+
+class ResourceCount:
+    """The set of values that a ``count`` accepts.
+
+    Attributes:
+        min (int): the smallest accepted value.
+        max (int or None): the largest value named, None if unbounded. It need
+            not be accepted itself (``1-8:3`` accepts 1, 4, 7).
+        operator (str): ``+``, ``*`` or ``^``: how one value follows another.
+        operand (int): the operator's second operand.
+        values: ascending ``(low, high)`` intervals of an idset, else None.
+    """
+
+    __slots__ = ("min", "max", "operator", "operand", "values")
+
+    def __init__(self, min, max=None, operator="+", operand=1, values=None):
+        self.min = min
+        self.max = max
+        self.operator = operator
+        self.operand = operand
+        self.values = values
+
+    @classmethod
+    def parse(cls, count):
+        """Make a count from its jobspec form.
+
+        Args:
+            count: integer, range dict, range string or idset string (RFC 14).
+
+        Raises:
+            ValueError: none of these, or a count that accepts nothing.
+        """
+        if isinstance(count, bool):
+            raise ValueError("RFC 14 count: expected a number, got %s" % quote(count))
+        if isinstance(count, int):
+            return cls(_positive(count), count)
+        if isinstance(count, ResourceCount):
+            return count
+        if isinstance(count, str):
+            return cls._from_text(count)
+        if isinstance(count, dict):
+            return cls._from_dict(count)
+        raise ValueError("RFC 14 count: expected integer, string or object, got %s" % quote(count))
+
+    @classmethod
+    def _from_dict(cls, count):
+        unknown = [key for key in count if key not in ("min", "max", "operator", "operand")]
+        if unknown:
+            raise ValueError("RFC 14 count: unknown key %s" % quote(unknown[0]))
+        if "min" not in count:
+            raise ValueError("RFC 14 count: a range needs min")
+        if ("operator" in count) != ("operand" in count):
+            raise ValueError("RFC 14 count: operator and operand come together")
+        for key in ("min", "max", "operand"):
+            if key in count and (isinstance(count[key], bool) or not isinstance(count[key], int)):
+                raise ValueError(
+                    "RFC 14 count: %s must be an integer, got %s" % (key, quote(count[key]))
+                )
+        return cls._range(
+            count["min"], count.get("max"), count.get("operator", "+"), count.get("operand", 1)
+        )
+
+    @classmethod
+    def _from_text(cls, text):
+        inner = text
+        if inner[:1] == "[" and inner[-1:] == "]":
+            inner = inner[1:-1]
+        match = _RANGE.fullmatch(inner)
+        if match is not None:
+            low, high, _, operand, operator = match.groups()
+            if operator is not None and operand is None:
+                raise ValueError("RFC 14 count: %s: operator without operand" % quote(text))
+            return cls._range(
+                int(low),
+                int(high) if high is not None else None,
+                operator or "+",
+                int(operand) if operand is not None else 1,
+            )
+        if not inner:
+            raise ValueError("RFC 14 count: empty string")
+        try:
+            values = intervals(inner)
+        except ValueError:
+            raise ValueError("RFC 14 count: %s is not a count" % quote(text)) from None
+        _positive(values[0][0])
+        if len(values) == 1:
+            return cls(*values[0])
+        return cls(values[0][0], values[-1][1], values=values)
+
+    @classmethod
+    def _range(cls, low, high, operator, operand):
+        _positive(low)
+        if high is not None:
+            if high > COUNT_LIMIT:
+                raise ValueError("RFC 14 count: %s is too large" % quote(high))
+            if high < low:
+                raise ValueError(
+                    "RFC 14 count: max must be >= min, got max=%d min=%d" % (high, low)
+                )
+        if operator not in ("+", "*", "^"):
+            raise ValueError("RFC 14 count: operator must be +, * or ^, got %s" % quote(operator))
+        if operand < 1 or operand > COUNT_LIMIT or (operand < 2 and operator != "+"):
+            raise ValueError(
+                "RFC 14 count: operand %s is too small or too large for operator %s"
+                % (quote(operand), operator)
+            )
+        if operator == "^" and low < 2:
+            raise ValueError("RFC 14 count: operator ^ needs min >= 2, got %d" % low)
+        return cls(low, high, operator, operand)
+
+    @property
+    def fixed(self):
+        """True if exactly one value is accepted."""
+        return self.max == self.min
+
+    @property
+    def simple(self):
+        """True if every value from min to max is accepted."""
+        return self.values is None and self.operator == "+" and self.operand == 1
+
+    def floor(self, limit):
+        """The largest accepted value that is not above ``limit``, or None."""
+        if limit < self.min:
+            return None
+        if self.max is not None and limit > self.max:
+            limit = self.max
+        if self.values is not None:
+            low, high = self.values[bisect_right(self.values, (limit, COUNT_LIMIT)) - 1]
+            return min(limit, high)
+        if self.operator == "+":
+            return limit - (limit - self.min) % self.operand
+        value = self.min
+        # Both double at least: at most as many turns as limit has bits.
+        for following in self._growing():
+            if following > limit:
+                break
+            value = following
+        return value
+
+    def accepts(self, number):
+        """True if ``number`` is an accepted value."""
+        return self.floor(number) == number
+
+    def _growing(self):
+        value = self.min
+        while self.max is None or value <= self.max:
+            yield value
+            if self.operator == "*":
+                value *= self.operand
+            elif value.bit_length() * self.operand > 4096:
+                return  # past every limit; the power itself might be huge
+            else:
+                value **= self.operand
+
+    def __iter__(self):
+        """Accepted values in ascending order; without end if unbounded."""
+        if self.values is not None:
+            for low, high in self.values:
+                for value in range(low, high + 1):
+                    yield value
+        elif self.operator != "+":
+            for value in self._growing():
+                yield value
+        else:
+            value = self.min
+            while self.max is None or value <= self.max:
+                yield value
+                value += self.operand
+
+    def __eq__(self, other):
+        if isinstance(other, int):
+            return self.fixed and self.min == other
+        if not isinstance(other, ResourceCount):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self.min) if self.fixed else hash(self._key())
+
+    def _key(self):
+        if self.fixed:
+            return (self.min,)
+        values = tuple(self.values) if self.values is not None else None
+        return (self.min, self.max, self.operator, self.operand, values)
+
+    def __str__(self):
+        if self.fixed:
+            return "%d" % self.min
+        if self.values is not None:
+            return ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in self.values)
+        text = "%d+" % self.min if self.max is None else "%d-%d" % (self.min, self.max)
+        if self.operator != "+":
+            return "%s:%d:%s" % (text, self.operand, self.operator)
+        return text if self.operand == 1 else "%s:%d" % (text, self.operand)
+
+    def __repr__(self):
+        return "ResourceCount(%s)" % self
+
+
+def _positive(number):
+    if number < 1:
+        raise ValueError("RFC 14 count: integer count must be >= 1, got %s" % quote(number))
+    if number > COUNT_LIMIT:
+        raise ValueError("RFC 14 count: %s is too large" % quote(number))
+    return number
+
+
+ONE = ResourceCount(1, 1)

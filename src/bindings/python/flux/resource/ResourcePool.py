@@ -1,0 +1,295 @@
+"""The public pool class: one interface over the implementations of R versions."""
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.masks import quote
+from flux.resource.request import load_json
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.resource.Rv1Pool import Rv1Pool
+
+__all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
+
+
+class ResourcePool:
+    """Resources that jobs are given from.
+
+    Args:
+        arg: an R object (dict) or its JSON text, an implementation to wrap, or
+            None for an empty pool.
+        version (int): version of the empty pool.
+        log: logger for the implementation; none if not given.
+        kwargs: options for the implementation (its ``known_options``).
+
+    Raises:
+        ValueError: R of a version that is not known, or with something wrong.
+        TypeError: ``arg`` is none of the above.
+
+    A subclass has its implementations in ``_impl_map``, by version of R.
+    ``alloc()`` and ``copy()`` answer with an object of the subclass that has
+    the same attributes otherwise; its ``__init__`` is not called.
+    """
+
+    _impl_map = {1: Rv1Pool}
+
+    InsufficientResources = InsufficientResources
+    InfeasibleRequest = InfeasibleRequest
+
+    def __init__(self, arg=None, version=1, log=None, **kwargs):
+        if isinstance(arg, ResourcePoolImplementation):
+            if log is not None:
+                arg.log = log
+            self.impl = arg
+            return
+        if isinstance(arg, (str, bytes)):
+            arg = load_json(arg, "R")
+            if not isinstance(arg, dict):
+                raise ValueError("R must be an object, got %s" % quote(arg))
+        if isinstance(arg, dict):
+            version = arg.get("version")
+        elif arg is not None:
+            raise TypeError("ResourcePool: expected R, got %s" % type(arg).__name__)
+        try:
+            impl_class = None if isinstance(version, bool) else self._impl_map.get(version)
+        except TypeError:
+            impl_class = None
+        if impl_class is None:
+            raise ValueError(
+                "R version %s not supported by %s" % (quote(version), type(self).__name__)
+            )
+        self.impl = impl_class(arg, log=log, **kwargs)
+
+    def _with(self, impl):
+        """A wrapper like this one around another implementation."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.impl = impl
+        return new
+
+    # -- requests -----------------------------------------------------------
+
+    def parse_resource_request(self, jobspec):
+        """Read what a job asks for, once.
+
+        Args:
+            jobspec (dict): the jobspec (RFC 14, RFC 25).
+
+        Returns:
+            A request object for the methods below; ``request.jobspec`` is the
+            jobspec, the rest is the implementation's.
+
+        Raises:
+            ValueError: the jobspec cannot be understood.
+        """
+        return self.impl.parse_resource_request(jobspec)
+
+    def check_feasibility(self, request):
+        """Check whether a request could be satisfied if all were up and free.
+
+        Raises:
+            InfeasibleRequest: it could not; the text says what is short.
+        """
+        self.impl.check_feasibility(request)
+
+    def alloc(self, jobid, request):
+        """Allocate resources to a job (RFC 27).
+
+        Args:
+            jobid (int): the job; it must not hold an allocation.
+            request: from ``parse_resource_request()``.
+
+        Returns:
+            A pool of just the resources given. Its ``to_dict()`` is R (RFC
+            20), with ``starttime`` and ``expiration`` 0 until they are set.
+
+        Raises:
+            InsufficientResources: it does not fit now.
+            InfeasibleRequest: it can never fit.
+            ValueError: the job holds an allocation, or a hook of the pool chose
+                what it may not.
+        """
+        return self._with(self.impl.alloc(jobid, request))
+
+    def free(self, jobid, R=None, final=False):
+        """Take back resources of a job.
+
+        Args:
+            jobid (int): the job; one that holds nothing is ignored.
+            R: what is released: a pool, R object or JSON text with some ranks
+                of the job; None for all that it holds. Ranks that left the
+                pool are passed over.
+            final (bool): nothing of the job remains. R must then be all that
+                the job still held.
+
+        Raises:
+            ValueError: the job does not hold what R names, or ``final`` does
+                not match. Nothing is changed.
+        """
+        self.impl.free(jobid, R, final)
+
+    def register_alloc(self, jobid, R):
+        """Enter an allocation made before, of a job found running (RFC 27 hello).
+
+        Args:
+            jobid (int): the job.
+            R: the job's resources: a pool, R object or JSON text. Its
+                expiration is the job's end.
+
+        Raises:
+            ValueError: the pool lacks some of R, another job holds some, or the
+                job is known. Nothing is changed.
+        """
+        self.impl.register_alloc(jobid, R)
+
+    # -- what the instance reports ------------------------------------------
+
+    def mark_up(self, ids):
+        """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
+
+        Raises:
+            ValueError: not an idset.
+        """
+        self.impl.mark_up(ids)
+
+    def mark_down(self, ids):
+        """Make ranks unavailable for new jobs; as ``mark_up()``. Jobs keep theirs."""
+        self.impl.mark_down(ids)
+
+    def remove_ranks(self, ranks):
+        """Remove ranks for good (RFC 28 shrink).
+
+        Args:
+            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are
+                ignored. What jobs hold on them is forgotten.
+        """
+        self.impl.remove_ranks(ranks)
+
+    def add_property(self, name, ranks):
+        """Give ranks (an idset) a property (RFC 28 property-add)."""
+        self.impl.add_property(name, ranks)
+
+    def remove_property(self, name, ranks):
+        """Take a property from ranks (RFC 28 property-remove)."""
+        self.impl.remove_property(name, ranks)
+
+    @property
+    def expiration(self):
+        """End of validity of the resources, seconds since the epoch; 0: none."""
+        return self.impl.expiration
+
+    def set_expiration(self, expiration):
+        """Set the end of validity (seconds since the epoch, 0: none)."""
+        self.impl.set_expiration(expiration)
+
+    def set_starttime(self, starttime):
+        """Set the start of validity (seconds since the epoch)."""
+        self.impl.set_starttime(starttime)
+
+    def update_expiration(self, jobid, expiration):
+        """Set the end of a running job (seconds since the epoch, 0: none)."""
+        self.impl.update_expiration(jobid, expiration)
+
+    # -- answers ------------------------------------------------------------
+
+    @property
+    def generation(self):
+        """Number that grows with every change of the pool."""
+        return self.impl.generation
+
+    @property
+    def version(self):
+        """Version of R that the implementation reads."""
+        return self.impl.version
+
+    @property
+    def known_options(self):
+        """Names of the options that the implementation takes."""
+        return self.impl.known_options
+
+    @property
+    def log(self):
+        """The implementation's logger."""
+        return self.impl.log
+
+    @log.setter
+    def log(self, log):
+        self.impl.log = log
+
+    @property
+    def clock(self):
+        """Callable that tells the time, in seconds since the epoch."""
+        return self.impl.clock
+
+    @clock.setter
+    def clock(self, clock):
+        self.impl.clock = clock
+
+    def job_end_times(self):
+        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none."""
+        return self.impl.job_end_times()
+
+    def copy(self):
+        """An independent copy with all allocations, which logs nothing."""
+        return self._with(self.impl.copy())
+
+    def to_dict(self):
+        """The resources as an R object (RFC 20)."""
+        return self.impl.to_dict()
+
+    def to_resource_set(self):
+        """The resources as a ``flux.resource.ResourceSet``."""
+        return self.impl.to_resource_set()
+
+    def copy_allocated(self):
+        """ResourceSet of what jobs hold."""
+        return self.impl.copy_allocated()
+
+    def copy_down(self):
+        """ResourceSet of what is on ranks that are down."""
+        return self.impl.copy_down()
+
+    def dumps(self):
+        """The resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
+        return self.impl.dumps()
+
+    def __str__(self):
+        return self.dumps()
+
+    # -- looking ahead ------------------------------------------------------
+
+    def explain(self, request):
+        """Tell how far a request is from being satisfied now.
+
+        Returns:
+            dict of numbers of ranks: ``total`` in the pool, ``matching`` the
+            constraint; of these ``large_enough`` for one slot (or one node's
+            share) when idle, ``up``, and up and ``free`` for one; then
+            ``available`` and ``needed`` at least in ``unit`` (``nodes`` or
+            ``slots``), and ``reason``, a sentence for the user.
+        """
+        return self.impl.explain(request)
+
+    def earliest(self, request, after=None):
+        """First time at which a request fits, as running jobs end.
+
+        Args:
+            after (float): no earlier than this; default: now.
+
+        Returns:
+            Seconds since the epoch, or None if it does not fit even when every
+            job that has an end has ended.
+        """
+        return self.impl.earliest(request, after)
+
+    def windows(self, shapes, horizon):
+        """What could start now, and how long it could run.
+
+        See ``Rv1Pool.windows()``.
+        """
+        return self.impl.windows(shapes, horizon)
+
+    def plan(self):
+        """A :class:`~flux.resource.planning.Plan` of the pool from now on."""
+        return self.impl.plan()
+
+    def _check(self):
+        """Check the invariants of the pool; AssertionError with its state."""
+        self.impl._check()

@@ -1,0 +1,58 @@
+"""What a pool implementation provides to its ``ResourcePool`` wrapper."""
+
+import time
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+
+
+class NoLog:
+    """A logger that drops everything: the log of pools that were given none."""
+
+    def _drop(self, *args, **kwargs):
+        pass
+
+    debug = info = notice = warning = error = critical = alert = emerg = _drop
+
+
+NO_LOG = NoLog()
+
+
+class ResourcePoolImplementation:
+    """Base of pool implementations, one per version of R.
+
+    An implementation has the attributes below and the methods of
+    :class:`~flux.resource.ResourcePool.ResourcePool`, whose documentation is
+    theirs; ``alloc()`` and ``copy()`` answer with an implementation.  Methods
+    that are not defined here must come from the subclass.
+    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from.
+
+    Attributes:
+        version (int): the version of R it reads.
+        name (str): what the scheduler's ready line calls it.
+        known_options (frozenset): keyword arguments it understands.
+        generation (int): up by one at every mutation.
+        log: object with ``debug()``, ``info()`` and so on, of the scheduler.
+        clock: callable returning the time, in seconds since the epoch.
+    """
+
+    version = None
+    name = "ResourcePool"
+    known_options = frozenset()
+    generation = 0
+    log = NO_LOG
+    clock = staticmethod(time.time)
+
+    InsufficientResources = InsufficientResources
+    InfeasibleRequest = InfeasibleRequest
+
+    def alloc(self, jobid, request):
+        raise NotImplementedError("%s.alloc" % type(self).__name__)
+
+    def free(self, jobid, R=None, final=False):
+        raise NotImplementedError("%s.free" % type(self).__name__)
+
+    def parse_resource_request(self, jobspec):
+        raise NotImplementedError("%s.parse_resource_request" % type(self).__name__)
+
+    def to_dict(self):
+        raise NotImplementedError("%s.to_dict" % type(self).__name__)

@@ -1,0 +1,123 @@
+"""Constraints of a jobspec (RFC 31): checked once, evaluated as rank masks.
+
+``parse_constraint()`` turns a constraint into nested tuples.  They are hashable,
+so an inventory keeps the mask of every constraint it has seen and a queue full
+of jobs with one constraint costs one evaluation.
+"""
+
+from flux.resource.hosts import name_pieces
+from flux.resource.masks import clip_idset, intervals, quote
+
+#: Levels of and/or/not; more is an error rather than a deep recursion.
+DEPTH_LIMIT = 64
+#: Characters a property name must not contain (RFC 20).
+ILLEGAL = frozenset("!&'\"^`|()")
+
+
+def parse_constraint(constraint):
+    """Check a constraint and return it as nested tuples, or None for no constraint.
+
+    Args:
+        constraint: parsed JSON: an object ``{operator: [values...]}`` or None.
+
+    Raises:
+        ValueError: not a constraint; the text names the operator and value.
+    """
+    if constraint is None:
+        return None
+    terms = _parse(constraint, 0)
+    return terms if terms != ("and", ()) else None
+
+
+def _parse(constraint, depth):
+    if not isinstance(constraint, dict):
+        raise ValueError("constraint must be an object, got %s" % quote(constraint))
+    if depth > DEPTH_LIMIT:
+        raise ValueError("constraint is nested more than %d levels deep" % DEPTH_LIMIT)
+    unknown = [name for name in constraint if name not in _PARSERS]
+    if unknown:
+        raise ValueError("unknown constraint operator(s): %s" % quote(unknown))
+    terms = []
+    for name, values in constraint.items():
+        if name == "ranks" and isinstance(values, str):
+            values = [values]
+        if not isinstance(values, (list, tuple)):
+            raise ValueError(
+                "'%s' operand must be a list, got %s" % (name, type(values).__name__)
+            )
+        terms.append(_PARSERS[name](name, values, depth))
+    return terms[0] if len(terms) == 1 else ("and", tuple(terms))
+
+
+def _parse_terms(name, values, depth):
+    return (name, tuple([_parse(value, depth + 1) for value in values]))
+
+
+def _parse_properties(name, values, depth):
+    for value in values:
+        if not isinstance(value, str):
+            raise ValueError(
+                "property constraint must be a string, got %s" % type(value).__name__
+            )
+        plain = value[1:] if value[:1] == "^" else value
+        if not plain or not ILLEGAL.isdisjoint(plain):
+            raise ValueError("property constraint %s is not a property name" % quote(value))
+    return (name, tuple(values))
+
+
+def _parse_hostlists(name, values, depth):
+    for value in values:
+        name_pieces(value)
+    return (name, tuple(values))
+
+
+def _parse_ranks(name, values, depth):
+    for value in values:
+        intervals(value)
+    return (name, tuple(values))
+
+
+_PARSERS = {
+    "and": _parse_terms,
+    "or": _parse_terms,
+    "not": _parse_terms,
+    "properties": _parse_properties,
+    "hostlist": _parse_hostlists,
+    "ranks": _parse_ranks,
+}
+
+
+def matching_ranks(terms, inventory):
+    """Mask of the inventory's ranks for which the constraint is true.
+
+    ``or`` of nothing is false here, as it is in the schedulers of flux-core
+    (an RFC 31 evaluator may say true); ``not`` of nothing is false as well.
+    """
+    name, values = terms
+    everything = inventory.ranks
+    if name == "properties":
+        mask = everything
+        properties = inventory.properties
+        for value in values:
+            if value[0] == "^":
+                mask &= ~properties.get(value[1:], 0)
+            else:
+                mask &= properties.get(value, 0)
+        return mask
+    mask = 0
+    if name == "hostlist":
+        for value in values:
+            mask |= inventory.hosts.find(value)
+    elif name == "ranks":
+        for value in values:
+            mask |= clip_idset(value, everything.bit_length())
+    elif name == "or":
+        for value in values:
+            mask |= matching_ranks(value, inventory)
+    else:
+        mask = everything
+        for value in values:
+            mask &= matching_ranks(value, inventory)
+        if name == "not":
+            mask = everything & ~mask
+    return mask & everything

@@ -1,0 +1,53 @@
+"""What an allocation can fail with."""
+
+import errno
+
+
+class _ResourceError(OSError):
+    """An OSError whose text is the reason alone."""
+
+    code = 0
+    default = ""
+
+    def __init__(self, reason=None):
+        """
+        Args:
+            reason: text, or a callable that makes it when it is first read:
+                most failed allocations are retried and nobody asks.
+        """
+        super().__init__(self.code, self.default)
+        self._reason = reason
+
+    @property
+    def reason(self):
+        """One sentence: what was short, and where."""
+        if callable(self._reason):
+            self._reason = self._reason()
+        return self._reason or self.default
+
+    def __str__(self):
+        return self.reason
+
+    def __reduce__(self):
+        return (type(self), (self.reason,))
+
+
+class InsufficientResources(_ResourceError):
+    """Not enough resources now: try again after something was freed or came up.
+
+    ``errno`` is ``ENOSPC``.  The sentence describes the pool as it is when the
+    exception is first made into text.
+    """
+
+    code = errno.ENOSPC
+    default = "insufficient resources"
+
+
+class InfeasibleRequest(_ResourceError):
+    """The pool could not satisfy the request if all of it were up and free.
+
+    ``errno`` is ``EOVERFLOW``.
+    """
+
+    code = errno.EOVERFLOW
+    default = "unsatisfiable request"

@@ -1,0 +1,202 @@
+"""The hooks of ``Rv1Pool`` for sites that order or choose candidates themselves.
+
+Only a pool that overrides one of them pays for the lists they work on.
+"""
+
+from types import MappingProxyType
+
+from flux.resource.errors import InfeasibleRequest
+from flux.resource.inventory import select
+from flux.resource.masks import members, popcount, quote
+from flux.resource.placement import slots_on
+
+
+def ids_of(mask):
+    """Frozenset of the members of a mask."""
+    return frozenset(members(mask))
+
+
+class Hooks:
+    """Overridable steps of an allocation; mixed into ``Rv1Pool``."""
+
+    #: True in a class that overrides a hook that chooses.
+    hooked = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.hooked = (
+            cls._sort_candidates is not Hooks._sort_candidates
+            or cls._select_resources is not Hooks._select_resources
+        )
+
+    def _sort_candidates(self, candidates):
+        """Order the candidates.
+
+        Args:
+            candidates (list): tuples ``(rank, info, free_cores, free_gpus)``:
+                ``info`` a read-only mapping with ``hostname``, ``cores``,
+                ``gpus`` and ``up``; ``cores``, ``gpus`` and the last two
+                elements are frozensets of ids.
+
+        Returns:
+            The candidates to try, in that order: most free cores, then most
+            free GPUs, then lowest rank, unless overridden.
+        """
+        return sorted(candidates, key=lambda one: (-len(one[2]), -len(one[3]), one[0]))
+
+    def _select_resources(self, candidates, request):
+        """Choose resources from the ordered candidates.
+
+        Args:
+            candidates (list): what ``_sort_candidates()`` returned.
+            request (ResourceRequest): what is asked for.
+
+        Returns:
+            ``(selected, nslots)``: ``selected`` a list of ``(rank, cores,
+            gpus)`` with the ids taken on each; empty if the request does not
+            fit now.
+        """
+        shape = request.shape
+        if shape.node_count is not None:
+            return _select_nodes(candidates, shape)
+        return _select_slots(candidates, shape)
+
+    def _check_feasibility(self, request):
+        """Raise InfeasibleRequest if the pool could never satisfy a request."""
+        reason = self._infeasible(request.shape)
+        if reason is not None:
+            raise InfeasibleRequest(reason)
+
+    def place_by_hooks(self, request):
+        """Run the hooks for a request.
+
+        Returns:
+            ``(selection, nslots)``, or None if it does not fit now.
+
+        Raises:
+            ValueError: a hook chose what is not free, not up or not there.
+        """
+        shape = request.shape
+        index = self._index
+        eligible = self.eligible(shape.match)
+        if shape.exclusive:
+            eligible &= index.idle
+        cores = max(shape.slot_size, shape.node_cores if shape.exclusive else 0)
+        gpus = max(shape.gpu_per_slot, shape.node_gpus if shape.exclusive else 0)
+        ranks = 0
+        for _, _, mask in index.fitting(cores, gpus, eligible):
+            ranks |= mask
+        candidates = [self._candidate(rank) for rank in members(ranks)]
+        answer = self._select_resources(self._sort_candidates(candidates), request)
+        selected, nslots = answer if answer is not None else ((), 0)
+        if not selected:
+            return None
+        return self._checked(selected), nslots
+
+    def _candidate(self, rank):
+        inventory = self._inventory
+        free = self._index.free(rank)
+        full = inventory.full[rank]
+        info = {
+            "hostname": inventory.hosts.name(rank),
+            "cores": ids_of(full & inventory.core_mask),
+            "gpus": ids_of(full >> inventory.shift),
+            "up": bool(self._up >> rank & 1),
+        }
+        return (
+            rank,
+            MappingProxyType(info),
+            ids_of(free & inventory.core_mask),
+            ids_of(free >> inventory.shift),
+        )
+
+    def _checked(self, selected):
+        """Selection of what a hook chose, which is not trusted."""
+        inventory = self._inventory
+        groups = {}
+        seen = 0
+        for one in selected:
+            try:
+                rank, cores, gpus = one
+                core_mask = _mask(cores)
+                units = core_mask | _mask(gpus) << inventory.shift
+                bit = 1 << rank
+            except (TypeError, ValueError, OverflowError):
+                raise ValueError(
+                    "_select_resources: expected (rank, cores, gpus), got %s" % quote(one)
+                ) from None
+            if not inventory.ranks & bit or seen & bit:
+                raise ValueError("_select_resources: rank %d is not in the pool, or twice" % rank)
+            if not self._up & bit:
+                raise ValueError("_select_resources: rank %d is not up" % rank)
+            if core_mask >> inventory.shift or units & ~self._index.free(rank) or not units:
+                raise ValueError(
+                    "_select_resources: rank %d: cores %s and gpus %s are not all free"
+                    % (rank, quote(sorted(cores)), quote(sorted(gpus)))
+                )
+            seen |= bit
+            groups[units] = groups.get(units, 0) | bit
+        return select(groups)
+
+
+def _mask(ids):
+    mask = 0
+    for one in ids or ():
+        if one > 1 << 16:
+            raise ValueError
+        mask |= 1 << one
+    return mask
+
+
+def _lowest_ids(ids, count):
+    return frozenset(sorted(ids)[:count])
+
+
+def _select_slots(candidates, shape):
+    room = [
+        (one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates
+    ]
+    wanted = shape.slot_count.floor(sum([slots for _, slots in room]))
+    if wanted is None:
+        return [], 0
+    selected = []
+    left = wanted
+    for (rank, _, cores, gpus), slots in room:
+        slots = min(slots, left)
+        if slots:
+            selected.append(
+                (
+                    rank,
+                    _lowest_ids(cores, slots * shape.slot_size),
+                    _lowest_ids(gpus, slots * shape.gpu_per_slot),
+                )
+            )
+            left -= slots
+    return selected, wanted
+
+
+def _select_nodes(candidates, shape):
+    least = shape.slot_count.min
+    room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
+    if shape.slot_size:
+        room = [(one, slots) for one, slots in room if slots >= least]
+    nodes = shape.node_count.floor(len(room))
+    if nodes is None:
+        return [], 0
+    each = least
+    if not shape.slot_count.fixed:
+        each = shape.slot_count.floor(sorted([slots for _, slots in room])[-nodes])
+        room = [(one, slots) for one, slots in room if slots >= each]
+    selected = []
+    for (rank, info, cores, gpus), _ in room[:nodes]:
+        if shape.exclusive:
+            selected.append((rank, info["cores"], info["gpus"]))
+        else:
+            selected.append(
+                (
+                    rank,
+                    _lowest_ids(cores, each * shape.slot_size),
+                    _lowest_ids(gpus, each * shape.gpu_per_slot),
+                )
+            )
+    return selected, shape.slots_given(nodes, each)

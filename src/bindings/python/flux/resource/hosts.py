@@ -1,0 +1,255 @@
+"""Host names of a pool's ranks (RFC 29), kept as runs of numbered names.
+
+A cluster's ``node[0-9999]`` is one run here, not 10,000 strings: a pool is made
+from R, and R of an allocation written, without expanding it.
+"""
+
+import re
+from bisect import bisect_right
+
+from flux.resource.masks import idset_text, quote, runs
+
+NAME_LIMIT = 1 << 20
+
+_EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
+_ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_TAIL = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
+
+
+def _split(text):
+    """Split a hostlist at the commas that are outside brackets."""
+    if "[" not in text:
+        return text.split(",")
+    parts = []
+    start = depth = 0
+    for match in re.finditer(r"[\[\],]", text):
+        mark = match.group()
+        if mark == "[":
+            depth += 1
+        elif mark == "]":
+            depth -= 1
+        elif depth == 0:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    parts.append(text[start:])
+    return parts
+
+
+def name_pieces(text):
+    """Decode a hostlist into pieces ``(prefix, width, low, count)``.
+
+    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low``
+    on printed at least ``width`` digits wide; ``width`` is None for one name
+    that does not end in digits.
+
+    Raises:
+        ValueError: not a hostlist (RFC 29), or more than 2^20 names.
+    """
+    if not isinstance(text, str):
+        raise ValueError("hostlist must be a string, got %s" % quote(text))
+    pieces = []
+    total = 0
+    for expr in _split(text):
+        if not expr:
+            continue
+        match = _EXPR.fullmatch(expr)
+        if match is None:
+            raise ValueError("invalid hostlist %s" % quote(text))
+        prefix, inner, suffix = match.groups()
+        if inner is None:
+            pieces.append(_name_piece(prefix))
+            total += 1
+            continue
+        first_width = None
+        for element in inner.split(","):
+            found = _ELEMENT.fullmatch(element)
+            if found is None:
+                raise ValueError("invalid hostlist %s" % quote(text))
+            low, high = found.groups()
+            own = len(low) if low[0] == "0" and len(low) > 1 else 0
+            if first_width is None:
+                first_width = own
+            count = int(high or low) - int(low) + 1
+            total += count
+            if count < 1 or total > NAME_LIMIT:
+                raise ValueError(
+                    "invalid hostlist %s%s"
+                    % (quote(text), ": too many names" if count > 0 else "")
+                )
+            _add_pieces(pieces, prefix, own or first_width, int(low), count, suffix)
+    if total > NAME_LIMIT:
+        raise ValueError("invalid hostlist %s: too many names" % quote(text))
+    return pieces
+
+
+def _add_pieces(pieces, prefix, width, low, count, suffix):
+    if suffix or prefix[-1:].isdigit():
+        # The number is not the end of the name, or not all of it.
+        for number in range(low, low + count):
+            pieces.append(_name_piece("%s%0*d%s" % (prefix, width, number, suffix)))
+    else:
+        pieces.append((prefix, width, low, count))
+
+
+def _name_piece(name):
+    match = _TAIL.fullmatch(name)
+    if match is None or match.group(1)[-1:].isdigit():
+        return (name, None, 0, 1)
+    prefix, digits = match.groups()
+    return (prefix, len(digits) if digits[0] == "0" and len(digits) > 1 else 0, int(digits), 1)
+
+
+def encode_pieces(pieces):
+    """Encode pieces as one hostlist string, adjacent ones joined (RFC 29)."""
+    done = []
+    prefix = width = None
+    group = []
+    spans = 0
+    for piece_prefix, piece_width, low, count in pieces:
+        if piece_width is not None and low >= 10 ** max(piece_width - 1, 0):
+            piece_width = 0  # no number in it has a leading zero
+        if (
+            group
+            and piece_width is not None
+            and piece_prefix == prefix
+            and (piece_width == width or (piece_width == 0 and low >= 10 ** max(width - 1, 0)))
+        ):
+            if group[-1][1] + 1 == low:
+                group[-1] = (group[-1][0], low + count - 1)
+            else:
+                group.append((low, low + count - 1))
+            continue
+        if group:
+            done.append(_group_text(prefix, width, group))
+            group = []
+        if piece_width is None:
+            done.append(piece_prefix)
+        else:
+            prefix, width = piece_prefix, piece_width
+            group = [(low, low + count - 1)]
+        spans += 1
+    if group:
+        done.append(_group_text(prefix, width, group))
+    return ",".join(done)
+
+
+def _group_text(prefix, width, group):
+    if len(group) == 1 and group[0][0] == group[0][1]:
+        return "%s%0*d" % (prefix, width, group[0][0])
+    return "%s[%s]" % (
+        prefix,
+        ",".join(
+            "%0*d" % (width, low) if low == high else "%0*d-%0*d" % (width, low, width, high)
+            for low, high in group
+        ),
+    )
+
+
+class HostNames:
+    """Which host each rank is: made once per inventory, shared by its copies.
+
+    Args:
+        ranks (int): mask of the ranks.
+        nodelist: list of hostlists, in the order of the ranks, or None: then
+            rank 7 is called ``rank7``.
+
+    Raises:
+        ValueError: a bad hostlist, or more or fewer hosts than ranks.
+    """
+
+    __slots__ = ("starts", "pieces", "named", "_limit")
+
+    def __init__(self, ranks, nodelist):
+        spans = runs(ranks)
+        self._limit = ranks.bit_length()
+        self.named = nodelist is not None
+        if nodelist is None:
+            self.starts = [low for low, count in spans]
+            self.pieces = [("rank", 0, low, count) for low, count in spans]
+            return
+        if isinstance(nodelist, str) or not isinstance(nodelist, (list, tuple)):
+            raise ValueError("execution.nodelist: expected an array, got %s" % quote(nodelist))
+        names = []
+        for text in nodelist:
+            names.extend(name_pieces(text))
+        hosts = sum(piece[3] for piece in names)
+        wanted = sum(count for _, count in spans)
+        if hosts != wanted:
+            raise ValueError("execution.nodelist: %d hosts for %d ranks" % (hosts, wanted))
+        self.starts = []
+        self.pieces = []
+        source = iter(names)
+        left = 0
+        prefix = width = low = None
+        for rank, count in spans:
+            while count:
+                if not left:
+                    prefix, width, low, left = next(source)
+                part = min(left, count)
+                self.starts.append(rank)
+                self.pieces.append((prefix, width, low, part))
+                rank += part
+                count -= part
+                left -= part
+                low += part
+
+    def name(self, rank):
+        """The host name of a rank of the pool."""
+        at = bisect_right(self.starts, rank) - 1
+        prefix, width, low, _ = self.pieces[at]
+        if width is None:
+            return prefix
+        return "%s%0*d" % (prefix, width, low + rank - self.starts[at])
+
+    def hostlist(self, ranks):
+        """Hostlist text of a mask of ranks, in rank order."""
+        chosen = []
+        starts = self.starts
+        for low, count in runs(ranks):
+            at = bisect_right(starts, low) - 1
+            while count:
+                prefix, width, first, size = self.pieces[at]
+                offset = low - starts[at]
+                part = min(count, size - offset)
+                chosen.append((prefix, width, first + offset, part))
+                low += part
+                count -= part
+                at += 1
+        return encode_pieces(chosen)
+
+    def find(self, text):
+        """Mask of the ranks whose host is in a hostlist; unknown names are ignored.
+
+        Raises:
+            ValueError: not a hostlist.
+        """
+        mask = 0
+        wanted = name_pieces(text)
+        by_prefix = {}
+        for at, piece in enumerate(self.pieces):
+            by_prefix.setdefault(piece[0], []).append(at)
+        for prefix, width, low, count in wanted:
+            for at in by_prefix.get(prefix, ()):
+                _, own_width, first, size = self.pieces[at]
+                start = self.starts[at]
+                if width is None or own_width is None:
+                    if width is None and own_width is None:
+                        mask |= 1 << start
+                    continue
+                begin = max(low, first)
+                end = min(low + count, first + size)
+                if begin >= end:
+                    continue
+                if width != own_width:
+                    # 08 and 8 are two hosts; 10 is 10 at any width up to two.
+                    begin = max(begin, 10 ** max(width - 1, own_width - 1, 0))
+                    if begin >= end:
+                        continue
+                mask |= ((1 << (end - begin)) - 1) << (start + begin - first)
+        return mask
+
+
+def ranks_text(ranks):
+    """Ranks of a mask for a message, at most a line of it."""
+    text = idset_text(ranks)
+    return text if len(text) < 80 else text[:77] + "..."

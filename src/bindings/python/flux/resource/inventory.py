@@ -1,0 +1,315 @@
+"""What a pool is made of: ranks, their cores and GPUs, hosts and properties.
+
+An ``Inventory`` never changes.  Shrink and property updates make a new one,
+and copies of a pool share theirs, with all that has been derived from it.
+
+Units
+    The cores and GPUs of a rank are one mask, its *units*: core *i* is bit
+    *i*, GPU *i* is bit ``shift + i``.  ``shift`` is the same for the whole
+    inventory, so ``units & core_mask`` are cores and ``units >> shift`` GPUs.
+
+Selections
+    What is taken from an inventory is a *selection*: a flat tuple
+    ``(ranks, units, ranks, units, ...)``, each of the ranks giving just those
+    units.  ``ranks`` is a rank, or, for more than one, the complement (``~``)
+    of their mask, which is how a negative number tells the two apart: a mask
+    is as long as the cluster, and most jobs are on one rank.  A rank may occur
+    in one pair only.  Order within a selection means nothing.
+"""
+
+from flux.resource.constraint import matching_ranks
+from flux.resource.hosts import HostNames
+from flux.resource.rankindex import RankIndex
+from flux.resource.masks import (
+    RANK_LIMIT,
+    UNIT_LIMIT,
+    bracketed,
+    idset_text,
+    lowest,
+    members,
+    parse_idset,
+    popcount,
+    quote,
+    runs,
+)
+
+#: Constraints, and answers about requests, that one inventory remembers.
+CACHE_LIMIT = 4096
+
+
+def rank_mask(ranks):
+    """Mask of the ranks of one pair of a selection."""
+    return 1 << ranks if ranks >= 0 else ~ranks
+
+
+def pairs(selection):
+    """Iterate over a selection as ``(rank mask, units)``."""
+    at = iter(selection)
+    for ranks in at:
+        yield (1 << ranks if ranks >= 0 else ~ranks), next(at)
+
+
+def select(groups):
+    """Make a selection of a dict of units to mask of ranks."""
+    chosen = []
+    for units, mask in groups.items():
+        if mask:
+            chosen.append(mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask)
+            chosen.append(units)
+    return tuple(chosen)
+
+
+def selected_ranks(selection):
+    """Mask of all ranks of a selection."""
+    mask = 0
+    for ranks in selection[::2]:
+        mask |= 1 << ranks if ranks >= 0 else ~ranks
+    return mask
+
+
+class Inventory:
+    """Ranks and what each has.
+
+    Args:
+        groups (dict): units to mask of the ranks that have just these.
+        shift (int): first GPU bit of units.
+        hosts (HostNames): host of each rank.
+        properties (dict): name to mask of ranks.
+    """
+
+    __slots__ = (
+        "ranks", "kinds", "shift", "core_mask", "hosts", "properties", "_full",
+        "key_base", "keys", "matches", "verdicts", "_unused",
+    )  # fmt: skip
+
+    def __init__(self, groups, shift, hosts, properties):
+        self.kinds = groups
+        self.shift = shift
+        self.core_mask = (1 << shift) - 1
+        self.hosts = hosts
+        self.properties = properties
+        self.ranks = 0
+        for mask in groups.values():
+            self.ranks |= mask
+        self._full = None
+        self._unused = None
+        # The number of free cores and GPUs of a rank is one number, its key:
+        # cores * key_base + GPUs, so that keys sort as worst fit wants.
+        gpus = [popcount(units >> shift) for units in groups]
+        self.key_base = 1 + max(gpus, default=0)
+        #: key of each kind of rank when it is wholly free
+        self.keys = {units: self.key(units) for units in groups}
+        self.matches = {}
+        self.verdicts = {}
+
+    @property
+    def full(self):
+        """List of the units of each rank in full, by rank; 0 for ranks that are not here."""
+        full = self._full
+        if full is None:
+            full = self._full = [0] * self.ranks.bit_length()
+            for units, mask in self.kinds.items():
+                for low, count in runs(mask):
+                    full[low : low + count] = [units] * count
+        return full
+
+    def key(self, units):
+        """Key of a mask of units: counts of cores and GPUs as one number."""
+        return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
+
+    def matching(self, terms):
+        """Mask of the ranks that meet a parsed constraint (None: all)."""
+        if terms is None:
+            return self.ranks
+        mask = self.matches.get(terms)
+        if mask is None:
+            if len(self.matches) >= CACHE_LIMIT:
+                self.matches.clear()
+            mask = self.matches[terms] = matching_ranks(terms, self)
+        return mask
+
+    def whole(self):
+        """Everything there is, as a selection."""
+        return select(self.kinds)
+
+    def unused(self):
+        """A RankIndex in which all of it is free; kept, and not to be changed."""
+        if self._unused is None:
+            self._unused = RankIndex(self)
+        return self._unused
+
+    def without(self, ranks):
+        """The inventory less a mask of ranks."""
+        keep = self.ranks & ~ranks
+        kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
+        properties = {name: mask & keep for name, mask in self.properties.items()}
+        return Inventory(kinds, self.shift, self.hosts, _present(properties))
+
+    def with_property(self, name, ranks):
+        """The inventory with a property on just these ranks (a mask) and no other."""
+        properties = dict(self.properties)
+        properties[name] = ranks & self.ranks
+        new = Inventory.__new__(Inventory)
+        for slot in self.__slots__:
+            setattr(new, slot, getattr(self, slot))
+        new.properties = _present(properties)
+        new.matches = {}
+        new.verdicts = {}
+        new._unused = None
+        return new
+
+    def part(self, selection):
+        """The inventory of just a selection."""
+        groups = {}
+        for mask, units in pairs(selection):
+            groups[units] = groups.get(units, 0) | mask
+        ranks = selected_ranks(selection)
+        return Inventory(groups, self.shift, self.hosts, self.properties_of(ranks))
+
+    def properties_of(self, ranks):
+        """Properties of a mask of ranks, less those local to the instance."""
+        found = {}
+        for name, mask in self.properties.items():
+            mask &= ranks
+            if mask and name[:1] != "+":
+                found[name] = mask
+        return found
+
+    def children(self, units):
+        """``children`` of an R_lite entry."""
+        cores = units & self.core_mask
+        gpus = units >> self.shift
+        if gpus:
+            if cores:
+                return {"core": idset_text(cores), "gpu": idset_text(gpus)}
+            return {"gpu": idset_text(gpus)}
+        return {"core": idset_text(cores)}
+
+    def lite(self, selection):
+        """``R_lite`` of a selection: equal children together, by lowest rank."""
+        if len(selection) == 2:
+            ranks, units = selection
+            text = "%d" % ranks if ranks >= 0 else idset_text(~ranks)
+            return [{"rank": text, "children": self.children(units)}]
+        return [
+            {"rank": idset_text(mask), "children": self.children(units)}
+            for mask, units in self.grouped(selection)
+        ]
+
+    def grouped(self, selection):
+        """``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
+        groups = {}
+        for mask, units in pairs(selection):
+            groups[units] = groups.get(units, 0) | mask
+        order = [(lowest(mask), mask, units) for units, mask in groups.items() if units]
+        order.sort()
+        return [(mask, units) for _, mask, units in order]
+
+    def dumps(self, selection):
+        """Short text of a selection: ``rank[0-1]/core[0-3],gpu0 rank2/core5``."""
+        parts = []
+        for mask, units in self.grouped(selection):
+            cores = units & self.core_mask
+            gpus = units >> self.shift
+            kinds = ["core" + bracketed(cores)] if cores else []
+            if gpus:
+                kinds.append("gpu" + bracketed(gpus))
+            parts.append("rank%s/%s" % (bracketed(mask), ",".join(kinds)))
+        return " ".join(parts)
+
+
+def _present(properties):
+    return {name: mask for name, mask in properties.items() if mask}
+
+
+def read_lite(R):
+    """Read ``R_lite`` of an R object.
+
+    Returns:
+        list of ``(rank mask, core mask, GPU mask)``, no rank twice.
+
+    Raises:
+        ValueError: the first thing wrong, with its path.
+    """
+    execution = R.get("execution")
+    if not isinstance(execution, dict):
+        raise ValueError("R: execution: expected an object, got %s" % quote(execution))
+    entries = execution.get("R_lite")
+    if not isinstance(entries, list):
+        raise ValueError("R: execution.R_lite: expected an array, got %s" % quote(entries))
+    result = []
+    seen = 0
+    doubled = False
+    for number, entry in enumerate(entries):
+        try:
+            ranks = parse_idset(entry["rank"], RANK_LIMIT)
+            children = entry["children"]
+            cores = parse_idset(children.get("core", ""), UNIT_LIMIT)
+            gpus = parse_idset(children.get("gpu", ""), UNIT_LIMIT)
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(
+                "R: execution.R_lite[%d]: expected rank and children, got %s"
+                % (number, quote(entry))
+            ) from None
+        except ValueError as exc:
+            raise ValueError("R: execution.R_lite[%d]: %s" % (number, exc)) from None
+        if not ranks:
+            raise ValueError("R: execution.R_lite[%d].rank: no rank" % number)
+        doubled = doubled or seen & ranks
+        seen |= ranks
+        result.append((ranks, cores, gpus))
+    return _union(result) if doubled else result
+
+
+def _union(entries):
+    """Entries with the children of a rank that occurs more than once united."""
+    cores = {}
+    gpus = {}
+    for ranks, more_cores, more_gpus in entries:
+        for rank in members(ranks):
+            cores[rank] = cores.get(rank, 0) | more_cores
+            gpus[rank] = gpus.get(rank, 0) | more_gpus
+    groups = {}
+    for rank, mask in cores.items():
+        children = (mask, gpus[rank])
+        groups.setdefault(children, []).append(rank)
+    return [
+        (sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()
+    ]
+
+
+def read_inventory(R, entries):
+    """Make an Inventory of an R object and what ``read_lite()`` made of it.
+
+    Raises:
+        ValueError: the first thing wrong, with its path.
+    """
+    execution = R["execution"]
+    shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
+    groups = {}
+    everything = 0
+    for ranks, cores, gpus in entries:
+        units = cores | gpus << shift
+        if units:  # a rank without any is a host and nothing more
+            groups[units] = groups.get(units, 0) | ranks
+        everything |= ranks
+    try:
+        hosts = HostNames(everything, execution.get("nodelist") or None)
+    except ValueError as exc:
+        raise ValueError("R: %s" % exc) from None
+    return Inventory(groups, shift, hosts, _read_properties(execution, everything))
+
+
+def _read_properties(execution, everything):
+    properties = execution.get("properties")
+    if properties is None:
+        return {}
+    if not isinstance(properties, dict):
+        raise ValueError("R: execution.properties: expected an object, got %s" % quote(properties))
+    result = {}
+    for name, ranks in properties.items():
+        try:
+            result[name] = parse_idset(ranks, RANK_LIMIT) & everything
+        except ValueError as exc:
+            raise ValueError("R: execution.properties.%s: %s" % (quote(name), exc)) from None
+    return _present(result)

@@ -1,0 +1,231 @@
+"""Sets of small integers as bit masks, and their idset text (RFC 22).
+
+The pool keeps every set it works with (the ranks of a group, the cores of a
+node) as one Python integer with a bit per member: set algebra is then one
+machine operation per 30 members and makes no containers for the garbage
+collector to visit.  This module turns masks into text and back, quickly enough
+for the path of every allocation, without the C wrapper of ``flux.idset``.
+"""
+
+import re
+from functools import lru_cache
+from reprlib import Repr
+
+#: Ranks at or above this are refused in R: a mask is as long as its highest bit.
+RANK_LIMIT = 1 << 20
+#: The same for the core and GPU ids of one node.
+UNIT_LIMIT = 1 << 16
+#: Ids in an idset are 32 bit numbers (RFC 22).
+ID_LIMIT = 1 << 32
+
+_ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
+_IDSET = re.compile(r"(?:%s(?:,%s)*)?" % (_ITEM, _ITEM))
+
+try:
+    popcount = int.bit_count  # Python 3.10
+except AttributeError:  # pragma: no cover - Python 3.9
+
+    def popcount(mask):
+        """Number of members of a mask."""
+        return bin(mask).count("1")
+
+
+def lowest(mask):
+    """Index of the lowest member of a mask that is not empty."""
+    return (mask & -mask).bit_length() - 1
+
+
+def intervals(text):
+    """Decode idset text into ascending ``(low, high)`` pairs.
+
+    Raises:
+        ValueError: not an idset (RFC 22: ascending, no overlap, no leading
+            zeros, ids below 2^32), or not a string.
+    """
+    if not isinstance(text, str):
+        raise ValueError("idset must be a string, not %s" % type(text).__name__)
+    inner = text
+    if inner[:1] == "[" and inner[-1:] == "]" and len(inner) > 1:
+        inner = inner[1:-1]
+    if _IDSET.fullmatch(inner) is None:
+        raise ValueError("invalid idset %s" % quote(text))
+    result = []
+    last = -1
+    if inner:
+        for item in inner.split(","):
+            low, dash, high = item.partition("-")
+            low = int(low)
+            high = int(high) if dash else low
+            if low <= last or high < low or high >= ID_LIMIT:
+                raise ValueError("invalid idset %s" % quote(text))
+            result.append((low, high))
+            last = high
+    return result
+
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = 60
+_REPR.maxlong = 24
+
+
+def quote(value):
+    """A value from outside for a message: its ``repr()``, bounded in length and depth."""
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # an integer past what str() converts
+        return "a number of %d bits" % value.bit_length()
+
+
+def _parse(text, limit):
+    pairs = intervals(text)
+    if pairs and pairs[-1][1] >= limit:
+        raise ValueError("idset %s: ids must be below %d" % (quote(text), limit))
+    return _join(pairs)
+
+
+def _join(pairs):
+    if len(pairs) > 64:
+        # A mask grown interval by interval costs its whole length each time.
+        half = len(pairs) // 2
+        base = pairs[half][0]
+        upper = _join([(low - base, high - base) for low, high in pairs[half:]])
+        return _join(pairs[:half]) | upper << base
+    mask = 0
+    for low, high in pairs:
+        mask |= ((1 << (high - low + 1)) - 1) << low
+    return mask
+
+
+_parse_short = lru_cache(maxsize=4096)(_parse)
+
+
+def parse_idset(text, limit=RANK_LIMIT):
+    """Decode idset text into a mask.
+
+    Args:
+        text (str): an idset; ``""`` and ``"[]"`` are the empty set.
+        limit (int): ids at or above it are an error.
+
+    Raises:
+        ValueError: not an idset, or an id out of range.
+    """
+    if isinstance(text, str) and len(text) < 40:
+        return _parse_short(text, limit)
+    return _parse(text, limit)
+
+
+def clip_idset(text, limit):
+    """Decode idset text into a mask, leaving out ids at or above ``limit``."""
+    return _join([(low, min(high, limit - 1)) for low, high in intervals(text) if low < limit])
+
+
+def _spans_text(mask):
+    """Text of a mask of any length: one search per end of a run."""
+    bits = bin(mask)[:1:-1]
+    find = bits.find
+    parts = []
+    low = find("1")
+    while low >= 0:
+        high = find("0", low)
+        if high < 0:
+            high = len(bits)
+        parts.append("%d" % low if high - low == 1 else "%d-%d" % (low, high - 1))
+        low = find("1", high)
+    return ",".join(parts)
+
+
+_short_text = lru_cache(maxsize=8192)(_spans_text)
+
+
+def idset_text(mask):
+    """Encode a mask as idset text: ascending, runs as ``lo-hi``, no brackets."""
+    if mask < 0x10000000000000000:
+        return _short_text(mask)
+    low = (mask & -mask).bit_length() - 1
+    rest = mask >> low
+    if rest & (rest + 1) == 0:
+        high = mask.bit_length() - 1
+        return "%d-%d" % (low, high) if high > low else "%d" % low
+    if rest.bit_length() < 128:
+        return _short_text(mask)
+    return _spans_text(mask)
+
+
+def bracketed(mask):
+    """Idset text, in brackets unless it is a single id (``3``, ``[0-1,4]``)."""
+    text = idset_text(mask)
+    return text if text.isdigit() else "[%s]" % text
+
+
+def runs(mask):
+    """List of the ``(low, count)`` runs of consecutive members, ascending."""
+    result = []
+    bits = bin(mask)[:1:-1]
+    find = bits.find
+    low = find("1")
+    while low >= 0:
+        high = find("0", low)
+        if high < 0:
+            high = len(bits)
+        result.append((low, high - low))
+        low = find("1", high)
+    return result
+
+
+def members(mask):
+    """List of the members of a mask, ascending."""
+    result = []
+    for low, count in runs(mask):
+        result.extend(range(low, low + count))
+    return result
+
+
+def _lowest_members(mask, count):
+    """The ``count`` lowest members by halving: a few counts of part masks."""
+    low, high = 0, mask.bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        if popcount(mask & ((1 << middle) - 1)) < count:
+            low = middle + 1
+        else:
+            high = middle
+    return mask & ((1 << low) - 1)
+
+
+_take_short = lru_cache(maxsize=16384)(_lowest_members)
+
+
+def take(mask, count):
+    """Mask of the ``count`` lowest members; the mask has at least as many."""
+    if count == 1:
+        return mask & -mask
+    if mask < 0x10000000000000000:
+        return _take_short(mask, count)
+    return _lowest_members(mask, count)
+
+
+def to_mask(ids, limit=RANK_LIMIT):
+    """Mask of ranks given as idset text, ``IDset``, number or iterable.
+
+    Members at or above ``limit`` are left out.
+
+    Raises:
+        ValueError: not an idset or not a set of non-negative integers.
+    """
+    if isinstance(ids, str):
+        return clip_idset(ids, limit)
+    if isinstance(ids, int) and not isinstance(ids, bool):
+        ids = (ids,)
+    encode = getattr(ids, "encode", None)
+    if encode is not None:
+        return clip_idset(str(encode()), limit)
+    mask = 0
+    try:
+        for one in ids:
+            if isinstance(one, bool) or not isinstance(one, int) or one < 0:
+                raise ValueError("invalid rank %s" % quote(one))
+            if one < limit:
+                mask |= 1 << one
+    except TypeError:
+        raise ValueError("invalid ranks %s" % quote(ids)) from None
+    return mask
