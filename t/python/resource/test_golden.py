@@ -17,7 +17,7 @@ OWN_ANSWERS = {
         0: ("rank[0-3]/core0", 4),
         1: ("rank0/core[1-3]", 3),
         2: ("rank[1-3]/core1", 3),
-        3: ("rank1/core[2-3] rank2/core[2-3]", 4),
+        3: ("rank[1-2]/core[2-3]", 4),
         4: None,
     },
     "slot over node": {0: ("rank[0-1]/core[0-1]", 2)},

@@ -82,7 +82,7 @@ class Inventory:
         "key_base", "keys", "matches", "verdicts", "_unused",
     )  # fmt: skip
 
-    def __init__(self, groups, shift, hosts, properties):
+    def __init__(self, groups, shift, hosts, properties, key_base=None):
         self.kinds = groups
         self.shift = shift
         self.core_mask = (1 << shift) - 1
@@ -95,8 +95,10 @@ class Inventory:
         self._unused = None
         # The number of free cores and GPUs of a rank is one number, its key:
         # cores * key_base + GPUs, so that keys sort as worst fit wants.
-        gpus = [popcount(units >> shift) for units in groups]
-        self.key_base = 1 + max(gpus, default=0)
+        # It stays what it is when ranks leave: the keys of an index stay true.
+        if key_base is None:
+            key_base = 1 + max([popcount(units >> shift) for units in groups], default=0)
+        self.key_base = key_base
         #: key of each kind of rank when it is wholly free
         self.keys = {units: self.key(units) for units in groups}
         self.matches = {}
@@ -143,7 +145,7 @@ class Inventory:
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
-        return Inventory(kinds, self.shift, self.hosts, _present(properties))
+        return Inventory(kinds, self.shift, self.hosts, _present(properties), self.key_base)
 
     def with_property(self, name, ranks):
         """The inventory with a property on just these ranks (a mask) and no other."""
