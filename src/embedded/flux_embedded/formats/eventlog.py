@@ -3,7 +3,8 @@
 import json
 from json.encoder import encode_basestring_ascii as _quote
 
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
+#: JSON without blanks, as contexts are written
+dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode(timestamp, name, context=None):
@@ -17,7 +18,7 @@ def encode(timestamp, name, context=None):
     if context:
         return (
             f'{{"timestamp":{timestamp!r},"name":{_quote(name)},'
-            f'"context":{_dumps(context)}}}\n'
+            f'"context":{dumps(context)}}}\n'
         )
     return f'{{"timestamp":{timestamp!r},"name":{_quote(name)}}}\n'
 

@@ -1,0 +1,65 @@
+"""Jobs: ids, jobspecs, submitting, watching, waiting, raising exceptions."""
+
+from flux.job.event import (
+    EventLogEvent,
+    JobEventWatchFuture,
+    JobException,
+    event_wait,
+    event_watch,
+    event_watch_async,
+)
+from flux.job.JobID import JobID, id_encode, id_parse
+from flux.job.Jobspec import Jobspec, JobspecV1, validate_jobspec
+from flux.job.kill import (
+    cancel,
+    cancel_async,
+    job_kill,
+    job_kill_async,
+    job_raise,
+    job_raise_async,
+    kill,
+    kill_async,
+)
+from flux.job.kvs import job_kvs, job_kvs_guest
+from flux.job.list import JobInfo, get_job, job_list, job_list_id, result, result_async
+from flux.job.submit import SubmitFuture, submit, submit_async, submit_get_id
+from flux.job.wait import JobWaitResult, wait, wait_async, wait_get_status
+
+__all__ = [
+    "EventLogEvent",
+    "JobEventWatchFuture",
+    "JobException",
+    "JobID",
+    "JobInfo",
+    "JobWaitResult",
+    "Jobspec",
+    "JobspecV1",
+    "SubmitFuture",
+    "cancel",
+    "cancel_async",
+    "event_wait",
+    "event_watch",
+    "event_watch_async",
+    "get_job",
+    "id_encode",
+    "id_parse",
+    "job_kill",
+    "job_kill_async",
+    "job_kvs",
+    "job_kvs_guest",
+    "job_list",
+    "job_list_id",
+    "job_raise",
+    "job_raise_async",
+    "kill",
+    "kill_async",
+    "result",
+    "result_async",
+    "submit",
+    "submit_async",
+    "submit_get_id",
+    "validate_jobspec",
+    "wait",
+    "wait_async",
+    "wait_get_status",
+]
