@@ -1,0 +1,577 @@
+"""The base class of schedulers."""
+
+import errno
+import functools
+import json
+import traceback
+from typing import Optional
+
+from flux.job import JobID
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler import args as arguments
+from flux.scheduler import handshake
+from flux.scheduler.clock import loop_now, stopwatch
+from flux.scheduler.commit import Committer
+from flux.scheduler.handlers import Handlers
+from flux.scheduler.jobpath import r_key
+from flux.scheduler.pacing import Driver, Pace
+from flux.scheduler.parsing import RequestParser
+from flux.scheduler.poolclass import make_pool
+from flux.scheduler.queue import PendingJob, PendingQueue
+from flux.scheduler.request import AllocRequest
+from flux.scheduler.updates import apply_update
+
+#: Types of the responses to sched.alloc (RFC 27).
+SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
+
+#: Seconds before the next pass after one that failed; doubled while they keep failing.
+FIRST_BACKOFF = 0.01
+
+#: A forecast step of so many seconds is followed by a pause this many times as long, so that
+#: estimates and reasons take a fifth of the time at most.
+FORECAST_REST = 4.0
+
+
+def _checking_arguments(init):
+    """Wrap an ``__init__`` so that the outermost one ends with the check for unknown arguments."""
+
+    @functools.wraps(init)
+    def wrapper(self, *args, **kwargs):
+        depth = self.__dict__.get("_init_depth", 0)
+        self.__dict__["_init_depth"] = depth + 1
+        try:
+            init(self, *args, **kwargs)
+            if depth == 0:
+                arguments.reject(self.__dict__.get("_pending_args", ()))
+        except ValueError as exc:
+            # The load command shows an errno only: the log is where the reason can be found.
+            if depth == 0 and self.__dict__.get("log") is not None:
+                self.log.error(str(exc))
+            raise
+        finally:
+            self.__dict__["_init_depth"] = depth
+
+    return wrapper
+
+
+class Scheduler(Handlers):
+    """Base class of scheduler modules.
+
+    It speaks the protocols of RFC 27 (with the job manager) and RFC 28 (with the resource
+    service). A subclass overrides `schedule`, and whatever else it wants to do differently.
+
+    Args:
+        h: the Flux handle
+        *args (str): module arguments: ``queue-depth=N|unlimited``, ``log-level=LEVEL``,
+            ``pool-class=URI``, and the subclass's own
+
+    Raises:
+        ValueError: an argument has a bad value, or nobody took it
+    """
+
+    #: Most requests the job manager sends at a time: a positive int, or "unlimited".
+    queue_depth = "unlimited"
+
+    #: Longest delay that gathers a burst of events into one pass, seconds.
+    SCHED_DELAY_MAX = 1.0
+
+    #: Weight of a new sample in the moving averages of the pace, 0 to 1.
+    SCHED_EWMA_ALPHA = 0.25
+
+    #: Whether hello may report jobs that have returned part of their resources.
+    hello_partial_ok = True
+
+    #: Class of the pool; None: R's writer, if it names one, else ResourcePool.
+    pool_class: Optional[type] = None
+
+    #: Further arguments for the pool's class.
+    pool_kwargs: dict = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _checking_arguments(cls.__init__)
+
+    @_checking_arguments
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        self.log.level = "info"
+        self._pending_args = arguments.apply_builtin(self, args)
+        arguments.parse_depth(self.queue_depth)
+        self._pool = None
+        self._parser = None
+        self._backlog = PendingQueue()
+        #: open requests by job id
+        self._requests = {}
+        #: the same by the identity of their messages
+        self._by_msg = {}
+        #: jobs whose request has its answer, and that may still sit in the queue
+        self._answered = []
+        self._queue_before = 0
+        #: jobs that hold resources
+        self._holding = set()
+        self._acquire = None
+        self._warned = set()
+        self._errors = 0
+        #: messages that may change what a pass finds, and those of them that may help a waiting job
+        self._events = 0
+        self._releases = 0
+        #: events that the last complete pass, and the one under way, had seen when they began
+        self._events_passed = 0
+        self._events_seen = 0
+        self._quiet = []
+        self._backoff = 0.0
+        # A pool object is made of R only for those who want to look at it.
+        self._free_overridden = type(self).free is not Scheduler.free
+        self._own_queue = type(self).alloc is not Scheduler.alloc
+        self._stopwatch = stopwatch(h)
+        self._pace = Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX)
+        self._commits = Committer(h, self.log, self.now, self._kvs_lost)
+        self._pass = Driver(h, self._begin_pass, self._before_step, self._after_step, self._pass_ended, self._stopwatch)
+        self._outlook = Driver(
+            h,
+            self.forecast,
+            self._before_step,
+            self._after_step,
+            self._forecast_ended,
+            self._stopwatch,
+            self._rest,
+        )
+        self._outlook_again = False
+        self._outlook_not_before = 0.0
+
+    # -- what a policy works with ---------------------------------------------------------------------
+
+    @property
+    def resources(self):
+        """The current resource pool."""
+        return self._pool
+
+    @property
+    def _queue(self):
+        """The pending jobs: a list in `heapq` order, without cancelled jobs. May be assigned."""
+        return self._backlog.settle()
+
+    @_queue.setter
+    def _queue(self, jobs):
+        self._backlog.replace(jobs)
+
+    def now(self):
+        """The time, in seconds since the epoch, as the reactor last saw it."""
+        return loop_now(self.handle)
+
+    # -- override points -------------------------------------------------------------------------------
+
+    def hello(self, jobid, priority, userid, t_submit, R):
+        """Called at start for each job that holds resources; marks them allocated.
+
+        Args:
+            jobid (int): the job id
+            priority (int): its priority
+            userid (int): who submitted it
+            t_submit (float): when, seconds since the epoch
+            R (ResourcePool): what it holds
+        """
+        self.resources.register_alloc(jobid, R)
+
+    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+        """Called when the job manager asks for a job's resources; puts it into ``_queue``.
+
+        Args:
+            request (AllocRequest): to be answered
+            jobid (int): the job id
+            priority (int): its priority
+            userid (int): who submitted it
+            t_submit (float): when, seconds since the epoch
+            jobspec (dict): what it asks for (RFC 14)
+        """
+        try:
+            resource_request = self._parser.parse(jobspec)
+        except ValueError as exc:
+            self.log.error("alloc: cannot parse jobspec for {}: {}".format(self._name_of(jobid), exc))
+            request.deny("cannot parse jobspec: {}".format(exc))
+            return
+        job = PendingJob(jobid, priority, t_submit, request, resource_request)
+        request._job = job
+        self._backlog.push(job)
+
+    def free(self, jobid, R, final=False):
+        """Called when resources come back; returns them to the pool.
+
+        Args:
+            jobid (int): the job id
+            R (ResourcePool): what comes back: all of the job's resources, or some ranks of them
+            final (bool): whether this is the last of the job
+        """
+        self.resources.free(jobid, R, final=final)
+
+    def cancel(self, jobid):
+        """Called when a pending request is withdrawn; takes the job out of ``_queue``.
+
+        Args:
+            jobid (int): the job id
+        """
+        request = self._requests.get(jobid)
+        if request is None:
+            return
+        job = request._job or self._find_queued(jobid)
+        if job is not None:
+            self._backlog.remove(job)
+        request._job = None
+        request.cancel()
+
+    def prioritize(self, jobs):
+        """Called when priorities change; puts ``_queue`` in order.
+
+        Args:
+            jobs (list): of [jobid, priority]
+        """
+        for jobid, priority in jobs:
+            request = self._requests.get(jobid)
+            if request is not None:
+                job = request._job or self._find_queued(jobid)
+                if job is not None:
+                    self._backlog.move(job, priority)
+
+    def expiration(self, msg, jobid, expiration):
+        """Called when a running job's end is to change; accepts it and tells the pool.
+
+        An override answers `msg`, with ``self.handle.respond(msg, None)`` or an error.
+
+        Args:
+            msg (Message): the request
+            jobid (int): the job id
+            expiration (float): its new end, seconds since the epoch; 0: none
+        """
+        if jobid in self._holding:
+            self.resources.update_expiration(jobid, expiration)
+        self.handle.respond(msg, None)
+
+    def resource_update(self):
+        """Called after `resources` changed, before the pass that follows."""
+
+    def feasibility_check(self, msg, jobspec):
+        """Called to tell whether a job could ever run; answers `msg` (RFC 27).
+
+        Args:
+            msg (Message): the request
+            jobspec (dict): what the job asks for
+        """
+        try:
+            self.resources.check_feasibility(self._parser.parse(jobspec))
+        except (ValueError, OSError) as exc:
+            self.handle.respond_error(msg, errno.EINVAL, str(exc))
+        else:
+            self.handle.respond(msg, None)
+
+    def schedule(self):
+        """Called to start jobs, after events. May be a generator: see the guide."""
+
+    def forecast(self):
+        """Called after passes to annotate pending jobs. May be a generator."""
+
+    def stats_get(self):
+        """What ``flux module stats`` shows: a dict; a subclass adds to it."""
+        return {
+            "sched_passes": self._pass.passes,
+            "sched_yields": self._pass.yields,
+            "forecast_passes": self._outlook.passes,
+            "forecast_yields": self._outlook.yields,
+            "sched_delay": self._pace.delay,
+            "sched_duration_ewma": self._pace.duration,
+            "sched_interval_ewma": self._pace.interval,
+            "pending_jobs": len(self._queue),
+            "sched_closed": self._pass.closed,
+            "commits": self._commits.written,
+            "errors": self._errors,
+        }
+
+    # -- answers to sched.alloc ------------------------------------------------------------------------
+
+    def alloc_success(self, msg, R, annotations=None):
+        """Store R, then answer that the job has it.
+
+        Args:
+            msg (Message): the sched.alloc request
+            R (dict): the resources (RFC 20)
+            annotations (dict): to attach
+        """
+        jobid = self._jobid_of(msg, last=True)
+        text = json.dumps(R)
+        extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
+        answer = '{{"id": {}, "type": {}, "R": {}{}}}'.format(jobid, SUCCESS, text, extra)
+
+        def stored():
+            self._guard("alloc: respond", self.handle.respond, msg, answer)
+            self._check_quiet()
+
+        self._holding.add(jobid)
+        self._commits.put(r_key(jobid), text, stored)
+
+    def alloc_annotate(self, msg, annotations):
+        """Send an annotation update for a pending job.
+
+        Args:
+            msg (Message): the sched.alloc request
+            annotations (dict): merged with what the job has
+        """
+        self.handle.respond(msg, {"id": self._jobid_of(msg), "type": ANNOTATE, "annotations": annotations})
+
+    def alloc_deny(self, msg, note=None):
+        """Answer that the job will never run.
+
+        Args:
+            msg (Message): the sched.alloc request
+            note (str): why
+        """
+        answer = {"id": self._jobid_of(msg, last=True), "type": DENY}
+        if note is not None:
+            answer["note"] = note
+        self.handle.respond(msg, answer)
+
+    def alloc_cancel(self, msg):
+        """Answer that the request is withdrawn.
+
+        Args:
+            msg (Message): the sched.alloc request
+        """
+        self.handle.respond(msg, {"id": self._jobid_of(msg, last=True), "type": CANCEL})
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def run(self):
+        """Register the services, take over the resources, and schedule until told to stop.
+
+        Raises:
+            OSError: a step of the start failed
+        """
+        try:
+            self._start()
+        except Exception as exc:
+            self.log.critical("cannot start: {}".format(exc))
+            raise
+        super().run()
+
+    def _start(self):
+        handle = self.handle
+        handle.service_register("sched").get()
+        handle.service_register("feasibility").get()
+        self.set_running()
+        self._acquire, first = handshake.acquire(handle)
+        self._pool = make_pool(self, first["resources"])
+        self._parser = RequestParser(self._pool)
+        self._pool.mark_down("all")
+        self._update(first)
+        handshake.hello(self, handshake.running_jobs(handle, self.hello_partial_ok))
+        handshake.ready(handle, self.queue_depth)
+        self._acquire.then(self._resources_changed)
+        pool = self._pool
+        self.log.info(
+            "ready: queue-depth={} log-level={} pool-class={} Rv{} {}".format(
+                self.queue_depth, self.log.level_name, self._pool_name(), pool.version, pool.dumps()
+            )
+        )
+
+    def _pool_name(self):
+        pool = self._pool
+        return getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
+
+    def _resources_changed(self, future):
+        try:
+            update = future.get()
+            future.reset()
+            if not isinstance(update, dict):
+                raise ValueError("the response is no object")
+        except Exception as exc:
+            self.log.critical("resource.acquire: {}: the scheduler ends here".format(exc))
+            self.stop()
+            return
+        self._events += 1
+        self._update(update)
+        self._guard("resource_update", self.resource_update)
+        self._request_schedule()
+
+    def _update(self, update):
+        helpful, errors = apply_update(self._pool, update, self.log, self._warned)
+        if helpful:
+            self._releases += 1
+        for key, exc in errors:
+            self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
+
+    def _kvs_lost(self, keys):
+        """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
+        self.log.error("not stored: {}".format(", ".join(keys)))
+        self.log.critical("the KVS stays out of order: the scheduler ends here")
+        self.stop()
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def _open(self, msg, jobid):
+        request = AllocRequest(self, msg, jobid)
+        self._requests[jobid] = request
+        self._by_msg[id(msg)] = request
+        return request
+
+    def _jobid_of(self, msg, last=False):
+        # Saves decoding the payload again. The request keeps the message, and so its identity, alive.
+        request = self._by_msg.pop(id(msg), None) if last else self._by_msg.get(id(msg))
+        return msg.payload["id"] if request is None else request.jobid
+
+    def _finalized(self, request):
+        """A request has its answer: its job must not be looked at again."""
+        if self._requests.get(request.jobid) is request:
+            del self._requests[request.jobid]
+        if request._job is not None:
+            self._answered.append(request._job)
+
+    def _find_queued(self, jobid):
+        """The queued job of this id, if a policy queued it by itself."""
+        for job in self._queue:
+            if job.jobid == jobid:
+                return job
+        return None
+
+    def _free(self, jobid, R, final):
+        try:
+            if self._free_overridden:
+                R = ResourcePool(R)
+            self.free(jobid, R, final=final)
+        except Exception:
+            # What is in doubt stays allocated: better idle until a reload than given out twice.
+            self._mishap("free: {}".format(self._name_of(jobid)), trace=True)
+            return
+        self._releases += 1
+        if final:
+            self._holding.discard(jobid)
+        self._guard("free", self._freed, jobid, R, final)
+
+    def _freed(self, jobid, R, final):
+        """Resources came back, R being a dict or a pool; for what the library does about it."""
+
+    # -- passes ----------------------------------------------------------------------------------------
+
+    @property
+    def _sched_pending(self):
+        return self._pass.armed
+
+    @property
+    def _sched_delay(self):
+        return self._pace.delay
+
+    @property
+    def _sched_interval_ewma(self):
+        return self._pace.interval
+
+    @property
+    def _sched_duration_ewma(self):
+        return self._pace.duration
+
+    def _request_schedule(self):
+        """Something happened that a pass should look at."""
+        if self._own_queue or self._queue:
+            self._pace.event(self.now())
+            self._guard("start_schedule", self.start_schedule)
+        elif self._pass.active:
+            self._close_pass()
+        if self._quiet:
+            self._check_quiet()
+
+    def start_schedule(self):
+        """Have a pass begin after the delay that the pace asks for, closing the one under way.
+
+        Override this to drive passes in another way; it is called once an event.
+        """
+        self._close_pass()
+        self._pass.arm(max(self._pace.delay, self._backoff))
+
+    def _close_pass(self):
+        error = self._pass.close()
+        if error is not None:
+            self._pass_failed(error)
+
+    def _begin_pass(self):
+        self._events_seen = self._events
+        return self.schedule()
+
+    def _pass_ended(self, error, seconds):
+        self._events_passed = self._events_seen
+        if error is not None:
+            self._pass_failed(error)
+        else:
+            self._backoff = 0.0
+            if seconds is not None and self._pace.passed(seconds):
+                self.log.debug("sched_delay={:.6f}".format(self._pace.delay))
+            if type(self).forecast is not Scheduler.forecast and (self._own_queue or self._queue):
+                if self._outlook.active:
+                    self._outlook_again = True
+                else:
+                    self._arm_outlook()
+        if self._quiet:
+            self._check_quiet()
+
+    def _pass_failed(self, error):
+        self._mishap("schedule: this pass is lost", error)
+        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.SCHED_DELAY_MAX)
+
+    def _arm_outlook(self):
+        self._outlook.arm(max(0.0, self._outlook_not_before - self.now()))
+
+    def _rest(self, seconds):
+        rest = FORECAST_REST * seconds
+        self._outlook_not_before = self.now() + seconds + rest
+        return rest
+
+    def _forecast_ended(self, error, seconds):
+        if error is not None:
+            self._mishap("forecast: this pass is lost", error)
+        if self._outlook_again:
+            self._outlook_again = False
+            self._arm_outlook()
+
+    def _before_step(self):
+        """A policy's code is about to run: it must find only jobs that wait."""
+        for job in self._answered:
+            self._backlog.remove(job)
+        self._answered.clear()
+        self._queue_before = len(self._backlog.settle())
+
+    def _after_step(self):
+        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
+        answered = self._answered
+        if answered:
+            if len(self._backlog.heap) != self._queue_before - len(answered):
+                # The usual policy pops what it answers, which this length tells without a search.
+                for job in answered:
+                    self._backlog.remove(job)
+            answered.clear()
+
+    # -- sched.quiescent -------------------------------------------------------------------------------
+
+    def _check_quiet(self):
+        """Answer those who wait for what had arrived before them to be done with."""
+        waiting = []
+        for entry in self._quiet:
+            msg, events, keys = entry
+            if keys is None and (self._events_passed >= events or not (self._pass.armed or self._pass.active)):
+                keys = entry[2] = self._commits.accepted
+            if keys is None or self._commits.stored < keys:
+                waiting.append(entry)
+            else:
+                self._guard(
+                    "quiescent", self.handle.respond, msg, {"status": 0, "alloc_current": len(self._holding)}
+                )
+        self._quiet = waiting
+
+    # -- trouble ---------------------------------------------------------------------------------------
+
+    def _mishap(self, text, error=None, trace=False):
+        """Log and count what went wrong, so that it goes no further."""
+        self._errors += 1
+        if error is not None:
+            text += "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+        elif trace:
+            text += "\n" + traceback.format_exc().rstrip()
+        self.log.error(text)
+
+    def _name_of(self, jobid):
+        return JobID(jobid).f58

@@ -1,0 +1,153 @@
+"""What the schedulers of this project share, for the schedulers of a site to use as well.
+
+`PolicyScheduler` adds to `Scheduler`:
+
+- `start`: stamp an allocation with its times, and answer the request with it;
+- `estimates`: annotate pending jobs with the time at which they are expected to start;
+- `reasons`: annotate pending jobs with what they wait for.
+"""
+
+from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.base import Scheduler
+from flux.scheduler.ordering import in_order
+from flux.scheduler.reasons import describe
+
+LOG_DEBUG = 7
+
+#: An estimate that moved by less than this many seconds is not sent again.
+ESTIMATE_GRAIN = 1.0
+
+
+class PolicyScheduler(Scheduler):
+    """Scheduler with the common ways of starting, estimating and explaining.
+
+    Args:
+        h: the Flux handle
+        *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: how many
+            pending jobs are told why they wait (default 32, 0: none)
+
+    Raises:
+        ValueError: an argument has a bad value, or nobody took it
+    """
+
+    #: How many pending jobs, from the head of the queue, are told why they wait.
+    reason_depth = 32
+
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        for value in self.take_argument("reason-depth"):
+            if not (value.isascii() and value.isdigit()):
+                raise ValueError("reason-depth={!r} is invalid: expected a number of jobs, 0 for none".format(value))
+            self.reason_depth = int(value)
+
+    def take_argument(self, name):
+        """Take ``name=value`` out of the arguments nobody has taken yet.
+
+        Args:
+            name (str): name of the argument
+
+        Returns:
+            list of str: its values, the last one given last
+        """
+        prefix = name + "="
+        values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
+        self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
+        return values
+
+    # -- starting ---------------------------------------------------------------------------------------
+
+    def start(self, job, alloc, **annotations):
+        """Answer a job's request with `alloc`.
+
+        R gets the time now as its start, and as its end now plus the job's duration, or the end of
+        the instance for a job without one.
+
+        Args:
+            job (PendingJob): the job
+            alloc (ResourcePool): what the pool allocated for it
+            **annotations: keys to set under ``sched``, beside ``resource_summary``
+        """
+        now = self.now()
+        duration = getattr(job.resource_request, "duration", 0)
+        alloc.set_starttime(now)
+        alloc.set_expiration(now + duration if duration > 0 else self.resources.expiration)
+        summary = alloc.dumps()
+        if self.log.level >= LOG_DEBUG:
+            self.log.debug("alloc: {}: {}".format(self._name_of(job.jobid), summary))
+        job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
+
+    def _freed(self, jobid, R, final):
+        if self.log.level >= LOG_DEBUG:
+            what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
+            self.log.debug("free: {}: {}{}".format(self._name_of(jobid), what, " (final)" if final else ""))
+
+    # -- estimates --------------------------------------------------------------------------------------
+
+    def show_estimate(self, job, when):
+        """Annotate `job` with its estimated start (seconds since the epoch); None removes it."""
+        shown = job._last_annotation
+        if when is None:
+            if shown is None:
+                return
+        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN:
+            return
+        job._last_annotation = when
+        job.request.annotate({"sched": {"t_estimate": when}})
+
+    def estimates(self):
+        """For `forecast`: estimate when each job starts if they start strictly in order.
+
+        No job is estimated to start before one ahead of it. What comes after a job without a
+        duration, or one that no end of a running job lets start, cannot be told. A generator that
+        yields after each job.
+        """
+        plan = self.resources.plan()
+        known = True
+        earliest = None
+        for job in in_order(self._queue):
+            if job.request.finalized:
+                continue
+            when = None
+            if known:
+                try:
+                    when = plan.earliest(job.resource_request, after=earliest)
+                    if when is None:
+                        known = False
+                    elif job.resource_request.duration > 0:
+                        plan.reserve(job.jobid, job.resource_request, when)
+                        earliest = when
+                    else:
+                        known = False
+                except InfeasibleRequest:
+                    when = None
+                except InsufficientResources:
+                    known, when = False, None
+            self.show_estimate(job, when)
+            yield
+
+    # -- reasons ----------------------------------------------------------------------------------------
+
+    def show_reason(self, job, reason):
+        """Annotate `job` with what it waits for; None removes it."""
+        if reason != getattr(job, "_reason", None):
+            job._reason = reason
+            job.request.annotate({"sched": {"reason_pending": reason}})
+
+    def reasons(self):
+        """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.
+
+        The head waits for resources, the others for the head. A generator that yields after each
+        job.
+        """
+        head = None
+        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
+            if job.request.finalized:
+                continue
+            if head is None:
+                head = job
+                reason = describe(self.resources.explain(job.resource_request))
+            else:
+                reason = "behind {}".format(self._name_of(head.jobid))
+            self.show_reason(job, reason)
+            yield

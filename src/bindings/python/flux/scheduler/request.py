@@ -1,0 +1,127 @@
+"""The open requests of the job manager (RFC 27)."""
+
+
+class AllocRequest:
+    """One ``sched.alloc`` request, to be answered exactly once.
+
+    `success`, `deny` or `cancel` answers it for good; `annotate` may be called any number of times
+    before.
+
+    Args:
+        scheduler (Scheduler): who answers
+        msg (Message): the request as received
+
+    Attributes:
+        jobid (int): the job it is for
+        scheduler, msg: as given
+    """
+
+    __slots__ = ("scheduler", "msg", "jobid", "outcome", "_shown", "_job", "__dict__")
+
+    def __init__(self, scheduler, msg, jobid=None):
+        self.scheduler = scheduler
+        self.msg = msg
+        self.jobid = msg.payload["id"] if jobid is None else jobid
+        #: None while open, then "success", "deny" or "cancel"
+        self.outcome = None
+        #: the sched annotations that the job manager now shows for this job
+        self._shown = None
+        #: the PendingJob that waits for the answer
+        self._job = None
+
+    @property
+    def finalized(self):
+        """Whether the request has had its answer."""
+        return self.outcome is not None
+
+    def _finalize(self, outcome):
+        if self.outcome is not None:
+            raise RuntimeError(
+                "job {}: {} after {}: a request is answered once".format(self.jobid, outcome, self.outcome)
+            )
+        self.outcome = outcome
+        done = getattr(self.scheduler, "_finalized", None)
+        if done is not None:
+            done(self)
+
+    def success(self, R, annotations=None, clear=True):
+        """Give the job its resources.
+
+        Args:
+            R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20)
+            annotations (dict): annotations to attach (RFC 27)
+            clear (bool): remove the sched annotations that were set while the job was pending,
+                except those that `annotations` sets
+
+        Raises:
+            RuntimeError: the request was answered before
+        """
+        if hasattr(R, "to_dict"):
+            R = R.to_dict()
+        self._finalize("success")
+        if clear and self._shown:
+            sched = dict.fromkeys(self._shown)
+            annotations = dict(annotations or {})
+            own = annotations.get("sched")
+            if isinstance(own, dict):
+                sched.update(own)
+            elif "sched" in annotations:
+                sched = own
+            annotations["sched"] = sched
+        self._shown = None
+        self.scheduler.alloc_success(self.msg, R, annotations)
+
+    def deny(self, note=None):
+        """Refuse for good: the job will never run here.
+
+        Args:
+            note (str): why, for the user
+
+        Raises:
+            RuntimeError: the request was answered before
+        """
+        self._finalize("deny")
+        self._shown = None
+        self.scheduler.alloc_deny(self.msg, note)
+
+    def cancel(self):
+        """Confirm that the request was withdrawn, clearing what was annotated.
+
+        Raises:
+            RuntimeError: the request was answered before
+        """
+        self._finalize("cancel")
+        if self._shown:
+            self.scheduler.alloc_annotate(self.msg, {"sched": dict.fromkeys(self._shown)})
+        self._shown = None
+        self.scheduler.alloc_cancel(self.msg)
+
+    def annotate(self, annotations):
+        """Update the job's annotations; ignored once the request has its answer.
+
+        A null removes a key; for one that was never set it is left out.
+
+        Args:
+            annotations (dict): merged with what is shown (RFC 27)
+        """
+        if self.outcome is not None:
+            return
+        sched = annotations.get("sched")
+        if isinstance(sched, dict):
+            shown = self._shown
+            if None in sched.values():
+                sched = {key: value for key, value in sched.items() if value is not None or (shown and key in shown)}
+                annotations = dict(annotations)
+                if sched:
+                    annotations["sched"] = sched
+                else:
+                    del annotations["sched"]
+            for key, value in sched.items():
+                if value is None:
+                    shown.pop(key, None)
+                else:
+                    if shown is None:
+                        shown = self._shown = {}
+                    shown[key] = value
+        if annotations:
+            self.scheduler.alloc_annotate(self.msg, annotations)
