@@ -22,7 +22,7 @@ _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
 _IDSET = re.compile(r"(?:%s(?:,%s)*)?" % (_ITEM, _ITEM))
 
 try:
-    popcount = int.bit_count  # Python 3.10
+    popcount = int.bit_count  # novm: Python 3.10
 except AttributeError:  # pragma: no cover - Python 3.9
 
     def popcount(mask):
