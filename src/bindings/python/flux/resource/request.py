@@ -96,7 +96,8 @@ class Shape:
 
     __slots__ = (
         "node_count", "slot_count", "slot_size", "gpu_per_slot", "exclusive", "constraint",
-        "nodes_per_slot", "container_level", "match", "node_cores", "node_gpus", "__weakref__",
+        "nodes_per_slot", "container_level", "containers_per_slot", "match", "node_cores",
+        "node_gpus", "__weakref__",
     )  # fmt: skip
 
     _known = WeakValueDictionary()
@@ -104,13 +105,14 @@ class Shape:
     @classmethod
     def of(
         cls, node_count, slot_count, slot_size, gpu_per_slot, exclusive, constraint,
-        nodes_per_slot=None, container_level=None,
+        nodes_per_slot=None, container_level=None, containers_per_slot=1,
     ):  # fmt: skip
         """The shape with these fields: the one made before, if it still lives."""
         match = parse_constraint(constraint)
         key = (
             node_count and node_count._key(), slot_count._key(), slot_size, gpu_per_slot,
             exclusive, match, nodes_per_slot and nodes_per_slot._key(), container_level,
+            containers_per_slot,
         )  # fmt: skip
         shape = cls._known.get(key)
         if shape is None:
@@ -123,6 +125,7 @@ class Shape:
             shape.constraint = constraint
             shape.nodes_per_slot = nodes_per_slot
             shape.container_level = container_level
+            shape.containers_per_slot = containers_per_slot
             shape.match = match
             slots = slot_count.min if node_count is not None else 1
             shape.node_cores = slots * slot_size
@@ -134,7 +137,7 @@ class Shape:
         """The shape with some fields changed."""
         names = (
             "node_count", "slot_count", "slot_size", "gpu_per_slot", "exclusive", "constraint",
-            "nodes_per_slot", "container_level",
+            "nodes_per_slot", "container_level", "containers_per_slot",
         )  # fmt: skip
         fields = {name: getattr(self, name) for name in names}
         fields.update(changes)
@@ -346,6 +349,7 @@ class _Graph:
         self.cores = 0
         self.gpus = 0
         self.container = None
+        self.containers = 0
         for vertex in resources:
             self._above(vertex, ONE, None, False, 0)
 
@@ -415,10 +419,13 @@ class _Graph:
             if self.cores or self.gpus:
                 raise ValueError("cores or GPUs beside a node in a slot")
             self.slot_nodes = multiply(outer, count)
-            self.exclusive = marked
+            self.exclusive = marked or not children  # a bare node is a whole one
             outer = ONE
         elif marked and not children and self.takes_containers:
+            if self.container not in (None, kind):
+                raise ValueError("a slot of both %s and %s" % (quote(self.container), quote(kind)))
             self.container = kind
+            self.containers += outer.min * count.min
         else:
             outer = multiply(outer, count)
         for child in children:
@@ -429,11 +436,12 @@ class _Graph:
             raise ValueError("Unable to determine slot count")
         if not self.cores and self.container is None:
             # Whole nodes need no count of cores, but GPUs alone get none.
-            if self.slot_nodes is None or not self.exclusive or self.gpus:
+            bare = self.gpus and not self.takes_containers
+            if self.slot_nodes is None or not self.exclusive or bare:
                 raise ValueError("Unable to determine slot size")
         if self.cores > COUNT_LIMIT or self.gpus > COUNT_LIMIT:
             raise ValueError("slot of %d cores and %d GPUs is too large" % (self.cores, self.gpus))
         return Shape.of(
             self.nodes, self.slots, self.cores, self.gpus, self.exclusive, constraint,
-            self.slot_nodes, self.container,
+            self.slot_nodes, self.container, max(1, self.containers),
         )  # fmt: skip
