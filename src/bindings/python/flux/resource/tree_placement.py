@@ -1,25 +1,96 @@
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
-All functions take a `NodeType` and the free cores and GPUs of one node as masks, and give
+All functions take a `Layout` and the free cores and GPUs of one node as masks, and give
 `(slots, cores, gpus)`: how many slots were placed, at most as many as wanted, and on what. They
-depend on their arguments only, so that nodes in the same state share one answer.
+depend on their arguments only, so that nodes in the same state share one answer: `NodeType`
+remembers them.
 """
 
-from .masks import popcount, take
+from flux.resource.masks import popcount, take
+from flux.resource.tree_topology import Layout
+
+#: Answers that one node type remembers.
+CACHE_LIMIT = 8192
 
 
-def place_slots(node, cores, gpus, slot_cores, slot_gpus, wanted):
+class NodeType:
+    """Nodes with one layout, in the units of a pool's inventory (see inventory.py).
+
+    Args:
+        layout (Layout): groups and containers.
+        units (int): mask of what such a node has.
+        shift (int): first GPU bit of units.
+    """
+
+    __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_boxes")
+
+    def __init__(self, topo, units, shift, where="topo"):
+        self.units = units
+        self.shift = shift
+        self.core_mask = (1 << shift) - 1
+        self.layout = Layout(topo, units & self.core_mask, units >> shift, where)
+        self._slots = {}
+        self._boxes = {}
+
+    def slots(self, free, cores, gpus, count):
+        """Units for `count` slots of so many cores and GPUs on a node with room for them.
+
+        free: units that are free on the node.
+        """
+        key = (free, cores, gpus, count)
+        units = self._slots.get(key)
+        if units is None:
+            if len(self._slots) >= CACHE_LIMIT:
+                self._slots.clear()
+            _, core_mask, gpu_mask = place_slots(
+                self.layout, free & self.core_mask, free >> self.shift, cores, gpus, count
+            )
+            units = self._slots[key] = core_mask | gpu_mask << self.shift
+        return units
+
+    def boxes(self, free, shape, count):
+        """`(slots, units)` for at most `count` slots of whole containers (a request.Shape)."""
+        level, each = shape.container_level, shape.containers_per_slot
+        key = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
+        answer = self._boxes.get(key)
+        if answer is None:
+            if len(self._boxes) >= CACHE_LIMIT:
+                self._boxes.clear()
+            slots, core_mask, gpu_mask = place_containers(
+                self.layout, free & self.core_mask, free >> self.shift,
+                level, each, shape.slot_size, shape.gpu_per_slot, count,
+            )  # fmt: skip
+            answer = self._boxes[key] = (slots, core_mask | gpu_mask << self.shift)
+        return answer
+
+    def box_room(self, free, shape):
+        """How many slots of whole containers fit on a node with so much free."""
+        return self.boxes(free, shape, -1)[0]
+
+    def least_box(self, shape):
+        """Fewest `(cores, GPUs)` that a free container has; None if there is none to be had."""
+        if not self.box_room(self.units, shape):
+            return None
+        boxes = self.layout.containers(shape.container_level)
+        return (
+            max(1, shape.slot_size, min(popcount(cores) for cores, _ in boxes)),
+            max(shape.gpu_per_slot, min(popcount(gpus) for _, gpus in boxes)),
+        )
+
+
+
+def place_slots(layout, cores, gpus, slot_cores, slot_gpus, wanted):
     """Place slots of `slot_cores` (at least 1) cores and `slot_gpus` GPUs (protocols of RFC 49)."""
     if slot_gpus:
-        return _beside_gpus(node, cores, gpus, slot_cores, slot_gpus, wanted)
-    return _cores_only(node, cores, slot_cores, wanted)
+        return _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted)
+    return _cores_only(layout, cores, slot_cores, wanted)
 
 
-def _beside_gpus(node, cores, gpus, slot_cores, slot_gpus, wanted):
+def _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted):
     """First fit: each level from the finest, each group in the order of the topology."""
     left = wanted
     free_cores, free_gpus = cores, gpus
-    for level in node.levels:
+    for level in layout.levels:
         for group_cores, group_gpus in level:
             mine = free_gpus & group_gpus
             if not mine:
@@ -35,14 +106,14 @@ def _beside_gpus(node, cores, gpus, slot_cores, slot_gpus, wanted):
     return wanted - left, cores ^ free_cores, gpus ^ free_gpus
 
 
-def _cores_only(node, cores, slot_cores, wanted):
+def _cores_only(layout, cores, slot_cores, wanted):
     """Best fit: the finest level that holds a slot, its groups by fewest free cores.
 
     What that level cannot hold goes to the next coarser one.
     """
     left = wanted
     free = cores
-    for level in node.levels:
+    for level in layout.levels:
         groups = []
         for position, (group_cores, _) in enumerate(level):
             near = popcount(free & group_cores)
@@ -60,7 +131,7 @@ def _cores_only(node, cores, slot_cores, wanted):
     return wanted - left, cores ^ free, 0
 
 
-def place_containers(node, cores, gpus, name, each, slot_cores, slot_gpus, wanted):
+def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wanted):
     """Place slots of `each` whole containers called `name`, in the order of the topology.
 
     A container is free when all its cores and GPUs are. `slot_cores` and `slot_gpus` are the least
@@ -69,7 +140,7 @@ def place_containers(node, cores, gpus, name, each, slot_cores, slot_gpus, wante
     free_cores, free_gpus = cores, gpus
     slots = 0
     slot = []
-    for box_cores, box_gpus in node.containers(name):
+    for box_cores, box_gpus in layout.containers(name):
         if slots == wanted:
             break
         if box_cores & ~free_cores or box_gpus & ~free_gpus:

@@ -2,7 +2,7 @@
 
 A *domain* (the `topo` of an entry, and each object below it) maps level names to arrays of domains
 and may hold `cores` and `gpus`, idsets of node-local ids. Nodes that look alike share one
-`NodeType`, where everything derived from the topology is worked out once:
+`Layout`, where everything derived from the topology is worked out once:
 
 - *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
 - *containers* by name, for slots that ask for a whole socket, numa or what a site calls it.
@@ -10,7 +10,7 @@ and may hold `cores` and `gpus`, idsets of node-local ids. Nodes that look alike
 Sets of cores and GPUs are bit masks.
 """
 
-from .masks import idset_text, parse_idset, popcount, quote, runs
+from flux.resource.masks import idset_text, parse_idset, popcount, quote, runs
 
 #: Keys of a domain that are no level.
 RESOURCES = ("cores", "gpus", "memory", "storage")
@@ -63,8 +63,8 @@ def _ids(topo, key, where):
         raise ValueError(f"{where}.{key}: {exc}") from None
 
 
-class NodeType:
-    """Nodes with one topology and the same cores and GPUs.
+class Layout:
+    """The groups and containers of nodes with one topology and the same cores and GPUs.
 
     Args:
         topo: domain of the node, as R has it.
@@ -76,14 +76,11 @@ class NodeType:
         ValueError: the topology is not one; the text names the key.
 
     Attributes:
-        cores, gpus: masks of the whole node.
         domain: its Domain.
         levels: tuples of (cores, gpus) groups, finest level first.
     """
 
     def __init__(self, topo, cores, gpus, where="topo"):
-        self.cores = cores
-        self.gpus = gpus
         self.domain = Domain(topo, where, cores, gpus)
         self.domain.cores = cores
         self.domain.gpus = gpus
