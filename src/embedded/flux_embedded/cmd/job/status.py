@@ -1,9 +1,6 @@
 """How a job ends, and how long it has: status, attach, wait, timeleft."""
 
-import os
-import time
-
-from flux_embedded.cmd.lib import follow, jobids, times
+from flux_embedded.cmd.lib import clock, follow, jobids, times
 from flux_embedded.cmd.lib import attach as attaching
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
@@ -162,8 +159,7 @@ def timeleft(argv):
     if len(opts.args) > 1:
         raise parser.fail_usage()
     client = connect()
-    word = opts.args[0] if opts.args else os.environ.get("FLUX_JOB_ID_PATH", "")
-    left = _job_left(client, word) if opts.args else _instance_left(client)
+    left = _job_left(client, opts.args[0]) if opts.args else _instance_left(client)
     if opts.get("human"):
         print("infinity" if left is None else times.fsd_exact(left))
     else:
@@ -171,18 +167,10 @@ def timeleft(argv):
     return 0
 
 
-def _now(client):
-    """The instance's time: its clock may be a virtual one."""
-    try:
-        return client.rpc("broker.now", {})["now"]
-    except OSError:
-        return time.time()
-
-
 def _left(client, expiration):
     if not expiration:
         return None
-    return max(0.0, expiration - _now(client))
+    return max(0.0, expiration - clock.now(client))
 
 
 def _job_left(client, word):

@@ -1,0 +1,280 @@
+"""``flux R``: make and work on resource sets."""
+
+import socket
+import sys
+
+from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.rset import RError, RSet, count_of, mask_of, read_all, text_of
+from flux_embedded.formats import hostlist, idset
+
+USAGE = """\
+Usage: flux-R encode [OPTIONS]...
+   or: flux-R append 
+   or: flux-R diff 
+   or: flux-R intersect 
+   or: flux-R remap 
+   or: flux-R rerank HOSTLIST
+   or: flux-R decode [OPTIONS]...
+   or: flux-R verify 
+   or: flux-R set-property PROPERTY:RANKS [PROPERTY:RANKS]...
+   or: flux-R parse-config PATH
+Read, generate, and process RFC 20 Resource Set objects.
+Options:
+  -h, --help             Display this message.
+"""  # noqa: W291  (as the host prints it)
+
+
+def _ids(name, text):
+    try:
+        return idset.decode(text)
+    except ValueError:
+        raise CommandError(f"{name}: invalid idset '{text}'") from None
+
+
+def _stdin_sets(minimum=1, command=""):
+    try:
+        found = read_all(sys.stdin.read())
+    except RError as exc:
+        raise CommandError(f"Failed to decode R on stdin: {exc}") from None
+    if len(found) < minimum:
+        raise CommandError(f"{command}: expected R on stdin" if command else "no R on stdin")
+    return found
+
+
+def _add_properties(rset, texts):
+    for text in texts:
+        name, colon, ranks = text.partition(":")
+        try:
+            members = set(idset.members(idset.decode(ranks))) if colon else None
+            rset.set_property(name, members)
+        except ValueError as exc:
+            raise CommandError(f"failed to assign properties: {exc}") from None
+
+
+def encode(argv):
+    parser = Parser(
+        "flux-R encode",
+        "[OPTIONS]...",
+        "Encode simple R objects on stdout",
+        [
+            Opt("local", "l", usage="Encode R from local system with HWLOC"),
+            Opt("xml", "x", "FILE", "Encode R from an HWLOC XML file"),
+            Opt("hwloc-xml", None, "FILE", "The same, and keep the topology for TreePool"),
+            Opt("ranks", "r", "IDS", "Ranks to encode (default: 0)"),
+            Opt("cores", "c", "IDS", "Assign cores with IDS to each rank in R"),
+            Opt("gpus", "g", "IDS", "Assign gpus with IDS to each rank in R"),
+            Opt("hosts", "H", "HOSTS", "Host list to encode (default: hostname, once per rank)"),
+            Opt("property", "p", "NAME:RANKS", "Assign property NAME to target RANKS"),
+        ],
+    )
+    opts = parser.parse(argv)
+    hosts = None
+    if "hosts" in opts:
+        try:
+            hosts = hostlist.decode(opts.get("hosts"))
+        except ValueError:
+            raise CommandError(f"Invalid hostlist '{opts.get('hosts')}'") from None
+    if "ranks" in opts:
+        ranks = list(idset.members(_ids("ranks", opts.get("ranks"))))
+    else:
+        ranks = list(range(len(hosts))) if hosts else [0]
+    if hosts is None:
+        hosts = [socket.gethostname()] * len(ranks)
+    if len(hosts) != len(ranks):
+        raise CommandError(f"hostname count in '{opts.get('hosts')}' does not match nranks ({len(ranks)})")
+    _ids("cores", opts.get("cores", "0"))
+    _ids("gpus", opts.get("gpus", ""))
+    children = (mask_of(opts.get("cores", "0")), mask_of(opts.get("gpus", "")))
+    xml = None
+    if "xml" in opts or "hwloc-xml" in opts or "local" in opts:
+        from flux_embedded.cmd.lib import topology
+
+        path = opts.get("hwloc-xml") or opts.get("xml")
+        xml = topology.read_xml(path) if path else topology.local_xml()
+        children = topology.children(xml)
+    rset = RSet({rank: children for rank in ranks}, dict(zip(ranks, hosts)))
+    _add_properties(rset, opts.all("property"))
+    if "hwloc-xml" in opts:
+        import json
+
+        from flux_embedded.cmd.lib import topology
+
+        print(json.dumps(topology.amend(rset.to_dict(), xml), ensure_ascii=False))
+        return 0
+    print(rset.dumps())
+    return 0
+
+
+def decode(argv):
+    parser = Parser(
+        "flux-R decode",
+        "[OPTIONS]...",
+        "Read R on stdin and emit data, R, or a summary",
+        [
+            Opt("short", "s", usage="Print short-form list of resources"),
+            Opt("nodelist", "l", usage="Print nodelist"),
+            Opt("ranks", "r", usage="Print idset of ranks"),
+            Opt("count", "c", "TYPE", "Print count of resource TYPE"),
+            Opt("include", "i", "RANKS", "Include only ranks in RANKS"),
+            Opt("exclude", "x", "RANKS", "Exclude ranks in RANKS"),
+            Opt("properties", "p", "LIST", "Include only resources with properties in LIST, comma separated"),
+        ],
+    )
+    opts = parser.parse(argv)
+    rset = _stdin_sets()[0]
+    try:
+        if "properties" in opts:
+            wanted = opts.get("properties").split(",")
+            rset = rset.select(
+                {r for r in rset.ranks if all(r in rset.properties.get(name, ()) for name in wanted)}
+            )
+        if "include" in opts:
+            rset = rset.select(rset.targets(opts.get("include")))
+        if "exclude" in opts:
+            rset = rset.select(set(rset.ranks) - rset.targets(opts.get("exclude")))
+    except RError as exc:
+        raise CommandError(str(exc)) from None
+    if opts.get("short"):
+        print(rset.short())
+    elif opts.get("nodelist"):
+        print(rset.nodelist())
+    elif opts.get("ranks"):
+        print(rset.rank_ids())
+    elif "count" in opts:
+        print(rset.count(opts.get("count")))
+    else:
+        print(rset.dumps())
+    return 0
+
+
+def _fold(name, operation):
+    def command(argv):
+        parser = Parser(f"flux-R {name}", "")
+        if parser.parse(argv).args:
+            raise parser.fail_usage()
+        result, *others = _stdin_sets(command=name)
+        for other in others:
+            try:
+                result = operation(result, other)
+            except RError as exc:
+                raise CommandError(f"{name}: {exc}") from None
+        print(result.dumps())
+        return 0
+
+    return command
+
+
+def remap(argv):
+    for rset in _stdin_sets():
+        print(rset.remap().dumps())
+    return 0
+
+
+def rerank(argv):
+    parser = Parser("flux-R rerank", "HOSTLIST", "Re-rank hosts in R in the order of HOSTLIST")
+    opts = parser.parse(argv)
+    if len(opts.args) != 1:
+        raise parser.fail_usage()
+    try:
+        hosts = hostlist.decode(opts.args[0])
+        print(_stdin_sets()[0].rerank(hosts).dumps())
+    except ValueError as exc:
+        raise CommandError(f"rerank: {exc}") from None
+    return 0
+
+
+def set_property(argv):
+    parser = Parser("flux-R set-property", "PROPERTY:RANKS [PROPERTY:RANKS]...", "Set properties on R")
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    rset = _stdin_sets()[0]
+    _add_properties(rset, opts.args)
+    print(rset.dumps())
+    return 0
+
+
+def verify(argv):
+    """The second R must have all that the first one promises."""
+    found = _stdin_sets(0)
+    if len(found) != 2:
+        raise CommandError("verify requires exactly 2 R objects on stdin")
+    expected, actual = found
+    code = 0
+    for rank, (cores, gpus) in expected.ranks.items():
+        host = expected.hosts.get(rank, "")
+        if rank not in actual.ranks:
+            print(f"flux-R: error: rank {rank} ({host}) missing resources: rank{rank}", file=sys.stderr)
+            code = 1
+            continue
+        have = actual.ranks[rank]
+        missing = _children_text(cores & ~have[0], gpus & ~have[1])
+        extra = _children_text(have[0] & ~cores, have[1] & ~gpus)
+        if actual.hosts.get(rank) != expected.hosts.get(rank):
+            print(f"flux-R: error: rank {rank} got hostname '{actual.hosts.get(rank)}', expected '{host}'", file=sys.stderr)
+            code = 1
+        if missing:
+            print(f"flux-R: error: rank {rank} ({host}) missing resources: {missing}", file=sys.stderr)
+            code = 1
+        if extra:
+            print(f"flux-R: warning: rank {rank} ({host}) has extra resources: {extra}", file=sys.stderr)
+    for rank in actual.ranks:
+        if rank not in expected.ranks:
+            print(f"flux-R: warning: found extra rank {rank}", file=sys.stderr)
+    return code
+
+
+def _children_text(cores, gpus):
+    parts = []
+    for name, mask in (("core", cores), ("gpu", gpus)):
+        if mask:
+            text = text_of(mask)
+            parts.append(name + (f"[{text}]" if count_of(mask) > 1 else text))
+    return ",".join(parts)
+
+
+def parse_config(argv):
+    """R from the ``[resource]`` table of a TOML file or directory."""
+    parser = Parser("flux-R parse-config", "PATH", "Read config from PATH and emit R")
+    opts = parser.parse(argv)
+    if len(opts.args) != 1:
+        raise parser.fail_usage()
+    import json
+
+    from flux_embedded.broker import config
+    from flux_embedded.services.resource import sources
+
+    try:
+        result = sources.from_config(config.load_path(opts.args[0]))
+    except (OSError, ValueError) as exc:
+        raise CommandError(str(exc)) from None
+    if result is None:
+        raise CommandError(f"{opts.args[0]}: no resources are configured")
+    print(json.dumps(result, ensure_ascii=False))
+    return 0
+
+
+COMMANDS = {
+    "encode": encode,
+    "append": _fold("append", RSet.append),
+    "diff": _fold("diff", RSet.diff),
+    "intersect": _fold("intersect", RSet.intersect),
+    "remap": remap,
+    "rerank": rerank,
+    "decode": decode,
+    "verify": verify,
+    "set-property": set_property,
+    "parse-config": parse_config,
+}
+
+
+def main(argv):
+    if argv and argv[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE)
+        return 0
+    if not argv:
+        raise UsageError(USAGE)
+    if argv[0] not in COMMANDS:
+        raise UsageError(f"flux-R: Unknown subcommand: {argv[0]}\n" + USAGE)
+    return COMMANDS[argv[0]](argv[1:])

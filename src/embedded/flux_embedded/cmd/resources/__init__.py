@@ -1,0 +1,1 @@
+"""The larger subcommands of ``flux resource``."""

@@ -1,0 +1,150 @@
+"""``flux resource list``, ``info`` and ``R``."""
+
+import sys
+
+from flux_embedded.cmd.lib import formats
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, sched_status
+from flux_embedded.cmd.lib.outfmt import OutputFormat
+from flux_embedded.cmd.lib.rset import RError, RSet
+
+HEADINGS = {
+    "state": "STATE",
+    "queue": "QUEUE",
+    "properties": "PROPERTIES",
+    "propertiesx": "PROPERTIES",
+    "nnodes": "NNODES",
+    "ncores": "NCORES",
+    "ngpus": "NGPUS",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+    "rlist": "LIST",
+}
+
+_COLUMNS = "{state:>10} ?:{queue:<10.10+} ?:{propertiesx:<10.10+} {nnodes:>6} {ncores:>6} "
+FORMATS = {
+    "default": ("Default flux-resource list format string", _COLUMNS + "{ngpus:>5} {nodelist}"),
+    "rlist": ("Format including resource list details", _COLUMNS + "+{ngpus:>5} {rlist}"),
+}
+
+
+class Line:
+    """Ranks of one state that look alike in the columns shown."""
+
+    def __init__(self, state, rset, properties=(), queues=(), hidden=()):
+        self.state = state
+        self.rset = rset
+        self.all_properties = properties
+        self.queues = queues
+        self.hidden = hidden
+
+    def get(self, name):
+        rset = self.rset
+        if name == "state":
+            return self.state
+        if name == "queue":
+            return ",".join(self.queues)
+        if name == "properties":
+            return ",".join(self.all_properties)
+        if name == "propertiesx":
+            return ",".join(p for p in self.all_properties if p not in self.hidden)
+        if name == "nodelist":
+            return rset.nodelist()
+        if name == "ranks":
+            return rset.rank_ids()
+        if name == "rlist":
+            return rset.short()
+        return rset.count({"nnodes": "node", "ncores": "core", "ngpus": "gpu"}[name])
+
+
+def make_lines(rset, state, names, queues):
+    """Split the resources of a state by what the columns called names tell apart."""
+    by_property = "properties" in names or "propertiesx" in names
+    by_queue = "queue" in names and bool(queues)
+    if not rset.ranks or not (by_property or by_queue):
+        return [Line(state, rset)]
+    hidden = set(queues.requires) | {f"+{name}" for name in queues.requires}
+    groups = {}
+    for rank in rset.ranks:
+        every = rset.rank_properties(rank)
+        mine = queues.of(every) if by_queue else ()
+        shown = tuple(p for p in every if not p.startswith("+"))
+        if "properties" not in names:
+            shown = tuple(p for p in shown if p not in hidden)
+        groups.setdefault((mine, shown if by_property else ()), set()).add(rank)
+    return [
+        Line(state, rset.select(ranks), properties, mine, hidden)
+        for (mine, properties), ranks in groups.items()
+    ]
+
+
+def split_states(text, default):
+    states = [name.strip() for name in (text or default).split(",")]
+    for name in states:
+        if name not in SchedStatus.STATES:
+            raise CommandError(f"Invalid resource state {name} specified")
+    return states
+
+
+def narrow(rset, args, queues, everything):
+    """rset cut down by ``--include`` and ``--queue``."""
+    try:
+        if args.include:
+            rset = rset.select(everything.targets(args.include))
+        if args.queue:
+            parts = [queues.select(rset, name) for name in args.queue.split(",")]
+            rset = rset.select({rank for part in parts for rank in part.ranks})
+    except RError as exc:
+        raise CommandError(str(exc)) from None
+    return rset
+
+
+def _queues(client, wanted=True):
+    return QueueMap(client.rpc("config.get") or {}) if wanted else QueueMap({})
+
+
+def list_resources(args):
+    chosen = formats.choose(args.format, FORMATS, "FLUX_RESOURCE_LIST_FORMAT_DEFAULT")
+    if chosen is None:
+        return 0
+    states = split_states(args.states, "free,allocated,down")
+    layout = OutputFormat(chosen[0], HEADINGS)
+    client = connect()
+    names = layout.names()
+    status = sched_status(client)
+    queues = _queues(client, "queue" in names or "propertiesx" in names or args.queue)
+    lines = []
+    for state in states:
+        rset = narrow(status.get(state), args, queues, status.all)
+        lines += make_lines(rset, state, names, queues)
+    skip = bool(args.include) if args.skip_empty is None else args.skip_empty
+    if skip:
+        lines = [line for line in lines if line.rset.ranks]
+    text = layout.lines(lines, Line.get, header=not args.no_header)
+    if text:
+        sys.stdout.write("\n".join(text) + "\n")
+    return 0
+
+
+def _selected(args):
+    states = split_states(args.states, "all")
+    client = connect()
+    status = sched_status(client)
+    queues = _queues(client, args.queue)
+    result = RSet()
+    for state in states:
+        result = result.union(narrow(status.get(state), args, queues, status.all))
+    result.expiration = status.all.expiration
+    return result
+
+
+def info(args):
+    rset = _selected(args)
+    print(f"{rset.count('node')} Nodes, {rset.count('core')} Cores, {rset.count('gpu')} GPUs")
+    return 0
+
+
+def print_r(args):
+    print(_selected(args).dumps())
+    return 0
