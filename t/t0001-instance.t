@@ -1,0 +1,122 @@
+#!/bin/sh
+
+test_description='flux start: an instance begins, runs a command, ends
+
+The exit code is the command'"'"'s; nothing is left behind, however it ends.
+'
+
+. "$(dirname "$0")/sharness.sh"
+
+# Short: it holds the instance's sockets.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/ft.XXXXXX") && export TMPDIR
+cleanup "rm -rf '$TMPDIR'"
+
+# Start an instance in the background whose command waits; sets $pid.
+start_waiting() {
+	flux start "$@" sh -c "echo \$FLUX_URI >uri.new && mv uri.new uri; exec sleep 1000" 2>start.err &
+	pid=$!
+	test_wait_until -i 200 "test -s uri"
+}
+# No process of the instance, and nothing in its TMPDIR.
+nothing_left() {
+	test_wait_until "! kill -0 $1 2>/dev/null" &&
+	test_wait_until "! pgrep -f '^sleep 1000\$' >left.pids" &&
+	find "$TMPDIR" -mindepth 1 >left.files &&
+	test_must_be_empty left.files
+}
+
+test_expect_success 'a command runs, its exit code is that of flux start' '
+	flux start true &&
+	test_expect_code 7 flux start sh -c "exit 7" 2>err &&
+	grep "broker.err\[0\]: rc2.0: sh -c exit 7 Exited (rc=7)" err
+'
+test_expect_success 'a command that a signal ends: 128 and its number' '
+	test_expect_code 137 flux start sh -c "kill -9 \$\$"
+'
+test_expect_success 'a command that is not there: 127' '
+	test_expect_code 127 flux start nosuchcommand
+'
+test_expect_success 'several words are one command line' '
+	echo "a b" >expected &&
+	flux start "echo a; echo b" | paste -sd" " >actual &&
+	test_cmp expected actual &&
+	flux start echo a b >actual &&
+	test_cmp expected actual
+'
+test_expect_success 'the command finds the instance by FLUX_URI' '
+	flux start printenv FLUX_URI >uri.out &&
+	grep "^local://" uri.out
+'
+test_expect_success '--test-size sets the number of brokers' '
+	echo 3 >expected &&
+	flux start --test-size=3 flux getattr size >actual &&
+	test_cmp expected actual
+'
+test_expect_success 'configuration and attributes of the command line arrive' '
+	echo true >expected &&
+	flux start --conf=resource.noverify=true flux config get resource.noverify >actual &&
+	test_cmp expected actual &&
+	test_expect_code 1 flux start -Sfoo=bar true 2>err &&
+	grep "foo: unknown attribute" err
+'
+test_expect_success 'invented resources' '
+	flux start --conf=fake-resources.nnodes=4 --conf=fake-resources.cores-per-node=8 \
+		--conf=fake-resources.gpus-per-node=2 flux resource list >list &&
+	grep "free *4 *32 *8 fake\[0-3\]" list
+'
+test_expect_success 'a job runs from submission to its end' '
+	flux start -s2 flux run -n2 echo hello >actual &&
+	printf "hello\nhello\n" >expected &&
+	test_cmp expected actual
+'
+test_expect_success 'without an instance commands say so' '
+	test_expect_code 1 flux getattr size 2>err &&
+	grep "flux: flux_open: No such file or directory" err &&
+	test_expect_code 1 flux resource list 2>err &&
+	grep "Unable to connect to Flux" err
+'
+test_expect_success 'the run directory is gone after a normal end' '
+	find "$TMPDIR" -mindepth 1 >left.files &&
+	test_must_be_empty left.files
+'
+test_expect_success EMBEDDED 'the run directory and the socket are open to their owner only' '
+	flux start sh -c "stat -c %a \$(flux getattr rundir)" >mode &&
+	echo 700 >expected &&
+	test_cmp expected mode
+'
+test_expect_success 'SIGTERM: no process and no socket are left' '
+	rm -f uri &&
+	start_waiting &&
+	socket=$(sed s,local://,, uri) &&
+	test -S "$socket" &&
+	kill -TERM $pid &&
+	test_must_fail_or_be_terminated wait $pid &&
+	test ! -e "$socket" &&
+	nothing_left $pid
+'
+test_expect_success 'SIGTERM with running jobs: their processes are gone too' '
+	rm -f uri &&
+	start_waiting -s2 &&
+	FLUX_URI=$(cat uri) flux submit -n2 sleep 1000 >id &&
+	FLUX_URI=$(cat uri) flux job wait-event --timeout=20 $(cat id) start &&
+	test_wait_until "test \$(pgrep -cf ^sleep\ 1000\$) -ge 3" &&
+	kill -TERM $pid &&
+	test_must_fail_or_be_terminated wait $pid &&
+	nothing_left $pid
+'
+test_expect_success 'SIGINT ends it as well' '
+	rm -f uri &&
+	start_waiting &&
+	kill -INT $pid || true
+	# A shell without job control starts background processes with SIGINT ignored; then only SIGTERM is heard.
+	test_wait_until -i 20 "! kill -0 $pid 2>/dev/null" || kill -TERM $pid
+	wait $pid
+	nothing_left $pid
+'
+test_expect_success 'two instances at a time do not meet' '
+	flux start sh -c "flux kvs put a=1; flux start flux kvs get a" 2>err
+	test $? -ne 0 &&
+	grep "a: No such file or directory" err
+'
+
+test_done

@@ -1,0 +1,160 @@
+#!/bin/sh
+
+test_description='flux module: a scheduler is loaded, removed, refused
+
+By name from the path, and by path: the first scheduler that the guide has the reader type.
+'
+
+. "$(dirname "$0")/sharness.sh"
+
+test_under_flux 2 job
+
+is_loaded() {
+	flux module list | awk "\$1 == \"$1\" && \$4 == \"R\"" | grep -q .
+}
+
+test_expect_success 'the personality has sched-simple' '
+	is_loaded sched-simple
+'
+test_expect_success 'a second scheduler is refused while one is there' '
+	test_must_fail flux module load sched-fifo 2>err &&
+	grep "flux-module: load sched-fifo: File exists" err &&
+	is_loaded sched-simple
+'
+test_expect_success 'sched-simple makes way for sched-fifo' '
+	flux module remove sched-simple &&
+	flux module load sched-fifo &&
+	is_loaded sched-fifo &&
+	flux module list | grep "^sched-fifo .*feasibility,sched"
+'
+test_expect_success 'a job runs under it' '
+	run_timeout 30 flux run -n2 hostname
+'
+test_expect_success JQ 'its statistics are JSON' '
+	flux module stats sched-fifo >stats &&
+	jq -e ".pending_jobs == 0 and .sched_passes >= 1" stats
+'
+test_expect_success 'removed, it leaves no service behind' '
+	flux module remove sched-fifo &&
+	test_must_fail is_loaded sched-fifo &&
+	test_must_fail flux module stats sched-fifo 2>err &&
+	grep "No service matching" err
+'
+test_expect_success 'jobs wait while there is no scheduler, and run when one comes' '
+	id=$(flux submit -n1 true) &&
+	flux queue status | grep "Scheduler is offline" &&
+	flux module load sched-backfill &&
+	flux job wait-event --timeout=20 $id clean &&
+	flux module remove sched-backfill
+'
+test_expect_success 'a bad argument is refused, and the log says why' '
+	test_must_fail flux module load sched-fifo queue-depth=bogus 2>err &&
+	grep "flux-module: load sched-fifo: Invalid argument" err &&
+	flux dmesg >log &&
+	grep "queue-depth=.bogus.: expected a positive integer or .unlimited." log &&
+	test_must_fail is_loaded sched-fifo
+'
+test_expect_success 'so is one it does not know' '
+	test_must_fail flux module load sched-fifo queu-depth=8 2>err &&
+	flux dmesg | grep "queu-depth=8"
+'
+test_expect_success 'a name that is nowhere on the path' '
+	test_must_fail flux module load nosuch 2>err &&
+	grep "flux-module: load nosuch: module not found in search path" err
+'
+test_expect_success 'a path that is not there' '
+	test_must_fail flux module load ./nosuch.py 2>err &&
+	grep "No such file or directory" err
+'
+
+# Typed in from the guide.
+cat >my-sched.py <<'EOF'
+import heapq
+from flux.resource import InsufficientResources, InfeasibleRequest
+from flux.scheduler import Scheduler
+
+class SimpleScheduler(Scheduler):
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                break   # not enough resources — wait for free
+            except InfeasibleRequest as exc:
+                job.request.deny(str(exc))
+            else:
+                job.request.success(alloc)
+            heapq.heappop(self._queue)
+
+def mod_main(h, *args):
+    SimpleScheduler(h, *args).run()
+EOF
+
+test_expect_success 'the scheduler of the guide is loaded by its path' '
+	flux module load ./my-sched.py &&
+	is_loaded my-sched
+'
+test_expect_success 'it schedules jobs' '
+	run_timeout 30 flux run -n2 echo hello >out &&
+	test $(grep -c hello out) = 2 &&
+	flux submit --quiet --wait --cc=1-8 -n1 true
+'
+test_expect_success 'it has a job wait that does not fit yet' '
+	first=$(flux submit -n4 sleep 1000) &&
+	flux job wait-event --timeout=20 $first start &&
+	second=$(flux submit -n4 true) &&
+	flux job wait-event --timeout=20 $second priority &&
+	test "$(flux jobs -no {state} $second)" = SCHED &&
+	flux cancel $first &&
+	flux job wait-event --timeout=20 $second clean
+'
+test_expect_success 'a job that can never run ends in an exception that says why' '
+	id=$(flux submit -n1 -c100 hostname) &&
+	flux job wait-event --timeout=20 -v $id exception >event &&
+	grep "type=\"alloc\" severity=0" event &&
+	grep "100 core" event &&
+	test_must_fail flux job attach $id
+'
+test_expect_success 'reload takes over running jobs' '
+	id=$(flux submit -n3 sleep 1000) &&
+	flux job wait-event --timeout=20 $id start &&
+	flux module reload ./my-sched.py &&
+	is_loaded my-sched &&
+	waiting=$(flux submit -n2 true) &&
+	free=$(flux submit -n1 true) &&
+	test_wait_until "test \$(flux jobs -no {state} $waiting) = SCHED" &&
+	flux cancel $id &&
+	flux job wait-event --timeout=20 $waiting clean &&
+	flux job wait-event --timeout=20 $free clean
+'
+test_expect_success 'it is removed by its path' '
+	flux module remove ./my-sched.py &&
+	test_must_fail is_loaded my-sched
+'
+
+for name in sched-fifo sched-simple sched-backfill; do
+	test_expect_success "$name says in a user's words why a job can never run" "
+		flux module load $name &&
+		id=\$(flux submit -n1 -c100 hostname) &&
+		flux job wait-event --timeout=20 \$id exception >event &&
+		flux module remove $name &&
+		grep 'type=\"alloc\"' event &&
+		grep '100 core' event
+	"
+done
+
+test_expect_success 'a module without an entry point is refused' '
+	echo "x = 1" >empty.py &&
+	test_must_fail flux module load ./empty.py 2>err &&
+	grep "exited with exit code 1" err
+'
+test_expect_success 'a module that does not parse is refused, and the instance goes on' '
+	echo "def (" >broken.py &&
+	test_must_fail flux module load ./broken.py 2>err &&
+	flux module load sched-simple &&
+	run_timeout 30 flux run true
+'
+
+test_done

@@ -1,0 +1,167 @@
+#!/bin/sh
+
+test_description='configure, make, make install: in a directory of its own, with DESTDIR, for either host
+
+From a copy of the source, so that the tree the other tests run from is left alone.
+'
+
+. "$(dirname "$0")/sharness.sh"
+
+missing=
+for tool in autoreconf automake make; do
+	command -v $tool >/dev/null || missing="$missing $tool"
+done
+if test -n "$missing" || test -n "$FLUX_TEST_INSTALLED_PATH"; then
+	skip_all="building takes$missing"
+	test_done
+fi
+PYTHON=${FLUX_SCHEDULER_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
+test -x "$PYTHON" || PYTHON=$(command -v python3)
+unset CHECK_ARGS FLUX_BUILD_DIR FLUX_PYTHONPATH_PREPEND FLUX_SCHEDULER_PYTHON MAKEFLAGS MFLAGS MAKELEVEL
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fi.XXXXXX") && export TMPDIR
+cleanup "rm -rf '$TMPDIR'"
+
+configure() {
+	../src/configure PYTHON="$PYTHON" "$@" >configure.out 2>&1 || { cat configure.out; return 1; }
+}
+
+test_expect_success 'autogen.sh makes configure' '
+	mkdir src &&
+	(cd "$FLUX_SOURCE_DIR" && ./scripts/manifest | tar -cf - -T -) | (cd src && tar -xf -) &&
+	(cd src && ./autogen.sh >../autogen.out 2>&1) &&
+	test -x src/configure &&
+	find src | sort >src.before
+'
+test_expect_success 'configure says what it found, what is missing, what is switched off' '
+	mkdir build &&
+	(cd build && configure --prefix=/opt/sched --with-flux=no) &&
+	grep "for the embedded instance" build/configure.out &&
+	grep "found:" build/configure.out &&
+	grep "Python 3.* $PYTHON" build/configure.out &&
+	grep "switched off:" build/configure.out &&
+	grep "a real Flux: --with-flux=no" build/configure.out
+'
+test_expect_success 'it goes on without libhwloc, and says what is lost' '
+	mkdir nohwloc &&
+	(cd nohwloc && configure --with-flux=no PKG_CONFIG=false CC=gcc) &&
+	grep "package libhwloc-dev" nohwloc/configure.out &&
+	grep "topology from hwloc XML" nohwloc/configure.out &&
+	mkdir wanthwloc &&
+	(cd wanthwloc && test_must_fail configure --with-flux=no --enable-hwloc PKG_CONFIG=false >out) &&
+	grep "enable-hwloc" wanthwloc/configure.out
+'
+test_expect_success 'make, beside the source: nothing is written into that' '
+	{ make -C build >make.out 2>&1 || { cat make.out; false; }; } &&
+	find src -name __pycache__ -prune -o -print | sort >src.after &&
+	grep -v __pycache__ src.before | test_cmp - src.after
+'
+test_expect_success 'make install with DESTDIR' '
+	{ make -C build install DESTDIR="$PWD/dest" >install.out 2>&1 || { cat install.out; false; }; } &&
+	grep "/opt/sched/bin/flux start" install.out &&
+	lib=dest/opt/sched/lib/flux-scheduler &&
+	test -x dest/opt/sched/bin/flux &&
+	test -f $lib/bindings/python/flux/scheduler/__init__.py &&
+	test -f $lib/bindings/python/flux/resource/__init__.py &&
+	test -f $lib/modules/sched-fifo/sched-fifo.py &&
+	test -f $lib/embedded/flux_embedded/__init__.py &&
+	grep sched-backfill dest/opt/sched/share/flux/modprobe/modprobe.d/flux-scheduler.toml
+'
+test_expect_success 'nothing was installed outside DESTDIR and prefix, no test, no build script' '
+	find dest -type f ! -path "dest/opt/sched/*" >outside &&
+	test_must_be_empty outside &&
+	find dest -name "test_*" -o -name build.py >unwanted &&
+	test_must_be_empty unwanted
+'
+if grep -q "Sphinx: man pages" build/configure.out; then test_set_prereq SPHINX; fi
+test_expect_success SPHINX 'the man pages are there' '
+	for page in flux-scheduler flux-sched-fifo flux-sched-simple flux-sched-backfill flux-embedded; do
+		test -s dest/opt/sched/share/man/man7/$page.7 || return 1
+	done
+'
+test_expect_success EMBEDDED 'the installed command runs an instance, moved elsewhere too' '
+	mv dest moved &&
+	PATH="$PWD/moved/opt/sched/bin:$PATH" &&
+	test "$(command -v flux)" = "$PWD/moved/opt/sched/bin/flux" &&
+	flux start -s2 flux run -n2 echo installed >out &&
+	test $(grep -c installed out) = 2 &&
+	flux start flux python -c "import flux.scheduler, flux_embedded; print(flux.scheduler.__file__, flux_embedded.__file__)" >files &&
+	test $(grep -o "$PWD/moved/opt/sched/lib" files | wc -l) = 2 &&
+	flux start flux module list -l >list &&
+	grep "moved/opt/sched/lib/flux-scheduler/modules/sched-simple/sched-simple.py" list
+'
+test_expect_success 'make uninstall removes every file' '
+	mv moved dest &&
+	find dest -name __pycache__ -prune -o -type f -print | grep -q . &&
+	{ make -C build uninstall DESTDIR="$PWD/dest" >uninstall.out 2>&1 || { cat uninstall.out; false; }; } &&
+	find dest -type f >left &&
+	test_must_be_empty left
+'
+
+#
+# A real Flux.  These stand-ins answer what configure asks a flux command, and no more.
+#
+fake_flux() {
+	mkdir -p $1/bin &&
+	cat >$1/bin/flux <<-EOF &&
+	#!/bin/sh
+	case \$1 in
+	version) test -n "$2" || exit 127; printf 'commands:    \t\t$2\nlibflux-core:\t\t$2\n' ;;
+	python) shift; exec "$PYTHON" "\$@" ;;
+	modprobe) test "\$3" = sched-simple ;;
+	*) exit 1 ;;
+	esac
+	EOF
+	chmod +x $1/bin/flux
+}
+
+test_expect_success 'set up: flux commands of several versions' '
+	fake_flux "$PWD/f88" 0.88.0 &&
+	fake_flux "$PWD/f85" 0.85.0-12-gabc &&
+	fake_flux "$PWD/f84" 0.84.0 &&
+	fake_flux "$PWD/broken" ""
+'
+test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the two variables are printed' '
+	mkdir real &&
+	(cd real && configure --with-flux="$OLDPWD/f88" --prefix=/opt/over) &&
+	grep "for Flux 0.88.0" real/configure.out &&
+	grep "sharness" real/configure.out &&
+	{ { make -C real && make -C real install DESTDIR="$PWD/realdest"; } >real.out 2>&1 || { cat real.out; false; }; } &&
+	test ! -e realdest/opt/over/bin/flux &&
+	test ! -e realdest/opt/over/lib/flux-scheduler/embedded &&
+	test -f realdest/opt/over/lib/flux-scheduler/bindings/python/flux/scheduler/__init__.py &&
+	grep "FLUX_PYTHONPATH_PREPEND=/opt/over/lib/flux-scheduler/bindings/python\$" real.out &&
+	grep "FLUX_MODULE_PATH_PREPEND=/opt/over/lib/flux-scheduler/modules/sched-fifo:.*/sched-backfill\$" real.out
+'
+test_expect_success 'the drop-in names only modules that Flux does not know' '
+	dropin=realdest/opt/over/share/flux/modprobe/modprobe.d/flux-scheduler.toml &&
+	grep "name = .sched-fifo" $dropin &&
+	grep "name = .sched-backfill" $dropin &&
+	test_must_fail grep "name = .sched-simple" $dropin &&
+	test $(grep -c "^\[\[modules\]\]" $dropin) = 2
+'
+test_expect_success 'a version with more to its name than a number' '
+	mkdir v85 && (cd v85 && configure --with-flux="$OLDPWD/f85") &&
+	grep "for Flux 0.85.0" v85/configure.out
+'
+test_expect_success 'too old, broken, not there: refused with the reason' '
+	mkdir no1 no2 no3 &&
+	(cd no1 && test_must_fail configure --with-flux="$OLDPWD/f84" >/dev/null) &&
+	grep "0.84.0, and 0.85 is the oldest" no1/configure.out &&
+	(cd no2 && test_must_fail configure --with-flux="$OLDPWD/broken" >/dev/null) &&
+	grep "version. does not run" no2/configure.out &&
+	(cd no3 && test_must_fail configure --with-flux="$OLDPWD/nowhere" >/dev/null) &&
+	grep "nowhere/bin/flux is not there" no3/configure.out
+'
+test_expect_success 'auto passes over a flux command that does not run, and over the embedded one' '
+	mkdir auto1 auto2 &&
+	(cd auto1 && PATH="$OLDPWD/broken/bin:$PATH" && configure) &&
+	grep "for the embedded instance" auto1/configure.out &&
+	grep "a real Flux (.*does not run)" auto1/configure.out &&
+	(cd auto2 && PATH="$FLUX_SOURCE_DIR/src/cmd:$PATH" && configure) &&
+	grep "for the embedded instance" auto2/configure.out &&
+	mkdir auto3 &&
+	(cd auto3 && PATH="$OLDPWD/f88/bin:$PATH" && configure) &&
+	grep "for Flux 0.88.0" auto3/configure.out
+'
+
+test_done

@@ -1,0 +1,52 @@
+#!/bin/sh
+
+test_description='make distcheck: a release builds, passes its tests, installs and cleans up, from a read-only source
+
+It runs without the recorded data; the tests that need that skip.
+'
+
+. "$(dirname "$0")/sharness.sh"
+
+missing=
+for tool in autoreconf automake make xz; do
+	command -v $tool >/dev/null || missing="$missing $tool"
+done
+if test -n "$missing$REAL_FLUX$FLUX_TEST_INSTALLED_PATH"; then
+	skip_all="distcheck is for the embedded instance, and takes$missing"
+	test_done
+fi
+PYTHON=${FLUX_SCHEDULER_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
+test -x "$PYTHON" || PYTHON=$(command -v python3)
+unset CHECK_ARGS FLUX_BUILD_DIR FLUX_TEST_DATA FLUX_PYTHONPATH_PREPEND FLUX_SCHEDULER_PYTHON MAKEFLAGS MFLAGS MAKELEVEL
+
+test_expect_success 'a copy of the source is configured' '
+	mkdir src &&
+	(cd "$FLUX_SOURCE_DIR" && ./scripts/manifest | tar -cf - -T -) | (cd src && tar -xf -) &&
+	cd src &&
+	./autogen.sh >../autogen.out 2>&1 &&
+	./configure --with-flux=no PYTHON="$PYTHON" >../configure.out 2>&1
+'
+test_expect_success 'make distcheck' '
+	(cd src && run_timeout 300 make distcheck >../distcheck.out 2>&1) || { tail -n 60 distcheck.out; false; }
+'
+test_expect_success 'the tests ran in it' '
+	grep "[1-9][0-9]* passed, 0 failed" distcheck.out
+'
+test_expect_success 'the release holds the sources, and nothing that was made' '
+	tar -tf src/flux-scheduler-*.tar.xz >files &&
+	for file in configure README.md LICENSE LICENSE.GPL src/modules/sched-fifo/sched-fifo.py src/cmd/flux t/sharness.sh \
+		t/t0001-instance.t t/python/conftest.py scripts/quickstart.jobs doc/index.rst .ci/run; do
+		grep -q "/$file\$" files || { echo "missing: $file"; return 1; }
+	done &&
+	test_must_fail grep -E "__pycache__|\.pyc\$|\.so\$|config\.(log|status)\$|/Makefile\$|trash-directory|/_build/|/\.cache/" files
+'
+test_expect_success 'git and an unpacked release agree on what belongs to it' '
+	if test -e "$FLUX_SOURCE_DIR/.git"; then
+		"$FLUX_SOURCE_DIR/scripts/manifest" | sort >tracked &&
+		mkdir out && tar -xf src/flux-scheduler-*.tar.xz -C out --strip-components=1 &&
+		out/scripts/manifest | sed "s,^\./,," | sort >unpacked &&
+		test_cmp tracked unpacked
+	fi
+'
+
+test_done
