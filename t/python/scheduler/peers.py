@@ -10,7 +10,6 @@ Everything the scheduler sends is recorded.  Time is virtual and stands still un
 """
 
 import errno
-import importlib.util
 import json
 import types
 from pathlib import Path
@@ -272,6 +271,7 @@ class Rig:
         #: every message the job manager or a client got from the scheduler: (topic, errnum, payload)
         self.received = []
         self.client = Recorder(kernel, self.received)
+        self.handle = Flux(Task(kernel, "test"))
         self.task = None
         self.sched = None
         self.known_R = {}
@@ -349,7 +349,11 @@ class Rig:
     # -- messages to the scheduler ----------------------------------------------------------------
 
     def send(self, topic, payload, tag=0, flags=0):
-        msg = Message(message.REQUEST, topic, None if payload is None else json.dumps(payload))
+        self.send_text(topic, None if payload is None else json.dumps(payload), tag, flags)
+
+    def send_text(self, topic, text, tag=0, flags=0):
+        msg = Message(message.REQUEST, topic, text)
+        msg.userid, msg.rolemask = self.client.userid, self.client.rolemask
         msg.matchtag = tag
         msg.flags = flags
         msg.sender = self.client
@@ -390,6 +394,10 @@ class Rig:
             if got == topic:
                 return errnum, answer
         raise AssertionError("no answer to %s" % topic)
+
+    def kvs_value(self, key):
+        """The text stored under a key."""
+        return self.handle.rpc("kvs.lookup", {"key": key}).get()["value"]
 
     # -- what the scheduler answered --------------------------------------------------------------
 

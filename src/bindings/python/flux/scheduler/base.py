@@ -9,27 +9,17 @@ from typing import Optional
 from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import args as arguments
-from flux.scheduler import handshake
 from flux.scheduler.clock import loop_now, stopwatch
 from flux.scheduler.commit import Committer
 from flux.scheduler.handlers import Handlers
 from flux.scheduler.jobpath import r_key
-from flux.scheduler.pacing import Driver, Pace
-from flux.scheduler.parsing import RequestParser
-from flux.scheduler.poolclass import make_pool
+from flux.scheduler.passes import Passes
 from flux.scheduler.queue import PendingJob, PendingQueue
 from flux.scheduler.request import AllocRequest
-from flux.scheduler.updates import apply_update
+from flux.scheduler.running import Running
 
 #: Types of the responses to sched.alloc (RFC 27).
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
-
-#: Seconds before the next pass after one that failed; doubled while they keep failing.
-FIRST_BACKOFF = 0.01
-
-#: A forecast step of so many seconds is followed by a pause this many times as long, so that
-#: estimates and reasons take a fifth of the time at most.
-FORECAST_REST = 4.0
 
 
 def _checking_arguments(init):
@@ -54,7 +44,7 @@ def _checking_arguments(init):
     return wrapper
 
 
-class Scheduler(Handlers):
+class Scheduler(Running, Passes, Handlers):
     """Base class of scheduler modules.
 
     It speaks the protocols of RFC 27 (with the job manager) and RFC 28 (with the resource
@@ -77,6 +67,10 @@ class Scheduler(Handlers):
 
     #: Weight of a new sample in the moving averages of the pace, 0 to 1.
     SCHED_EWMA_ALPHA = 0.25
+
+    #: Whether passes are wanted while ``_queue`` is empty. None: if the class overrides `alloc`, since
+    #: its queue may be somewhere else.
+    schedule_when_empty: Optional[bool] = None
 
     #: Whether hello may report jobs that have returned part of their resources.
     hello_partial_ok = True
@@ -105,40 +99,20 @@ class Scheduler(Handlers):
         self._requests = {}
         #: the same by the identity of their messages
         self._by_msg = {}
-        #: jobs whose request has its answer, and that may still sit in the queue
-        self._answered = []
-        self._queue_before = 0
         #: jobs that hold resources
         self._holding = set()
         self._acquire = None
         self._warned = set()
         self._errors = 0
-        #: messages that may change what a pass finds, and those of them that may help a waiting job
-        self._events = 0
-        self._releases = 0
-        #: events that the last complete pass, and the one under way, had seen when they began
-        self._events_passed = 0
-        self._events_seen = 0
-        self._quiet = []
-        self._backoff = 0.0
         # A pool object is made of R only for those who want to look at it.
         self._free_overridden = type(self).free is not Scheduler.free
-        self._own_queue = type(self).alloc is not Scheduler.alloc
-        self._stopwatch = stopwatch(h)
-        self._pace = Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX)
+        if self.schedule_when_empty is None:
+            self._always_wanted = type(self).alloc is not Scheduler.alloc
+        else:
+            self._always_wanted = self.schedule_when_empty
+        self._no_forecast = type(self).forecast is Scheduler.forecast
         self._commits = Committer(h, self.log, self.now, self._kvs_lost)
-        self._pass = Driver(h, self._begin_pass, self._before_step, self._after_step, self._pass_ended, self._stopwatch)
-        self._outlook = Driver(
-            h,
-            self.forecast,
-            self._before_step,
-            self._after_step,
-            self._forecast_ended,
-            self._stopwatch,
-            self._rest,
-        )
-        self._outlook_again = False
-        self._outlook_not_before = 0.0
+        self._init_passes(h, stopwatch(h))
 
     # -- what a policy works with ---------------------------------------------------------------------
 
@@ -337,73 +311,6 @@ class Scheduler(Handlers):
         """
         self.handle.respond(msg, {"id": self._jobid_of(msg, last=True), "type": CANCEL})
 
-    # -- running ---------------------------------------------------------------------------------------
-
-    def run(self):
-        """Register the services, take over the resources, and schedule until told to stop.
-
-        Raises:
-            OSError: a step of the start failed
-        """
-        try:
-            self._start()
-        except Exception as exc:
-            self.log.critical("cannot start: {}".format(exc))
-            raise
-        super().run()
-
-    def _start(self):
-        handle = self.handle
-        handle.service_register("sched").get()
-        handle.service_register("feasibility").get()
-        self.set_running()
-        self._acquire, first = handshake.acquire(handle)
-        self._pool = make_pool(self, first["resources"])
-        self._parser = RequestParser(self._pool)
-        self._pool.mark_down("all")
-        self._update(first)
-        handshake.hello(self, handshake.running_jobs(handle, self.hello_partial_ok))
-        handshake.ready(handle, self.queue_depth)
-        self._acquire.then(self._resources_changed)
-        pool = self._pool
-        self.log.info(
-            "ready: queue-depth={} log-level={} pool-class={} Rv{} {}".format(
-                self.queue_depth, self.log.level_name, self._pool_name(), pool.version, pool.dumps()
-            )
-        )
-
-    def _pool_name(self):
-        pool = self._pool
-        return getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
-
-    def _resources_changed(self, future):
-        try:
-            update = future.get()
-            future.reset()
-            if not isinstance(update, dict):
-                raise ValueError("the response is no object")
-        except Exception as exc:
-            self.log.critical("resource.acquire: {}: the scheduler ends here".format(exc))
-            self.stop()
-            return
-        self._events += 1
-        self._update(update)
-        self._guard("resource_update", self.resource_update)
-        self._request_schedule()
-
-    def _update(self, update):
-        helpful, errors = apply_update(self._pool, update, self.log, self._warned)
-        if helpful:
-            self._releases += 1
-        for key, exc in errors:
-            self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
-
-    def _kvs_lost(self, keys):
-        """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
-        self.log.error("not stored: {}".format(", ".join(keys)))
-        self.log.critical("the KVS stays out of order: the scheduler ends here")
-        self.stop()
-
     # -- requests --------------------------------------------------------------------------------------
 
     def _open(self, msg, jobid):
@@ -447,120 +354,6 @@ class Scheduler(Handlers):
 
     def _freed(self, jobid, R, final):
         """Resources came back, R being a dict or a pool; for what the library does about it."""
-
-    # -- passes ----------------------------------------------------------------------------------------
-
-    @property
-    def _sched_pending(self):
-        return self._pass.armed
-
-    @property
-    def _sched_delay(self):
-        return self._pace.delay
-
-    @property
-    def _sched_interval_ewma(self):
-        return self._pace.interval
-
-    @property
-    def _sched_duration_ewma(self):
-        return self._pace.duration
-
-    def _request_schedule(self):
-        """Something happened that a pass should look at."""
-        if self._own_queue or self._queue:
-            self._pace.event(self.now())
-            self._guard("start_schedule", self.start_schedule)
-        elif self._pass.active:
-            self._close_pass()
-        if self._quiet:
-            self._check_quiet()
-
-    def start_schedule(self):
-        """Have a pass begin after the delay that the pace asks for, closing the one under way.
-
-        Override this to drive passes in another way; it is called once an event.
-        """
-        self._close_pass()
-        self._pass.arm(max(self._pace.delay, self._backoff))
-
-    def _close_pass(self):
-        error = self._pass.close()
-        if error is not None:
-            self._pass_failed(error)
-
-    def _begin_pass(self):
-        self._events_seen = self._events
-        return self.schedule()
-
-    def _pass_ended(self, error, seconds):
-        self._events_passed = self._events_seen
-        if error is not None:
-            self._pass_failed(error)
-        else:
-            self._backoff = 0.0
-            if seconds is not None and self._pace.passed(seconds):
-                self.log.debug("sched_delay={:.6f}".format(self._pace.delay))
-            if type(self).forecast is not Scheduler.forecast and (self._own_queue or self._queue):
-                if self._outlook.active:
-                    self._outlook_again = True
-                else:
-                    self._arm_outlook()
-        if self._quiet:
-            self._check_quiet()
-
-    def _pass_failed(self, error):
-        self._mishap("schedule: this pass is lost", error)
-        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.SCHED_DELAY_MAX)
-
-    def _arm_outlook(self):
-        self._outlook.arm(max(0.0, self._outlook_not_before - self.now()))
-
-    def _rest(self, seconds):
-        rest = FORECAST_REST * seconds
-        self._outlook_not_before = self.now() + seconds + rest
-        return rest
-
-    def _forecast_ended(self, error, seconds):
-        if error is not None:
-            self._mishap("forecast: this pass is lost", error)
-        if self._outlook_again:
-            self._outlook_again = False
-            self._arm_outlook()
-
-    def _before_step(self):
-        """A policy's code is about to run: it must find only jobs that wait."""
-        for job in self._answered:
-            self._backlog.remove(job)
-        self._answered.clear()
-        self._queue_before = len(self._backlog.settle())
-
-    def _after_step(self):
-        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
-        answered = self._answered
-        if answered:
-            if len(self._backlog.heap) != self._queue_before - len(answered):
-                # The usual policy pops what it answers, which this length tells without a search.
-                for job in answered:
-                    self._backlog.remove(job)
-            answered.clear()
-
-    # -- sched.quiescent -------------------------------------------------------------------------------
-
-    def _check_quiet(self):
-        """Answer those who wait for what had arrived before them to be done with."""
-        waiting = []
-        for entry in self._quiet:
-            msg, events, keys = entry
-            if keys is None and (self._events_passed >= events or not (self._pass.armed or self._pass.active)):
-                keys = entry[2] = self._commits.accepted
-            if keys is None or self._commits.stored < keys:
-                waiting.append(entry)
-            else:
-                self._guard(
-                    "quiescent", self.handle.respond, msg, {"status": 0, "alloc_current": len(self._holding)}
-                )
-        self._quiet = waiting
 
     # -- trouble ---------------------------------------------------------------------------------------
 

@@ -88,8 +88,8 @@ class Committer:
             self._failing_since = None
             self._delay = FIRST_RETRY
         batch, self._batch = self._batch, []
-        self.stored += len(batch)
         for _, _, done in batch:
+            self.stored += 1
             done()
         if self._waiting:
             self._commit()

@@ -8,6 +8,7 @@ running takes the instance with it.
 import errno
 
 from flux.brokermod import BrokerModule, request_handler
+from flux.scheduler.parsing import TOO_DEEP, id_of_deep_payload
 
 #: Largest job id and priority.
 ID_MAX = (1 << 64) - 1
@@ -36,7 +37,11 @@ class Handlers(BrokerModule):
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg):
         try:
-            payload = _object(msg)
+            try:
+                payload = _object(msg)
+            except RecursionError:
+                payload = {"id": id_of_deep_payload(msg.payload_str)}
+                payload.update(priority=0, jobspec=TOO_DEEP)
             jobid = _integer(payload, "id", ID_MAX)
         except Exception as exc:  # nobody can be answered without an id
             self._mishap("alloc: malformed request: {}".format(exc))

@@ -16,6 +16,8 @@ LOOKUP_CURRENT = 2
 #: Lookups in flight at a time: enough to hide the round trip, few enough not to flood job-info.
 LOOKUPS_AT_ONCE = 512
 
+LOG_INFO = 6
+
 
 def acquire(handle):
     """Ask for the resources; returns the stream's future and its first response (RFC 28).
@@ -132,6 +134,8 @@ def hello(scheduler, jobs):
             pool = ResourcePool(R)
             if job.get("free"):
                 pool.remove_ranks(job["free"])
+            if scheduler.log.level >= LOG_INFO:
+                scheduler.log.info("hello: {}: {}".format(scheduler._name_of(jobid), pool.dumps()))
             scheduler.hello(jobid, job["priority"], job["userid"], job["t_submit"], pool)
             scheduler._holding.add(jobid)
         except Exception:  # includes whatever a site's override raises

@@ -1,6 +1,10 @@
 """From a jobspec to what a pool can allocate, once for all jobs that ask for the same."""
 
 import marshal
+import re
+
+#: In the place of a jobspec that JSON could not be parsed to for its depth.
+TOO_DEEP = object()
 
 #: Distinct jobspecs to remember. Jobs come in series; a wider memory finds little more.
 REMEMBERED = 4096
@@ -23,6 +27,8 @@ class RequestParser:
         Raises:
             ValueError: the jobspec cannot be parsed, for whatever reason; the text says which
         """
+        if jobspec is TOO_DEEP:
+            raise ValueError("jobspec is nested too deeply")
         if not isinstance(jobspec, dict):
             raise ValueError("jobspec must be an object, not {}".format(type(jobspec).__name__))
         try:
@@ -49,3 +55,28 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         except Exception as exc:  # a jobspec is a user's: it must not get further than this
             raise ValueError("{}: {}".format(type(exc).__name__, exc)) from exc
+
+
+#: A string, a bracket, or the start of a number.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
+
+
+def id_of_deep_payload(text):
+    """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
+
+    Returns:
+        int, or None if there is none
+    """
+    depth = 0
+    key = None
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif depth == 1 and token[0] == '"':
+            key = token
+        elif depth == 1 and key == '"id"':
+            return int(token)
+    return None

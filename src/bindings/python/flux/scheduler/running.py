@@ -1,0 +1,75 @@
+"""The life of a scheduler: from the first registration to the end of the acquire stream."""
+
+from flux.scheduler import handshake
+from flux.scheduler.parsing import RequestParser
+from flux.scheduler.poolclass import make_pool
+from flux.scheduler.updates import apply_update
+
+
+class Running:
+    """The part of `Scheduler` that starts it and follows the resources it has."""
+
+    def run(self):
+        """Register the services, take over the resources, and schedule until told to stop.
+
+        Raises:
+            OSError: a step of the start failed
+        """
+        try:
+            self._start()
+        except Exception as exc:
+            self.log.critical("cannot start: {}".format(exc))
+            raise
+        super().run()
+
+    def _start(self):
+        handle = self.handle
+        handle.service_register("sched").get()
+        handle.service_register("feasibility").get()
+        self.set_running()
+        self._acquire, first = handshake.acquire(handle)
+        self._pool = make_pool(self, first["resources"])
+        self._parser = RequestParser(self._pool)
+        self._pool.mark_down("all")
+        self._update(first)
+        handshake.hello(self, handshake.running_jobs(handle, self.hello_partial_ok))
+        handshake.ready(handle, self.queue_depth)
+        self._acquire.then(self._resources_changed)
+        pool = self._pool
+        self.log.info(
+            "ready: queue-depth={} log-level={} pool-class={} Rv{} {}".format(
+                self.queue_depth, self.log.level_name, self._pool_name(), pool.version, pool.dumps()
+            )
+        )
+
+    def _pool_name(self):
+        pool = self._pool
+        return getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
+
+    def _resources_changed(self, future):
+        try:
+            update = future.get()
+            future.reset()
+            if not isinstance(update, dict):
+                raise ValueError("the response is no object")
+        except Exception as exc:
+            self.log.critical("resource.acquire: {}: the scheduler ends here".format(exc))
+            self.stop()
+            return
+        self._events += 1
+        self._update(update)
+        self._guard("resource_update", self.resource_update)
+        self._request_schedule()
+
+    def _update(self, update):
+        helpful, errors = apply_update(self._pool, update, self.log, self._warned)
+        if helpful:
+            self._releases += 1
+        for key, exc in errors:
+            self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
+
+    def _kvs_lost(self, keys):
+        """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
+        self.log.error("not stored: {}".format(", ".join(keys)))
+        self.log.critical("the KVS stays out of order: the scheduler ends here")
+        self.stop()

@@ -1,0 +1,90 @@
+"""sched-simple: sched-fifo under the name that Flux loads by default, with hooks for its tests.
+
+Jobs start strictly in order of priority, among equals in order of submission; while the first does
+not fit, nothing starts.
+
+Arguments: queue-depth=N|unlimited (default 8), log-level=LEVEL, pool-class=URI, reason-depth=N;
+test-hello-nopartial: have hello leave out jobs that have returned part of their resources.
+
+Bits of the debug word (``flux module debug --setbit BIT sched-simple``):
+
+1   deny every request
+2   annotate pending jobs with "insufficient resources" and the number of jobs ahead of them, and
+    with nothing else
+4   refuse to change the expiration of a job
+"""
+
+import errno
+import heapq
+
+from flux.job import JobID
+from flux.resource import InsufficientResources
+from flux.scheduler.ordering import in_order
+from flux.scheduler.policy import PolicyScheduler
+
+DEBUG_FAIL_ALLOC = 1
+DEBUG_ANNOTATE_REASON_PENDING = 2
+DEBUG_EXPIRATION_UPDATE_DENY = 4
+
+
+class SimpleScheduler(PolicyScheduler):
+    queue_depth = 8
+    schedule_when_empty = False  # alloc() below keeps its jobs in the usual queue
+
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        if "test-hello-nopartial" in self._pending_args:
+            self._pending_args.remove("test-hello-nopartial")
+            self.hello_partial_ok = False
+
+    def hello(self, jobid, priority, userid, t_submit, R):
+        self.log.debug(
+            "hello: id={} priority={} userid={} t_submit={:.1f}".format(JobID(jobid).f58, priority, userid, t_submit)
+        )
+        super().hello(jobid, priority, userid, t_submit, R)
+
+    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+        if self.debug_test(DEBUG_FAIL_ALLOC):
+            request.deny("DEBUG_FAIL_ALLOC")
+        else:
+            super().alloc(request, jobid, priority, userid, t_submit, jobspec)
+
+    def expiration(self, msg, jobid, expiration):
+        if self.debug_test(DEBUG_EXPIRATION_UPDATE_DENY):
+            self.handle.respond_error(msg, errno.EINVAL, "Rejecting expiration update for testing")
+        else:
+            super().expiration(msg, jobid, expiration)
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                return
+            except OSError as exc:
+                job.request.deny(str(exc))
+            else:
+                self.start(job, alloc)
+            heapq.heappop(self._queue)
+            yield
+
+    def forecast(self):
+        if self.debug_test(DEBUG_ANNOTATE_REASON_PENDING):
+            yield from self.jobs_ahead()
+        else:
+            yield from self.reasons()
+            yield from self.estimates()
+
+    def jobs_ahead(self):
+        for ahead, job in enumerate(in_order(self._queue)):
+            shown = ("insufficient resources", ahead)
+            if shown != getattr(job, "_ahead", None):
+                job._ahead = shown
+                job._reason = shown[0]
+                job.request.annotate({"sched": {"reason_pending": shown[0], "jobs_ahead": ahead}})
+            yield
+
+
+def mod_main(h, *args):
+    SimpleScheduler(h, *args).run()

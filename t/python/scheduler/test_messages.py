@@ -1,0 +1,738 @@
+"""Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of order."""
+
+import copy
+import errno
+import heapq
+import json
+
+import pytest
+from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler import Scheduler
+from peers import R, Rig, jobspec
+
+ERR = 3
+
+
+class Guide(Scheduler):
+    """The shortest policy there is."""
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                break
+            except InfeasibleRequest as exc:
+                job.request.deny(str(exc))
+            else:
+                job.request.success(alloc)
+            heapq.heappop(self._queue)
+
+
+@pytest.fixture
+def rig():
+    rig = Rig(R(4, 4))
+    rig.load(Guide)
+    return rig
+
+
+def healthy(rig, jobid=4242):
+    """The scheduler still serves: it ends, in order, only when it is told to."""
+    before = len(rig.sched._queue)
+    rig.alloc(jobid, jobspec(1), priority=4294967295)
+    rig.settle()
+    assert not rig.task.ended
+    if rig.answers(jobid, 0):
+        rig.free(jobid)
+    else:
+        rig.cancel(jobid)
+    rig.settle()
+    assert len(rig.sched._queue) == before
+    rig.sched.resources._check()
+
+
+# -- sched.alloc -------------------------------------------------------------------------------------
+
+
+def test_success_is_one_message_with_R_as_stored(rig):
+    rig.alloc(100, jobspec(2))
+    rig.settle()
+    (answer,) = rig.answers(100)
+    assert list(answer) == ["id", "type", "R"]
+    assert answer["type"] == 0
+    assert json.loads(rig.kvs_value("job.0000.0000.0000.0064.R")) == answer["R"]
+
+
+def test_R_is_stored_before_success_is_sent(rig):
+    rig.kvs.hold()
+    rig.alloc(100)
+    rig.settle()
+    assert rig.answers(100) == []
+    rig.kvs.release()
+    rig.settle()
+    assert rig.success(100)
+
+
+def test_two_requests_answered_in_reverse_order_reach_the_right_jobs(rig):
+    rig.alloc(1, jobspec(16))
+    rig.settle()
+    rig.alloc(2, jobspec(2))
+    rig.alloc(3, jobspec(1))
+    rig.prioritize((3, 20))
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    assert rig.success(2)["R"]["execution"]["nslots"] == 2
+    assert rig.success(3)["R"]["execution"]["nslots"] == 1
+
+
+def test_several_starts_of_a_turn_share_a_commit(rig):
+    for jobid in range(1, 13):
+        rig.alloc(jobid)
+    rig.settle()
+    assert sorted(rig.started()) == list(range(1, 13))
+    assert len(rig.kvs.commits) == 1
+
+
+def test_deny_carries_the_note(rig):
+    rig.alloc(1, jobspec(17))
+    rig.settle()
+    assert rig.answers(1) == [
+        {
+            "id": 1,
+            "type": 2,
+            "note": "unsatisfiable request: need 17 slot(s) of 1 core(s), only 16 such slot(s) available (total cores: 16)",
+        }
+    ]
+
+
+def test_cannot_parse_is_denied_and_logged(rig):
+    spec = jobspec(1)
+    del spec["resources"]
+    rig.alloc(1, spec)
+    rig.settle()
+    assert rig.denied(1) == "cannot parse jobspec: jobspec has no resources"
+    assert rig.logged(ERR) == ["alloc: cannot parse jobspec for ƒ2: jobspec has no resources"]
+
+
+@pytest.mark.parametrize("spec", [None, [], "text", 7, True])
+def test_a_jobspec_that_is_no_object_is_denied(rig, spec):
+    rig.send("sched.alloc", {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": spec})
+    rig.settle()
+    assert rig.denied(1).startswith("cannot parse jobspec: ")
+    healthy(rig)
+
+
+def test_a_jobspec_nested_past_any_depth_is_denied(rig):
+    text = '{"type": "rack", "count": 1, "id": 7, "with": [' * 5000 + '{"type": "core", "count": 1}' + "]}" * 5000
+    rig.send_text("sched.alloc", '{"priority": 16, "jobspec": {"resources": [%s]}, "u": "}\\"[", "id": 1}' % text)
+    nested = jobspec(1)
+    for _ in range(200):
+        nested["resources"] = [{"type": "rack", "count": 1, "with": nested["resources"]}]
+    rig.alloc(2, nested)
+    rig.settle()
+    assert rig.denied(1) == "cannot parse jobspec: jobspec is nested too deeply"
+    assert rig.denied(2).startswith("cannot parse jobspec: ")
+    rig.send_text("sched.alloc", '{"jobspec": %s}' % text)
+    rig.settle()
+    healthy(rig)
+
+
+def test_an_unknown_constraint_operator_is_denied(rig):
+    rig.alloc(1, jobspec(1, constraints={"foo": ["9"]}))
+    rig.alloc(2, jobspec(1, constraints="foo"))
+    rig.settle()
+    assert "foo" in rig.denied(1)
+    assert rig.denied(2).startswith("cannot parse jobspec: ")
+    healthy(rig)
+
+
+def test_missing_submit_time_is_the_time_of_arrival(rig):
+    rig.alloc(1, jobspec(16))
+    rig.settle()
+    rig.send("sched.alloc", {"id": 2, "priority": 16, "userid": 0, "jobspec": jobspec(1)})
+    rig.settle()
+    assert rig.sched._queue[0].t_submit == rig.now
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"id": "1"},
+        {"id": -1},
+        {"id": None},
+        {"id": True},
+        {"id": 1.5},
+        {"id": 1 << 64},
+        {"priority": -1},
+        {"priority": "high"},
+        {"priority": 1 << 32},
+        {"priority": None},
+    ],
+)
+def test_malformed_alloc_is_dropped_or_denied(rig, keys):
+    rig.alloc(1, **keys)
+    rig.settle()
+    if "id" in keys:
+        assert not rig.received
+    else:
+        assert "priority" in rig.denied(1)
+    assert rig.sched.stats_get()["errors"] == 1
+    healthy(rig)
+
+
+@pytest.mark.parametrize("topic", ["sched.alloc", "sched.cancel", "sched.prioritize", "sched.free"])
+@pytest.mark.parametrize("text", [None, "", "[]", "3", "{", '"x"', "{}", "nonsense"])
+def test_payloads_that_are_no_object(rig, topic, text):
+    rig.send_text(topic, text)
+    rig.settle()
+    assert not rig.received
+    assert rig.sched.stats_get()["errors"] == 1
+    healthy(rig)
+
+
+def test_a_second_request_for_a_pending_job_is_ignored(rig):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2, jobspec(1))
+    rig.alloc(2, jobspec(1))
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert rig.success(2)
+    assert rig.sched.stats_get()["errors"] == 1
+
+
+def test_an_alloc_override_that_raises_loses_its_job_only():
+    class Odd(Guide):
+        def alloc(self, request, jobid, *rest):
+            if jobid == 1:
+                raise RuntimeError("no odd jobs")
+            super().alloc(request, jobid, *rest)
+
+    rig = Rig(R(1, 4))
+    rig.load(Odd)
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.settle()
+    assert "no odd jobs" in rig.denied(1)
+    assert rig.success(2)
+    assert any("Traceback" in line for line in rig.logged(ERR))
+
+
+# -- sched.cancel ------------------------------------------------------------------------------------
+
+
+def test_cancel_of_a_pending_job(rig):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2)
+    rig.settle()
+    rig.cancel(2)
+    rig.settle()
+    assert rig.answers(2) == [{"id": 2, "type": 3}]
+    assert rig.sched._queue == []
+
+
+def test_cancel_clears_annotations_first(rig):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2)
+    rig.settle()
+    rig.sched._queue[0].request.annotate({"sched": {"t_estimate": 90.0, "reason_pending": None}})
+    rig.cancel(2)
+    rig.settle()
+    assert rig.answers(2) == [
+        {"id": 2, "type": 1, "annotations": {"sched": {"t_estimate": 90.0}}},
+        {"id": 2, "type": 1, "annotations": {"sched": {"t_estimate": None}}},
+        {"id": 2, "type": 3},
+    ]
+
+
+@pytest.mark.parametrize("jobid", [99, 1, "x", None, -1])
+def test_cancel_of_what_is_not_pending_gets_no_message(rig, jobid):
+    rig.alloc(1)
+    rig.settle()
+    before = list(rig.received)
+    rig.cancel(jobid)
+    rig.settle()
+    assert rig.received == before
+    healthy(rig)
+
+
+def test_cancel_twice_is_answered_once(rig):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2)
+    rig.settle()
+    rig.cancel(2)
+    rig.cancel(2)
+    rig.settle()
+    assert len(rig.answers(2)) == 1
+
+
+def test_cancel_while_R_is_stored_is_too_late(rig):
+    rig.kvs.hold()
+    rig.alloc(1)
+    rig.settle()
+    rig.cancel(1)
+    rig.settle()
+    rig.kvs.release()
+    rig.settle()
+    assert [p["type"] for p in rig.answers(1)] == [0]
+    rig.free(1)
+    rig.settle()
+    assert rig.sched.resources.job_end_times() == []
+
+
+def test_a_cancelled_job_may_come_back(rig):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2)
+    rig.settle()
+    for _ in range(3):
+        rig.cancel(2)
+        rig.alloc(2)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert [p["type"] for p in rig.answers(2)] == [3, 3, 3, 0]
+
+
+# -- sched.prioritize --------------------------------------------------------------------------------
+
+
+def test_prioritize_reorders_the_known_and_ignores_the_unknown(rig):
+    rig.alloc(1, jobspec(16))
+    for jobid in (2, 3, 4):
+        rig.alloc(jobid, jobspec(16))
+    rig.settle()
+    rig.prioritize((99, 30), (4, 20), (3, 25), (3, 18))
+    rig.settle()
+    for jobid in (1, 4, 3):
+        rig.free(jobid)
+        rig.settle()
+    assert rig.started() == [1, 4, 3, 2]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"jobs": None},
+        {"jobs": {}},
+        {"jobs": [[2]]},
+        {"jobs": [[2, 3, 4]]},
+        {"jobs": [2, 3]},
+        {"jobs": [["2", 3]]},
+        {"jobs": [[2, "high"]]},
+        {"jobs": [[2, -1]]},
+        {"jobs": [[2, 31], [2, None]]},
+        {"jobs": [[2, 1e400]]},
+    ],
+)
+def test_malformed_prioritize_changes_nothing(rig, payload):
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2)
+    rig.settle()
+    rig.send("sched.prioritize", payload)
+    rig.settle()
+    assert rig.sched._queue[0].priority == 16
+    assert rig.sched.stats_get()["errors"] == 1
+
+
+# -- sched.free --------------------------------------------------------------------------------------
+
+
+def test_free_in_pieces(rig):
+    rig.alloc(1, jobspec(1, nodes=4, cores=4))
+    rig.alloc(2, jobspec(1, nodes=3, cores=4))
+    rig.settle()
+    whole = rig.success(1)["R"]
+    for rank in range(4):
+        part = copy.deepcopy(whole)
+        part["execution"]["R_lite"][0]["rank"] = str(rank)
+        part["execution"]["nodelist"] = ["n%d" % rank]
+        part["execution"].update(starttime=0.0, expiration=0.0)
+        del part["execution"]["nslots"]
+        rig.free(1, part, final=rank == 3)
+        rig.settle()
+        assert rig.started() == ([1] if rank < 2 else [1, 2])
+    healthy(rig)
+
+
+def test_free_of_an_unknown_job_is_ignored(rig):
+    rig.free(77, R(1, 1))
+    rig.settle()
+    assert not rig.received and not rig.logged(ERR)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"version": 2},
+        {},
+        {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0-9"}}]}},
+        {"version": 1, "execution": {"R_lite": [{"rank": "99", "children": {"core": "0"}}]}},
+        {"version": 1, "execution": {"R_lite": "x"}},
+        "text",
+        None,
+        [],
+    ],
+)
+def test_a_free_that_does_not_match_changes_nothing(rig, bad):
+    rig.alloc(1, jobspec(1, nodes=1, cores=4))
+    rig.settle()
+    before = rig.sched.resources.copy_allocated().to_dict()
+    rig.send("sched.free", {"id": 1, "R": bad, "final": True})
+    rig.settle()
+    assert rig.sched.resources.copy_allocated().to_dict() == before
+    assert rig.sched.stats_get()["errors"] == 1
+    assert rig.ask("sched.quiescent", {}) == (0, {"status": 0, "alloc_current": 1})
+    rig.free(1)
+    rig.settle()
+    healthy(rig)
+
+
+def test_a_free_override_gets_a_pool_and_may_raise():
+    seen = []
+
+    class Mine(Guide):
+        def free(self, jobid, R, final=False):
+            seen.append((jobid, R.dumps(), final))
+            if jobid == 1:
+                raise RuntimeError("mine")
+            super().free(jobid, R, final=final)
+
+    rig = Rig(R(1, 2))
+    rig.load(Mine)
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.settle()
+    rig.free(1)
+    rig.free(2)
+    rig.settle()
+    assert seen == [(1, "rank0/core0", True), (2, "rank0/core1", True)]
+    assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [1]
+
+
+# -- sched.expiration --------------------------------------------------------------------------------
+
+
+def test_expiration_reaches_the_pool(rig):
+    rig.alloc(1, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.ask("sched.expiration", {"id": 1, "expiration": rig.now + 500}) == (0, None)
+    assert rig.sched.resources.job_end_times() == [(1, rig.now + 500)]
+    assert rig.ask("sched.expiration", {"id": 1, "expiration": 0.0}) == (0, None)
+    assert rig.sched.resources.job_end_times() == [(1, 0.0)]
+
+
+@pytest.mark.parametrize(
+    "payload, errnum",
+    [
+        ({"id": 12345, "expiration": 0.0}, 0),
+        ({"id": 1, "expiration": 5000}, 0),
+        ({"id": 1, "expiration": -1.0}, errno.EINVAL),
+        ({"id": 1}, errno.EINVAL),
+        ({"expiration": 1.0}, errno.EINVAL),
+        ({"id": "1", "expiration": 1.0}, errno.EINVAL),
+        ({"id": 1, "expiration": "soon"}, errno.EINVAL),
+        ({"id": 1, "expiration": None}, errno.EINVAL),
+        ({"id": 1, "expiration": True}, errno.EINVAL),
+        ({"id": 1, "expiration": float("nan")}, errno.EINVAL),
+        ({"id": 1, "expiration": float("inf")}, errno.EINVAL),
+        (None, errno.EINVAL),
+    ],
+)
+def test_expiration_payloads(rig, payload, errnum):
+    rig.alloc(1)
+    rig.settle()
+    got, text = rig.ask("sched.expiration", payload)
+    assert got == errnum
+    assert bool(text) == bool(errnum)
+
+
+def test_an_expiration_override_that_raises_is_answered():
+    class Mine(Guide):
+        def expiration(self, msg, jobid, expiration):
+            raise RuntimeError("not today")
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    assert rig.ask("sched.expiration", {"id": 1, "expiration": 1.0}) == (22, "RuntimeError: not today")
+
+
+# -- feasibility.check, resource-status, stats ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec, text",
+    [
+        (jobspec(16), None),
+        (jobspec(1, nodes=4), None),
+        (jobspec("2-40"), None),
+        (jobspec(17), "need 17 slot"),
+        (jobspec(1, nodes=5), "need 5 node"),
+        (jobspec("20-40"), "need 20 slot"),
+        (jobspec(1, constraints={"properties": ["nosuch"]}), "only 0"),
+        (jobspec(1, constraints={"foo": []}), "foo"),
+        ({}, "no resources"),
+        ([], "must be an object"),
+        (None, "must be an object"),
+    ],
+)
+def test_feasibility_looks_past_what_is_down_or_busy(rig, spec, text):
+    rig.alloc(1, jobspec(16))
+    rig.resource.update(down="1-3")
+    rig.settle()
+    errnum, answer = rig.ask("feasibility.check", {"jobspec": spec})
+    if text is None:
+        assert (errnum, answer) == (0, None)
+    else:
+        assert errnum == errno.EINVAL and text in answer
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"Jobspec": {}}])
+def test_feasibility_without_a_jobspec(rig, payload):
+    assert rig.ask("feasibility.check", payload)[0] == errno.EINVAL
+
+
+def test_resource_status(rig):
+    rig.alloc(1, jobspec(6))
+    rig.resource.update(down="3")
+    rig.settle()
+    errnum, status = rig.ask("sched.resource-status")
+    assert errnum == 0
+    assert list(status) == ["all", "allocated", "down"]
+    assert status["all"]["execution"]["R_lite"] == [{"rank": "0-3", "children": {"core": "0-3"}}]
+    assert sum(len(e["children"]["core"]) for e in status["allocated"]["execution"]["R_lite"]) > 0
+    assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["3"]
+
+
+def test_stats_have_the_fields_of_the_guide_first(rig):
+    errnum, stats = rig.ask("sched-test.stats-get")
+    assert errnum == 0
+    assert list(stats)[:8] == [
+        "sched_passes",
+        "sched_yields",
+        "forecast_passes",
+        "forecast_yields",
+        "sched_delay",
+        "sched_duration_ewma",
+        "sched_interval_ewma",
+        "pending_jobs",
+    ]
+    assert stats["pending_jobs"] == stats["errors"] == 0
+
+
+def test_unknown_methods_and_guests_are_the_hosts_affair(rig):
+    assert rig.ask("sched.nosuch")[0] == errno.ENOSYS
+    rig.client.rolemask = 2
+    rig.client.userid = 1234
+    for topic in ("sched.alloc", "sched.quiescent", "feasibility.check", "sched-test.stats-get"):
+        assert rig.ask(topic, {}) == (errno.EPERM, "Request requires owner credentials")
+
+
+# -- sched.quiescent -----------------------------------------------------------------------------------
+
+
+def test_quiescent_is_answered_at_once_when_nothing_is_under_way(rig):
+    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
+    assert rig.ask("sched.quiescent", {}) == (0, {"status": 0, "alloc_current": 0})
+
+
+def test_quiescent_waits_for_pass_commit_and_reply(rig):
+    rig.kvs.hold()
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.send("sched.quiescent", None, tag=5)
+    rig.settle()
+    assert not rig.received
+    rig.kvs.release()
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received] == ["sched.alloc", "sched.alloc", "sched.quiescent"]
+    assert rig.received[-1][2] == {"status": 0, "alloc_current": 2}
+
+
+def test_quiescent_does_not_wait_for_what_came_after_it(rig):
+    rig.alloc(1)
+    rig.settle()
+    rig.kvs.hold()
+    rig.alloc(2)
+    rig.settle()
+    rig.kvs.release()
+    rig.send("sched.quiescent", None, tag=5)
+    rig.kvs.hold()
+    rig.alloc(3)
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
+    assert rig.started() == [1, 2]
+
+
+# -- a policy that raises ------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
+    class Broken(Guide):
+        broken = True
+        passes = 0
+
+        def schedule(self):
+            self.passes += 1
+            if self.broken:
+                raise RuntimeError("bug in the policy")
+            super().schedule()
+
+    rig = Rig(R(1, 4))
+    sched = rig.load(Broken)
+    delays = []
+    for jobid in range(1, 12):
+        rig.alloc(jobid)
+        before = rig.now
+        count = sched.passes
+        while sched.passes == count:
+            rig.wait(0.001)
+        delays.append(round(rig.now - before, 2))
+    assert delays[0] == 0
+    assert delays[1:6] == [0.01, 0.02, 0.04, 0.08, 0.16]
+    assert max(delays) <= sched.SCHED_DELAY_MAX + 0.01
+    assert sched.stats_get()["errors"] == 11
+    sched.broken = False
+    rig.alloc(20)
+    rig.wait(2)
+    assert len(rig.started()) == 4
+
+
+def test_a_generator_that_raises_keeps_what_it_answered():
+    class Broken(Guide):
+        def schedule(self):
+            job = self._queue[0]
+            job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+            yield
+            raise RuntimeError("bug in the policy")
+
+    rig = Rig(R(1, 4))
+    rig.load(Broken)
+    rig.alloc(1)
+    rig.settle()
+    assert rig.success(1)
+    rig.alloc(2)
+    rig.wait(1)
+    assert rig.success(2)
+    assert rig.started() == [1, 2]
+
+
+@pytest.mark.parametrize("point", ["cancel", "prioritize", "resource_update", "forecast"])
+def test_other_override_points_that_raise_lose_that_event(point):
+    def broken(self, *args):
+        raise RuntimeError("bug in " + point)
+
+    rig = Rig(R(1, 1))
+    rig.load(type("Broken", (Guide,), {point: broken}))
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.settle()
+    rig.prioritize((2, 20))
+    rig.resource.update(down="0")
+    rig.resource.update(up="0")
+    if point == "cancel":
+        rig.cancel(2)
+    rig.wait(1)
+    assert rig.sched.stats_get()["errors"] >= 1
+    rig.free(1)
+    rig.wait(1)
+    assert rig.success(2)
+
+
+# -- resource.acquire ------------------------------------------------------------------------------------
+
+
+def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
+    rig = Rig(R(8, 1), up="0-2")
+    rig.load(Guide)
+    rig.resource.update(up="3-6", down="2,6", shrink="6")
+    rig.settle()
+    status = rig.ask("sched.resource-status")[1]
+    assert [e["rank"] for e in status["all"]["execution"]["R_lite"]] == ["0-5,7"]
+    assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["2,7"]
+
+
+def test_down_of_an_allocated_rank_sends_nothing():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.alloc(1)
+    rig.settle()
+    before = len(rig.received)
+    rig.resource.update(down="0")
+    rig.settle()
+    rig.free(1)
+    rig.alloc(2)
+    rig.settle()
+    assert len(rig.received) == before
+    rig.resource.update(up="0")
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
+    rig.alloc(1, jobspec(1))
+    rig.alloc(2, jobspec(1, nodes=4, cores=4))
+    rig.resource.update(down="3")
+    rig.settle()
+    assert rig.answers(2) == []
+    rig.resource.update(down="3", shrink="3")
+    rig.settle()
+    assert "need 4 node" in rig.denied(2)
+
+
+def test_property_updates_let_a_job_run(rig):
+    rig.alloc(1, jobspec(1))
+    rig.settle()
+    rig.resource.update(property_add={"fast": "2"})
+    rig.settle()
+    rig.alloc(2, jobspec(1, constraints={"properties": ["fast"]}))
+    rig.settle()
+    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "2"
+    rig.resource.update(property_remove={"fast": "2", "nosuch": "1"})
+    rig.settle()
+    errnum, _ = rig.ask("feasibility.check", {"jobspec": jobspec(1, constraints={"properties": ["fast"]})})
+    assert errnum == errno.EINVAL
+
+
+def test_expiration_of_the_instance(rig):
+    rig.resource.update(expiration=rig.now + 1000)
+    rig.settle()
+    assert rig.sched.resources.expiration == rig.now + 1000
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"up": 7}, {"up": "x"}, {"down": None}, {"shrink": []}, {"property_add": "x"}, {"expiration": "late"}, {"odd": 1}, {}],
+)
+def test_malformed_updates_are_counted_not_fatal(rig, keys):
+    rig.resource.update(**keys)
+    rig.settle()
+    healthy(rig)
+
+
+def test_a_pool_without_an_operation_warns_once():
+    from flux.resource import ResourcePool
+
+    class Plain(ResourcePool):
+        remove_property = add_property = property(doc="not here")
+
+    class Mine(Guide):
+        pool_class = Plain
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    rig.resource.update(property_add={"x": "0"})
+    rig.resource.update(property_add={"y": "0"})
+    rig.settle()
+    assert len([line for line in rig.logged(4) if "add_property" in line]) == 1
+    healthy(rig)
+
+
+@pytest.mark.parametrize("errnum", [errno.ENODATA, errno.EIO])
+def test_an_error_on_the_stream_is_an_orderly_end(rig, errnum):
+    rig.resource.fail(errnum, "gone")
+    rig.settle()
+    assert rig.task.ended and rig.task.failure is None
+    assert any("resource.acquire" in line for line in rig.logged(2))

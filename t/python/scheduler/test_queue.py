@@ -1,0 +1,143 @@
+"""The pending queue: always a valid heap to who reads it, whatever was cancelled or moved before."""
+
+import heapq
+
+import pytest
+from flux.scheduler import PendingJob
+from flux.scheduler.ordering import in_order
+from flux.scheduler.queue import PendingQueue
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def job(jobid, priority=16):
+    return PendingJob(jobid, priority, 0.0, None, None)
+
+
+def is_heap(jobs):
+    return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
+
+
+def test_jobs_order_by_priority_then_id():
+    jobs = [job(3), job(1), job(2, 17), job(4, 0)]
+    assert [j.jobid for j in sorted(jobs)] == [2, 1, 3, 4]
+
+
+def test_a_job_takes_new_attributes():
+    one = job(1)
+    assert one._last_annotation is None
+    one.my_notes = ["seen"]
+    assert one.my_notes == ["seen"]
+
+
+def test_a_priority_set_directly_counts_at_once():
+    queue = [job(1), job(2), job(3)]
+    queue[2].priority = 31
+    heapq.heapify(queue)
+    assert queue[0].jobid == 3
+
+
+def test_same_id_again_after_removal():
+    queue = PendingQueue()
+    first, second, third = job(7), job(7, 20), job(7, 5)
+    queue.push(first)
+    queue.remove(first)
+    queue.push(second)
+    queue.remove(second)
+    queue.push(third)
+    assert queue.settle() == [third]
+
+
+def test_removing_what_is_not_there_is_harmless():
+    queue = PendingQueue()
+    stay, gone = job(1), job(2)
+    queue.push(stay)
+    queue.push(gone)
+    assert heapq.heappop(queue.settle()) is stay
+    queue.remove(stay)
+    queue.move(stay, 31)
+    assert queue.settle() == [gone]
+
+
+def test_replaced_list_is_used_as_it_is():
+    queue = PendingQueue()
+    queue.push(job(1))
+    mine = [job(2)]
+    queue.replace(mine)
+    assert queue.settle() is mine
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["push", "remove", "move", "pop", "read", "heapify"]),
+        st.integers(0, 400),
+        st.integers(0, 5),
+    ),
+    max_size=300,
+)
+
+
+@given(st.integers(0, 200), OPS)
+def test_agrees_with_a_sorted_list(size, ops):
+    queue = PendingQueue()
+    model = {}
+    for number in range(size):
+        model[number] = job(number, number % 4)
+        queue.push(model[number])
+    for op, which, priority in ops:
+        if op == "push":
+            if which not in model:
+                model[which] = job(which, priority)
+                queue.push(model[which])
+        elif op == "remove" and which in model:
+            queue.remove(model.pop(which))
+        elif op == "move" and which in model:
+            queue.move(model[which], priority)
+            assert model[which].priority == priority
+        elif op == "pop" and model:
+            top = heapq.heappop(queue.settle())
+            assert top is min(model.values())
+            del model[top.jobid]
+        elif op == "heapify":
+            heapq.heapify(queue.settle())
+        elif op == "read":
+            heap = queue.settle()
+            assert is_heap(heap)
+            assert sorted(j.jobid for j in heap) == sorted(model)
+    assert [j.jobid for j in in_order(queue.settle())] == [j.jobid for j in sorted(model.values())]
+
+
+@pytest.mark.parametrize("size", [1000])
+def test_a_cancel_in_a_deep_queue_touches_few_jobs(size):
+    """Trap 8, by count: the comparisons of one removal grow with the heap's depth, not its size."""
+    compared = []
+
+    class Counting(PendingJob):
+        def __lt__(self, other):
+            compared.append(1)
+            return super().__lt__(other)
+
+    queue = PendingQueue()
+    jobs = [Counting(i, (i * 7919) % 50, 0.0, None, None) for i in range(size)]
+    for one in jobs:
+        queue.push(one)
+    queue.settle()
+    del compared[:]
+    for one in jobs[size // 2 : size // 2 + 20]:
+        queue.remove(one)
+        queue.move(jobs[one.jobid + 200], 51)
+        assert is_valid_root(queue.settle())
+    assert len(compared) < 20 * 60
+
+
+def is_valid_root(heap):
+    return heap[0]._order <= heap[1]._order
+
+
+def test_order_without_sorting_stops_early():
+    heap = [job(i) for i in range(10)]
+    walk = in_order(heap)
+    assert next(walk).jobid == 0
+    heapq.heappop(heap)
+    assert [j.jobid for j in walk] == list(range(1, 10))
+    assert list(in_order([])) == []
