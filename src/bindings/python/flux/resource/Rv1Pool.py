@@ -20,6 +20,7 @@ wants to reorder or choose among candidates overrides the hooks of ``hooks.py``.
 """
 
 import math
+from bisect import bisect_left, insort
 
 from flux.resource import explain, hooks
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
@@ -33,6 +34,7 @@ from flux.resource.inventory import (
 )
 from flux.resource.masks import idset_text, members, quote, to_mask
 from flux.resource.placement import place
+from flux.resource.planning import Plan
 from flux.resource.rankindex import RankIndex
 from flux.resource.request import ResourceRequest, load_json
 from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
@@ -41,7 +43,7 @@ __all__ = ("Rv1Pool", "ResourceRequest")
 
 #: Attributes made by ``_open()``, when a pool is first used as more than a set.
 _OPENED = frozenset(
-    ("_inventory", "_index", "_up", "_held", "_ends", "_gone", "_blocked", "_eligible", "_plans")
+    ("_inventory", "_index", "_up", "_held", "_ends", "_order", "_gone", "_blocked", "_eligible")
 )
 
 
@@ -110,7 +112,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         self._gone = 0  # mask of ranks removed
         self._blocked = set()  # shapes that do not fit until something is given back
         self._eligible = {}  # parsed constraint to mask of the ranks that match and are up
-        self._plans = None
+        self._order = None  # ascending (end, job id) of the jobs that end, once asked for
 
     # -- requests -----------------------------------------------------------
 
@@ -123,6 +125,20 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     def place(self, index, shape, eligible):
         """Find resources for a shape; see ``placement.place()``."""
         return place(index, shape, eligible)
+
+    def place_request(self, request, index, eligible):
+        """Find resources for a request by ``place()``, or by the hooks if overridden."""
+        if self.hooked:
+            return self.place_by_hooks(request, index, eligible)
+        return self.place(index, request.shape, eligible)
+
+    def countable(self, shape):
+        """True if a shape fits wherever the counts of free cores and GPUs suffice.
+
+        Planning may then reckon with counts alone. Where ``place()`` has other
+        reasons to refuse, planning simulates it, which is slower.
+        """
+        return not self.hooked
 
     def check_shape(self, shape):
         """Why a shape could not be placed if every rank were up and free.
@@ -164,10 +180,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         shape = request.shape
         placed = None
         if shape not in self._blocked:
-            if self.hooked:
-                placed = self.place_by_hooks(request)
-            else:
-                placed = self.place(self._index, shape, self.eligible(shape.match))
+            placed = self.place_request(request, self._index, self.eligible(shape.match))
         if placed is None:
             self._refuse(request)
         return self._grant(jobid, request, *placed)
@@ -192,9 +205,27 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     def _book(self, jobid, selection, end):
         self._held[jobid] = selection
         self._ends[jobid] = end
+        if self._order is not None and end:
+            insort(self._order, (end, jobid))
         self.generation += 1
-        if self._plans is not None:
-            self._plans.booked(jobid)
+
+    def _unbook(self, jobid):
+        del self._held[jobid]
+        self._reorder(jobid, self._ends.pop(jobid), 0)
+
+    def _reorder(self, jobid, old, new):
+        """Keep the order of ends when that of a job changes; 0 is none."""
+        if self._order is not None:
+            if old:
+                del self._order[bisect_left(self._order, (old, jobid))]
+            if new:
+                insort(self._order, (new, jobid))
+
+    def ends_in_order(self):
+        """List of ``(end, jobid)``, ascending, of the jobs that end."""
+        if self._order is None:
+            self._order = sorted([(end, jobid) for jobid, end in self._ends.items() if end])
+        return self._order[:]
 
     def _released(self):
         """Something was given back or changed: what did not fit may fit."""
@@ -219,6 +250,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         for name in _OPENED:
             state.pop(name, None)
         state.pop("generation", None)
+        state.pop("_own_plan", None)
         new.__dict__ = state
         return new
 
@@ -241,13 +273,10 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
                 )
         self._index.give(given)
         if R is None or final:
-            del self._held[jobid]
-            del self._ends[jobid]
+            self._unbook(jobid)
         else:
             self._held[jobid] = left
         self._released()
-        if self._plans is not None:
-            self._plans.freed(jobid)
 
     def _read(self, R):
         """Entries ``(rank mask, units)`` of R in any form; of a rank or unit that
@@ -366,11 +395,6 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
             self._up = up
             self._eligible.clear()
             self._released()
-            self._replan()
-
-    def _replan(self):
-        if self._plans is not None:
-            self._plans.changed()
 
     def remove_ranks(self, ranks):
         ranks = self._ranks(ranks)
@@ -391,7 +415,6 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     def _inventory_changed(self):
         self._eligible.clear()
         self._released()
-        self._replan()
 
     def add_property(self, name, ranks):
         old = self._inventory.properties.get(name, 0)
@@ -419,10 +442,10 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
 
     def update_expiration(self, jobid, expiration):
         if jobid in self._ends:
-            self._ends[jobid] = _number(expiration, "expiration")
+            end = _number(expiration, "expiration")
+            self._reorder(jobid, self._ends[jobid], end)
+            self._ends[jobid] = end
             self.generation += 1
-            if self._plans is not None:
-                self._plans.booked(jobid)
 
     # -- answers ------------------------------------------------------------
 
@@ -442,7 +465,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
             new._gone = self._gone
             new._blocked = self._blocked.copy()
             new._eligible = self._eligible.copy()
-            new._plans = None
+            new._order = None
         return new
 
     def to_dict(self):
@@ -511,6 +534,25 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     def explain(self, request):
         return explain.explain(self, request)
 
+    def plan(self):
+        """A :class:`~flux.resource.planning.Plan` from now on, without reservations."""
+        return Plan(self)
+
+    def earliest(self, request, after=None):
+        """First time at which a request fits, as running jobs end, or None."""
+        return self._shared_plan().earliest(request, after)
+
+    def windows(self, shapes, horizon):
+        """What could start now and for how long; see ``Plan.windows()``."""
+        return self._shared_plan().windows(shapes, horizon)
+
+    def _shared_plan(self):
+        """The pool's own plan, in which nothing is ever reserved."""
+        plan = self.__dict__.get("_own_plan")
+        if plan is None:
+            plan = self._own_plan = Plan(self)
+        return plan
+
     # -- checks -------------------------------------------------------------
 
     def _check(self):
@@ -527,6 +569,9 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         assert not self._up & ~inventory.ranks, "ranks are up that are not there"
         assert not self._gone & inventory.ranks, "ranks are both there and gone"
         assert set(self._held) == set(self._ends), "held and end times differ"
+        if self._order is not None:
+            ends = sorted([(end, jobid) for jobid, end in self._ends.items() if end])
+            assert self._order == ends, "order of ends is %r" % (self._order,)
         taken = {}
         for jobid, selection in self._held.items():
             for mask, units in pairs(selection):

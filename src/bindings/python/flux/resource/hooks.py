@@ -67,8 +67,8 @@ class Hooks:
         if reason is not None:
             raise InfeasibleRequest(reason)
 
-    def place_by_hooks(self, request):
-        """Run the hooks for a request.
+    def place_by_hooks(self, request, index, eligible):
+        """Run the hooks for a request on an index and a mask of eligible ranks.
 
         Returns:
             ``(selection, nslots)``, or None if it does not fit now.
@@ -77,8 +77,6 @@ class Hooks:
             ValueError: a hook chose what is not free, not up or not there.
         """
         shape = request.shape
-        index = self._index
-        eligible = self.eligible(shape.match)
         if shape.exclusive:
             eligible &= index.idle
         cores = max(shape.slot_size, shape.node_cores if shape.exclusive else 0)
@@ -86,16 +84,16 @@ class Hooks:
         ranks = 0
         for _, _, mask in index.fitting(cores, gpus, eligible):
             ranks |= mask
-        candidates = [self._candidate(rank) for rank in members(ranks)]
+        candidates = [self._candidate(index, rank) for rank in members(ranks)]
         answer = self._select_resources(self._sort_candidates(candidates), request)
         selected, nslots = answer if answer is not None else ((), 0)
         if not selected:
             return None
-        return self._checked(selected), nslots
+        return self._checked(index, eligible, selected), nslots
 
-    def _candidate(self, rank):
-        inventory = self._inventory
-        free = self._index.free(rank)
+    def _candidate(self, index, rank):
+        inventory = index.inventory
+        free = index.free(rank)
         full = inventory.full[rank]
         info = {
             "hostname": inventory.hosts.name(rank),
@@ -110,9 +108,9 @@ class Hooks:
             ids_of(free >> inventory.shift),
         )
 
-    def _checked(self, selected):
+    def _checked(self, index, eligible, selected):
         """Selection of what a hook chose, which is not trusted."""
-        inventory = self._inventory
+        inventory = index.inventory
         groups = {}
         seen = 0
         for one in selected:
@@ -127,9 +125,9 @@ class Hooks:
                 ) from None
             if not inventory.ranks & bit or seen & bit:
                 raise ValueError("_select_resources: rank %d is not in the pool, or twice" % rank)
-            if not self._up & bit:
-                raise ValueError("_select_resources: rank %d is not up" % rank)
-            if core_mask >> inventory.shift or units & ~self._index.free(rank) or not units:
+            if not eligible & bit:
+                raise ValueError("_select_resources: rank %d is not up or not eligible" % rank)
+            if core_mask >> inventory.shift or units & ~index.free(rank) or not units:
                 raise ValueError(
                     "_select_resources: rank %d: cores %s and gpus %s are not all free"
                     % (rank, quote(sorted(cores)), quote(sorted(gpus)))

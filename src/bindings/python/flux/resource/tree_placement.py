@@ -90,8 +90,8 @@ def _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted):
     """First fit: each level from the finest, each group in the order of the topology."""
     left = wanted
     free_cores, free_gpus = cores, gpus
-    for level in layout.levels:
-        for group_cores, group_gpus in level:
+    for groups, _ in layout.levels:
+        for group_cores, group_gpus in groups:
             mine = free_gpus & group_gpus
             if not mine:
                 continue
@@ -113,22 +113,28 @@ def _cores_only(layout, cores, slot_cores, wanted):
     """
     left = wanted
     free = cores
-    for level in layout.levels:
-        groups = []
-        for position, (group_cores, _) in enumerate(level):
-            near = popcount(free & group_cores)
-            if near >= slot_cores:
-                groups.append((near, position, group_cores))
-        groups.sort()
-        for _, _, group_cores in groups:
-            near = free & group_cores  # groups may overlap: look again
-            count = min(left, popcount(near) // slot_cores)
-            if count:
-                free ^= take(near, count * slot_cores)
-                left -= count
-                if not left:
-                    return wanted, cores ^ free, 0
+    for groups, disjoint in layout.levels:
+        while left:
+            best = _tightest(groups, free, slot_cores)
+            if not best:
+                break
+            # Filling a group leaves it the tightest one, unless it has cores in common with others.
+            count = min(left, popcount(best) // slot_cores) if disjoint else 1
+            free ^= take(best, count * slot_cores)
+            left -= count
     return wanted - left, cores ^ free, 0
+
+
+def _tightest(groups, free, slot_cores):
+    """Free cores of the group with fewest of them that still hold a slot, the first on ties; or 0."""
+    best = 0
+    fewest = -1
+    for group_cores, _ in groups:
+        near = free & group_cores
+        count = popcount(near)
+        if count >= slot_cores and (count <= fewest or fewest < 0):
+            best, fewest = near, count
+    return best
 
 
 def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wanted):

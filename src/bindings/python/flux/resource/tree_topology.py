@@ -77,7 +77,8 @@ class Layout:
 
     Attributes:
         domain: its Domain.
-        levels: tuples of (cores, gpus) groups, finest level first.
+        levels: (groups, disjoint) of each level, finest first: groups are (cores, gpus) in the
+            order of the topology; disjoint is False if two of them share a core.
     """
 
     def __init__(self, topo, cores, gpus, where="topo"):
@@ -87,7 +88,7 @@ class Layout:
         self._containers = {}
         levels = []
         _collect(self.domain, levels)
-        self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
+        self.levels = tuple(_level(dict.fromkeys(level)) for level in levels)
 
     def containers(self, name):
         """(cores, gpus) of each domain called `name`, in the order of the topology.
@@ -100,6 +101,15 @@ class Layout:
             found = tuple(_named(self.domain, name))
             self._containers[name] = found
         return found
+
+
+def _level(groups):
+    together = 0
+    disjoint = True
+    for cores, _ in groups:
+        disjoint = disjoint and not together & cores
+        together |= cores
+    return tuple(groups), disjoint
 
 
 def _collect(domain, levels):
@@ -167,7 +177,8 @@ def read_children(scheduling, ranks):
             raise ValueError(f"{where}.ranks: {exc}") from None
         named |= mask
         entries.append((mask, entry.get("topo", {}), f"{where}.topo"))
-    if not any(mask and Domain(topo, where).cores for mask, topo, where in entries):
+    domains = [Domain(topo, where) for _, topo, where in entries]
+    if not any(entry[0] and domain.cores for entry, domain in zip(entries, domains)):
         raise ValueError("TreePool: scheduling.children: no entry has both ranks and cores")
     wanted = popcount(ranks)
     if popcount(named) != wanted:

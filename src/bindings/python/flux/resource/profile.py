@@ -1,0 +1,246 @@
+"""What comes free when the running jobs of a pool end.
+
+Planning counts: on each rank so many cores and GPUs are free, as one key (see
+``rankindex.py``).  Which of them a job gets is settled when it starts, and
+counts are enough to promise that it will find some: what is free only grows
+until the job starts, and every job that starts earlier is counted.
+
+The profile is swept once, in order of the ends and only as far as somebody
+asks, and holds for each end the ranks that gain by it.  A ``Track`` reads off
+it which ranks have room for one kind of need.
+"""
+
+from bisect import bisect_right
+
+from flux.resource.inventory import pairs
+from flux.resource.masks import lowest, members, popcount
+from flux.resource.timeline import INFINITY
+
+#: Ranks of a job up to which each is looked up, and not each group of ranks.
+FEW = 4
+
+
+class Profile:
+    """Free counts of a pool's ranks from now on, if nothing else starts.
+
+    Args:
+        inventory, index: of the pool; the index is copied.
+        ends: ascending ``(end, jobid)`` of the running jobs that end.
+        held: mapping of these jobs to selections; read during the sweep.
+        now (float): ends before it count as now.
+    """
+
+    def __init__(self, inventory, index, ends, held, now):
+        self.inventory = inventory
+        self.index = index.copy()
+        self._ends = ends
+        self._held = held
+        self._next = 0
+        self._keys = {}  # rank to key where the sweep changed it
+        self._groups = index.groups.copy()
+        rest = inventory.ranks
+        for mask in self._groups.values():
+            rest &= ~mask
+        self._groups[0] = rest
+        self.times = [now]
+        #: for each time, ``(mask, key)``: ranks that have that much free from then on
+        self.moves = [[]]
+        self.events = None  # rank to [(time, key)], made when first needed
+        self._tracks = {}
+
+    def next_end(self):
+        """The next end that the sweep has not come to; infinity if there is none."""
+        if self._next < len(self._ends):
+            return max(self._ends[self._next][0], self.times[0])
+        return INFINITY
+
+    def step(self):
+        """Sweep over the next end and all jobs that share it."""
+        time = self.next_end()
+        moves = []
+        ends = self._ends
+        at = self._next
+        while at < len(ends) and (ends[at][0] <= time):
+            for mask, units in pairs(self._held[ends[at][1]]):
+                if units:
+                    self._release(mask, units, moves)
+            at += 1
+        self._next = at
+        self.times.append(time)
+        self.moves.append(moves)
+        if self.events is not None:
+            self._note(time, moves)
+
+    def extend(self, time):
+        """Sweep over every end up to a time."""
+        while self.next_end() <= time and self._next < len(self._ends):
+            self.step()
+
+    def _release(self, mask, units, moves):
+        delta = self.inventory.key(units)
+        groups = self._groups
+        keys = self._keys
+        if popcount(mask) <= FEW:
+            for rank in members(mask):
+                bit = 1 << rank
+                before = keys.get(rank)
+                if before is None:
+                    before = self.inventory.key(self.index.free(rank))
+                keys[rank] = after = before + delta
+                groups[before] ^= bit
+                groups[after] = groups.get(after, 0) | bit
+                moves.append((bit, after))
+            return
+        gained = []
+        for key, ranks in groups.items():
+            part = ranks & mask
+            if part:
+                gained.append((part, key))
+        for part, before in gained:
+            after = before + delta
+            groups[before] ^= part
+            groups[after] = groups.get(after, 0) | part
+            moves.append((part, after))
+            for rank in members(part):
+                keys[rank] = after
+
+    def groups_at(self, time):
+        """Key to mask of ranks at a time: what each rank has free then."""
+        self.extend(time)
+        groups = self.index.groups.copy()
+        rest = self.inventory.ranks
+        for mask in groups.values():
+            rest &= ~mask
+        groups[0] = rest
+        seen = 0
+        # Backwards: only the last gain of a rank before that time counts.
+        changed = {}
+        for number in range(bisect_right(self.times, time) - 1, 0, -1):
+            for mask, key in reversed(self.moves[number]):
+                mask &= ~seen
+                if mask:
+                    seen |= mask
+                    changed[key] = changed.get(key, 0) | mask
+        for key in groups:
+            groups[key] &= ~seen
+        for key, mask in changed.items():
+            groups[key] = groups.get(key, 0) | mask
+        return groups
+
+    def _note(self, time, moves):
+        for mask, key in moves:
+            for rank in members(mask):
+                self.events.setdefault(rank, []).append((time, key))
+
+    def key_at(self, rank, time):
+        """What a rank has free at a time, as a key."""
+        key = None
+        for when, gained in self.gains(rank, time):
+            if when > time:
+                break
+            key = gained
+        if key is None:
+            key = self.inventory.key(self.index.free(rank))
+        return key
+
+    def gains(self, rank, until):
+        """List of ``(time, key)``: what a rank has free from each end on."""
+        self.extend(until)
+        if self.events is None:
+            self.events = {}
+            for time, moves in zip(self.times, self.moves):
+                self._note(time, moves)
+        return self.events.get(rank, ())
+
+    def track(self, need):
+        """The Track of a need (see ``Need``)."""
+        track = self._tracks.get(need)
+        if track is None:
+            track = self._tracks[need] = Track(self, need)
+        return track
+
+    def index_at(self, time):
+        """A RankIndex with the units that are free at a time, ids and all."""
+        index = self.index.copy()
+        for end, jobid in self._ends:
+            if max(end, self.times[0]) > time:
+                break
+            index.give([one for one in self._held[jobid]])
+        return index
+
+
+class Track:
+    """The ranks with room for a need, from each end on; they only grow."""
+
+    __slots__ = ("profile", "need", "room")
+
+    def __init__(self, profile, need):
+        self.profile = profile
+        self.need = need
+        room = 0
+        for key, mask in profile.index.groups.items():
+            room |= need.among(mask, key, profile.inventory)
+        self.room = [room]
+
+    def at(self, time):
+        """Mask of the ranks that have room from a time on."""
+        profile = self.profile
+        profile.extend(time)
+        room = self.room
+        if len(room) < len(profile.times):
+            inventory = profile.inventory
+            among = self.need.among
+            for moves in profile.moves[len(room) :]:
+                mask = room[-1]
+                for ranks, key in moves:
+                    mask |= among(ranks, key, inventory)
+                room.append(mask)
+        return room[bisect_right(profile.times, time) - 1]
+
+
+class Need:
+    """What one rank must have free: counts of cores and GPUs, or all of it.
+
+    Equal needs are equal as keys of a dict.
+    """
+
+    __slots__ = ("cores", "gpus", "whole", "_hash")
+
+    def __init__(self, cores, gpus, whole):
+        self.cores = cores
+        self.gpus = gpus
+        self.whole = whole
+        self._hash = hash((cores, gpus, whole))
+
+    @classmethod
+    def of(cls, shape):
+        """The need of each node of a shape, or of one slot of it."""
+        if shape.node_count is not None:
+            return cls(shape.node_cores, shape.node_gpus, shape.exclusive)
+        return cls(shape.slot_size, shape.gpu_per_slot, False)
+
+    def __hash__(self):
+        return self._hash
+
+    def __eq__(self, other):
+        return (self.cores, self.gpus, self.whole) == (other.cores, other.gpus, other.whole)
+
+    def fits(self, key, base):
+        """True if a rank with so much free has room, not counting ``whole``."""
+        cores, gpus = divmod(key, base)
+        return cores >= self.cores and gpus >= self.gpus
+
+    def among(self, mask, key, inventory):
+        """The part of a mask of ranks, all with the same free counts, that has room."""
+        if not self.fits(key, inventory.key_base):
+            return 0
+        if not self.whole:
+            return mask
+        room = 0
+        for units, ranks in inventory.kinds.items():
+            if inventory.keys[units] == key:
+                room |= mask & ranks
+        return room
+
+
+__all__ = ("Need", "Profile", "Track", "lowest")

@@ -1,0 +1,129 @@
+"""A mask of ranks for every moment: the union of what was added over time spans."""
+
+from bisect import bisect_left, bisect_right, insort
+
+INFINITY = float("inf")
+
+#: Segments in a block; each span costs a block or a segment at most.
+BLOCK = 24
+
+
+class _Block:
+    """Consecutive segments: starts, their masks, and a mask added to all of them."""
+
+    __slots__ = ("starts", "masks", "every", "union")
+
+    def __init__(self, starts, masks, every=0):
+        self.starts = starts
+        self.masks = masks
+        self.every = every
+        self.union = every
+        for mask in masks:
+            self.union |= mask
+
+
+class Timeline:
+    """Union of masks added for time spans; the spans are half open.
+
+    A list of blocks of segments, so that a span over much of a long plan costs
+    the square root of its length.
+    """
+
+    __slots__ = ("blocks", "heads")
+
+    def __init__(self):
+        self.blocks = [_Block([-INFINITY], [0])]
+        self.heads = [-INFINITY]
+
+    def _cut(self, time):
+        """Make a segment start at a time; returns its block and place in it."""
+        at = bisect_right(self.heads, time) - 1
+        block = self.blocks[at]
+        place = bisect_right(block.starts, time) - 1
+        if block.starts[place] == time:
+            return at, place
+        place += 1
+        block.starts.insert(place, time)
+        block.masks.insert(place, block.masks[place - 1])
+        if len(block.starts) > BLOCK:
+            half = len(block.starts) // 2
+            upper = _Block(block.starts[half:], block.masks[half:], block.every)
+            self.blocks[at] = _Block(block.starts[:half], block.masks[:half], block.every)
+            self.blocks.insert(at + 1, upper)
+            self.heads.insert(at + 1, upper.starts[0])
+            if place >= half:
+                return at + 1, place - half
+        return at, place
+
+    def add(self, start, end, mask):
+        """Add a mask for the span from ``start`` to before ``end``."""
+        if end != INFINITY:
+            self._cut(end)
+        first, place = self._cut(start)
+        last, stop = len(self.blocks), 0
+        if end != INFINITY:
+            last = bisect_right(self.heads, end) - 1
+            stop = bisect_left(self.blocks[last].starts, end)
+        if first == last:
+            self._add_part(first, place, stop, mask)
+            return
+        if place:
+            self._add_part(first, place, None, mask)
+            first += 1
+        for block in self.blocks[first:last]:
+            block.every |= mask
+            block.union |= mask
+        if stop:
+            self._add_part(last, 0, stop, mask)
+
+    def _add_part(self, at, place, stop, mask):
+        block = self.blocks[at]
+        masks = block.masks
+        for number in range(place, len(masks) if stop is None else stop):
+            masks[number] |= mask
+        block.union |= mask
+
+    def union(self, start, end):
+        """Union of the masks at all moments from ``start`` to before ``end``."""
+        heads = self.heads
+        first = bisect_right(heads, start) - 1
+        last = bisect_left(heads, end) - 1
+        block = self.blocks[first]
+        place = bisect_right(block.starts, start) - 1
+        if first == last:
+            mask = block.every
+            for one in block.masks[place : bisect_left(block.starts, end)]:
+                mask |= one
+            return mask
+        mask = block.every
+        for one in block.masks[place:]:
+            mask |= one
+        for block in self.blocks[first + 1 : last]:
+            mask |= block.union
+        block = self.blocks[last]
+        mask |= block.every
+        for one in block.masks[: bisect_left(block.starts, end)]:
+            mask |= one
+        return mask
+
+
+class Times:
+    """Ascending distinct times."""
+
+    __slots__ = ("times",)
+
+    def __init__(self):
+        self.times = []
+
+    def add(self, time):
+        at = bisect_left(self.times, time)
+        if at == len(self.times) or self.times[at] != time:
+            self.times.insert(at, time)
+
+    def after(self, time):
+        """The first time later than ``time``; infinity if there is none."""
+        at = bisect_right(self.times, time)
+        return self.times[at] if at < len(self.times) else INFINITY
+
+
+__all__ = ("INFINITY", "Timeline", "Times", "insort")
