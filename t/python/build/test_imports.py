@@ -1,0 +1,165 @@
+"""Import traps: what has to hold of our package laid over another, and of the embedded bindings.
+
+Each case runs in a Python of its own, because an import happens once.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# What flux-core itself imports from flux.resource.
+CLASSES = [
+    "ResourceSet", "SchedResourceList", "ResourceStatus", "ResourceJournalConsumer", "Rv1Set", "ResourceCount", "Rv1Pool",
+    "ResourcePool", "InsufficientResources", "InfeasibleRequest",
+]  # fmt: skip
+FUNCTIONS = ["resource_list", "resource_status"]
+SUBMODULES = [
+    "ResourceSet", "ResourceSetImplementation", "Rv1Set", "list", "status", "journal", "ResourcePool",
+    "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool",
+]  # fmt: skip
+
+# A stand-in for an installed flux-core: packages without what is ours, and with the imports among its modules that make
+# the order matter.
+HOST = {
+    "flux/__init__.py": "import flux.core.handle\n",
+    "flux/core/__init__.py": "",
+    "flux/core/handle.py": "class Flux:\n    host = True\n",
+    "flux/idset.py": "class IDset(str):\n    pass\n",
+    "flux/hostlist.py": "class Hostlist(str):\n    pass\n",
+    "flux/kvs.py": "host = True\n",
+    "flux/constants.py": "host = True\n",
+    "flux/job/__init__.py": "from flux.job.info import instance_fields\n",
+    "flux/job/info.py": """
+        try:
+            from flux.resource import SchedResourceList
+        except ImportError:
+            SchedResourceList = None
+        instance_fields = SchedResourceList is not None
+        """,
+    "flux/resource/__init__.py": "raise ImportError('the installed flux.resource was imported, not the overlay')\n",
+    "flux/resource/Rv1Set.py": "class Rv1Set:\n    pass\n",
+    "flux/resource/ResourceSetImplementation.py": "class ResourceSetImplementation:\n    pass\n",
+    "flux/resource/ResourceSet.py": """
+        from flux.resource import Rv1Set
+        assert isinstance(Rv1Set, type), "flux.resource.Rv1Set is a module"
+        class ResourceSet:
+            pass
+        """,
+    "flux/resource/list.py": """
+        from flux.resource import ResourceSet
+        assert isinstance(ResourceSet, type), "flux.resource.ResourceSet is a module"
+        class SchedResourceList:
+            pass
+        def resource_list():
+            pass
+        """,
+    "flux/resource/status.py": """
+        from flux.resource import ResourceSet, SchedResourceList
+        class ResourceStatus:
+            pass
+        def resource_status():
+            pass
+        """,
+    "flux/resource/journal.py": "class ResourceJournalConsumer:\n    pass\n",
+}
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("host")
+    for name, text in HOST.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return directory
+
+
+def run(code, *paths):
+    """Run code with only these directories ahead of the standard library; return what it prints."""
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def overlay(srcdir):
+    return srcdir / "src" / "bindings" / "python"
+
+
+@pytest.fixture(scope="module")
+def embedded(srcdir):
+    return srcdir / "src" / "embedded"
+
+
+CHECK_NAMES = f"""
+import flux.resource
+for name in {CLASSES}:
+    assert isinstance(getattr(flux.resource, name), type), name
+for name in {FUNCTIONS}:
+    assert callable(getattr(flux.resource, name)), name
+"""
+
+
+@pytest.mark.parametrize("first", SUBMODULES)
+def test_embedded_names_stay_classes_whichever_submodule_comes_first(overlay, embedded, first):
+    run(f"import flux.resource.{first}" + CHECK_NAMES, overlay, embedded)
+
+
+@pytest.mark.parametrize("first", SUBMODULES)
+def test_names_stay_classes_over_an_installed_flux(overlay, host, first):
+    run(f"import flux.resource.{first}" + CHECK_NAMES, overlay, host)
+
+
+def test_every_submodule_is_importable(overlay, embedded):
+    run("\n".join(f"import flux.resource.{name}" for name in SUBMODULES) + CHECK_NAMES, overlay, embedded)
+
+
+def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
+    code = """
+        import importlib.util, flux, flux.kvs, flux.resource
+        assert flux.kvs.host
+        assert flux.core.handle.Flux.host
+        assert isinstance(flux.Flux(), flux.core.handle.Flux)
+        ours = [importlib.util.find_spec(name).origin for name in ("flux.resource", "flux.scheduler")]
+        print(len(flux.__path__), flux.__path__[0], *ours)
+        """
+    number, first, *ours = run(code, overlay, host).split()
+    assert number == "2"
+    assert first == str(overlay / "flux")
+    assert ours == [str(overlay / "flux" / name / "__init__.py") for name in ("resource", "scheduler")]
+
+
+def test_resource_does_not_import_job(overlay, host, embedded):
+    for paths in ((overlay, host), (overlay, embedded)):
+        assert run("import sys, flux.resource; print('flux.job' in sys.modules)", *paths) == "False"
+
+
+def test_job_info_finds_the_resource_list(overlay, host):
+    assert run("import flux.job; print(flux.job.instance_fields)", overlay, host) == "True"
+    assert run("import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host) == "True"
+
+
+def test_embedded_path_is_our_two_directories(overlay, embedded, host):
+    # Half of an installed package must not leak in, wherever it stands on the path.
+    for paths in ((overlay, embedded, host), (overlay, host, embedded)):
+        found = run("import flux; print(*flux.__path__)", *paths).split()
+        assert found == [str(overlay / "flux"), str(embedded / "flux")]
+
+
+def test_nothing_shadows_the_standard_library(overlay, embedded):
+    top = {path.name.split(".")[0] for directory in (overlay, embedded) for path in directory.iterdir()}
+    standard = set(sys.stdlib_module_names) if hasattr(sys, "stdlib_module_names") else {"json", "types", "resource", "cmd"}
+    assert not top & standard
+
+
+def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, host, tmp_path):
+    extra = tmp_path / "flux" / "resource"
+    extra.mkdir(parents=True)
+    (extra / "site.py").write_text("here = True\n")
+    assert run("import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path) == "True"

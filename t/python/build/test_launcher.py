@@ -1,0 +1,75 @@
+"""src/cmd/flux: finds its Python and its modules from wherever it is called."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def tree(tmp_path, srcdir):
+    """A source tree with nothing in it but the launcher and a command that tells what it sees."""
+    for name in ("src/cmd", "src/bindings/python", "src/embedded/flux_embedded"):
+        (tmp_path / name).mkdir(parents=True)
+    launcher = tmp_path / "src" / "cmd" / "flux"
+    launcher.write_bytes((srcdir / "src" / "cmd" / "flux").read_bytes())
+    launcher.chmod(0o755)
+    (tmp_path / "src" / "embedded" / "flux_embedded" / "cmd.py").write_text(
+        "def main(argv):\n    import sys\n    print(*argv, *sys.path[:2], sep='|')\n    exec(argv[0])\n    return 3\n"
+    )
+    (tmp_path / "src" / "embedded" / "flux_embedded" / "__init__.py").write_text("")
+    return tmp_path
+
+
+def call(*command, **env):
+    done = subprocess.run(
+        [str(word) for word in command], env=dict(os.environ, **env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def paths(tree):
+    return [str(tree / "src" / "bindings" / "python"), str(tree / "src" / "embedded")]
+
+
+def test_arguments_path_and_exit_code(tree):
+    code, out, _ = call(tree / "src" / "cmd" / "flux", "0", "b c")
+    assert code == 3
+    assert out.split("|") == ["0", "b c", *paths(tree)]
+
+
+def test_called_through_the_path_and_through_symbolic_links(tree):
+    (tree / "one").symlink_to("src/cmd/flux")
+    (tree / "sub").mkdir()
+    (tree / "sub" / "two").symlink_to("../one")
+    for command in (tree / "one", tree / "sub" / "two"):
+        assert call(command, "0")[1].split("|")[1:] == paths(tree)
+    code, out, _ = call("flux", "0", PATH="{}:{}".format(tree / "src" / "cmd", os.environ["PATH"]))
+    assert (code, out.split("|")[1:]) == (3, paths(tree))
+
+
+def test_prepended_paths_come_first(tree):
+    out = call(tree / "src" / "cmd" / "flux", "0", FLUX_PYTHONPATH_PREPEND="/a:/b")[1]
+    assert out.split("|")[1:] == ["/a", "/b"]
+
+
+def test_site_packages_are_found_when_asked_for(tree):
+    code, _, err = call(tree / "src" / "cmd" / "flux", "import greenlet", FLUX_SCHEDULER_PYTHON=sys.executable)
+    assert code == 3, err
+
+
+def test_a_module_that_is_nowhere_is_the_usual_error(tree):
+    code, _, err = call(tree / "src" / "cmd" / "flux", "import nosuchmodule")
+    assert code == 1
+    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in err
+
+
+def test_without_the_embedded_instance_it_says_so(tree):
+    (tree / "src" / "embedded" / "flux_embedded" / "cmd.py").unlink()
+    (tree / "src" / "embedded" / "flux_embedded" / "__init__.py").unlink()
+    (tree / "src" / "embedded" / "flux_embedded").rmdir()
+    (tree / "src" / "embedded").rmdir()
+    code, _, err = call(tree / "src" / "cmd" / "flux", "0")
+    assert code == 1
+    assert "the embedded instance belongs beside this command" in err
