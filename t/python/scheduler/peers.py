@@ -335,6 +335,11 @@ class Rig:
         """Let everything happen that needs no time to pass."""
         self.kernel.run_until_idle()
 
+    def turn(self):
+        """Let one turn of the loop pass."""
+        turns = self.kernel.turns
+        self.kernel.run(until=lambda: self.kernel.turns > turns)
+
     def wait(self, seconds):
         """Let `seconds` pass."""
         done = []

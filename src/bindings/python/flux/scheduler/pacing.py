@@ -159,7 +159,7 @@ class Driver:
             self._end(error, None)
             return
         self.yields += 1
-        if isinstance(wanted, (int, float)) and rest < wanted < 1e9:
+        if type(wanted) in (int, float) and rest < wanted < 1e9:
             rest = wanted
         self._step_timer.stop()
         self._step_timer.reset(after=rest)

@@ -1,0 +1,193 @@
+"""Module arguments: what is taken, and what is said about the rest."""
+
+import pytest
+from flux.scheduler import Scheduler
+from flux.scheduler.poolclass import _pool_class_from_uri, _pool_class_from_writer
+from peers import R, Rig
+
+ERR = 3
+UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
+
+
+def failure(*args, module="sched-fifo"):
+    rig = Rig(R(2, 2))
+    rig.load_file(module, *args, wait=False)
+    rig.settle()
+    assert isinstance(rig.task.failure, ValueError)
+    assert not rig.task.running
+    assert rig.logged(ERR) == [str(rig.task.failure)]
+    return str(rig.task.failure)
+
+
+@pytest.mark.parametrize(
+    "arg, text",
+    [
+        ("queue-depth=bogus", "queue-depth='bogus' is invalid: expected a positive integer or 'unlimited'"),
+        ("queue-depth=0", "queue-depth='0' is invalid: expected a positive integer or 'unlimited'"),
+        ("queue-depth=-1", "queue-depth='-1' is invalid: expected a positive integer or 'unlimited'"),
+        ("queue-depth=", "queue-depth='' is invalid: expected a positive integer or 'unlimited'"),
+        ("queue-depth=1.5", "queue-depth='1.5' is invalid: expected a positive integer or 'unlimited'"),
+        ("queue-depth=٣", "queue-depth='٣' is invalid: expected a positive integer or 'unlimited'"),
+        (
+            "log-level=bogus",
+            "log-level='bogus' is invalid: expected one of emerg, alert, crit, err, warning, notice, info, debug",
+        ),
+        ("log_level=debug", UNKNOWN.format("log_level=debug")),
+        ("foo", UNKNOWN.format("foo")),
+        ("queue-depth", UNKNOWN.format("queue-depth")),
+        ("forecast-period=1", UNKNOWN.format("forecast-period=1")),
+        ("mode=foobar", UNKNOWN.format("mode=foobar")),
+        ("mode=limited=-1", "mode=limited= requires a positive integer, got '-1'"),
+        ("mode=limited=0", "mode=limited= requires a positive integer, got '0'"),
+        ("alloc-mode=worst-fit", UNKNOWN.format("alloc-mode=worst-fit")),
+        ("pool-class=nosuchmodule", "pool-class='nosuchmodule': could not load pool class"),
+        ("pool-class=json", "pool-class='json': could not load pool class"),
+        ("pool-class=flux.resource.Rv1Pool:Nope", "pool-class='flux.resource.Rv1Pool:Nope': could not load pool class"),
+        ("pool-class=../evil", "pool-class='../evil': could not load pool class"),
+        ("reason-depth=x", "reason-depth='x' is invalid: expected a number of jobs, 0 for none"),
+        ("reason-depth=-1", "reason-depth='-1' is invalid: expected a number of jobs, 0 for none"),
+    ],
+)
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+def test_bad_arguments(arg, text, module):
+    assert failure(arg, module=module) == text
+
+
+def test_a_pool_class_that_is_no_class():
+    text = failure("pool-class=json:loads")
+    assert text.startswith("pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got <function loads")
+
+
+def test_test_hello_nopartial_is_sched_simples():
+    assert failure("test-hello-nopartial") == UNKNOWN.format("test-hello-nopartial")
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-simple", "test-hello-nopartial")
+    assert rig.manager.hello_request == {"partial-ok": False}
+
+
+@pytest.mark.parametrize(
+    "args, ready",
+    [
+        (["queue-depth=5"], {"mode": "limited", "limit": 5}),
+        (["queue-depth=unlimited"], {"mode": "unlimited"}),
+        (["mode=unlimited"], {"mode": "unlimited"}),
+        (["mode=limited=3"], {"mode": "limited", "limit": 3}),
+        (["queue-depth=5", "mode=limited=3"], {"mode": "limited", "limit": 3}),
+        ([], {"mode": "limited", "limit": 8}),
+    ],
+)
+def test_queue_depth(args, ready):
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-fifo", *args)
+    assert rig.manager.ready_request == ready
+
+
+@pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
+def test_log_level_in_any_case(level):
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-fifo", "log-level=" + level)
+    assert "log-level=debug" in rig.logged(6)[0]
+
+
+def test_log_level_keeps_the_ready_line_back():
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-fifo", "log-level=warning")
+    assert rig.logged() == []
+
+
+# -- the check for unknown arguments, however classes are built ----------------------------------------
+
+
+class NoInit(Scheduler):
+    pass
+
+
+class TakesFirst(Scheduler):
+    """The way of the guide: take one's own, hand on the rest."""
+
+    def __init__(self, h, *args):
+        rest = []
+        self.mine = None
+        for arg in args:
+            if arg.startswith("my-option="):
+                self.mine = arg[10:]
+            else:
+                rest.append(arg)
+        super().__init__(h, *rest)
+
+
+class TakesAfter(Scheduler):
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        self.mine = [arg for arg in self._pending_args if arg == "mine"]
+        self._pending_args = [arg for arg in self._pending_args if arg != "mine"]
+
+
+class Deeper(TakesAfter):
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        if "deeper" in self._pending_args:
+            self._pending_args.remove("deeper")
+
+
+class DeepestWithout(Deeper):
+    pass
+
+
+@pytest.mark.parametrize(
+    "cls, args",
+    [
+        (NoInit, []),
+        (TakesFirst, ["my-option=3", "queue-depth=2"]),
+        (TakesAfter, ["mine", "log-level=err"]),
+        (Deeper, ["deeper", "mine"]),
+        (DeepestWithout, ["mine", "deeper"]),
+    ],
+)
+def test_arguments_of_subclasses(cls, args):
+    rig = Rig(R(1, 1))
+    rig.load(cls, *args)
+    with pytest.raises(ValueError) as caught:
+        Rig(R(1, 1)).load(cls, *args, "typo=1")
+    assert str(caught.value) == UNKNOWN.format("typo=1")
+
+
+def test_a_value_error_of_a_subclass_is_logged_too():
+    class Picky(Scheduler):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            raise ValueError("colour='x': expected red or blue")
+
+    rig = Rig(R(1, 1))
+    with pytest.raises(ValueError):
+        rig.load(Picky)
+    assert rig.logged(ERR) == ["colour='x': expected red or blue"]
+
+
+def test_a_bad_class_attribute_is_told_like_a_bad_argument():
+    class Bad(Scheduler):
+        queue_depth = "many"
+
+    with pytest.raises(ValueError, match="queue-depth='many' is invalid"):
+        Rig(R(1, 1)).load(Bad)
+
+
+# -- pool URIs ---------------------------------------------------------------------------------------------
+
+
+def test_pool_uris(tmp_path, monkeypatch):
+    assert _pool_class_from_uri("site_pool") is None
+    (tmp_path / "site_pool.py").write_text(
+        "from flux.resource import ResourcePool\nclass SitePool(ResourcePool): pass\npool_class = SitePool\nother = 3\n"
+    )
+    (tmp_path / "broken_pool.py").write_text("1/0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = _pool_class_from_uri("site-pool")
+    assert found.__name__ == "SitePool"
+    assert _pool_class_from_uri("site_pool:SitePool").__name__ == "SitePool"
+    assert _pool_class_from_uri("site_pool:Other") is None
+    assert _pool_class_from_uri("broken_pool") is None
+    assert _pool_class_from_writer("site_pool:some-version") is found
+    for odd in ("", ".", "a..b", "a b", "a;b", "os.path:join()", "x" * 300, 7, None, "a:b:c"):
+        assert _pool_class_from_uri(odd) is None
+    assert _pool_class_from_uri("Rv1Pool:Rv1Pool").__name__ == "Rv1Pool"

@@ -1,0 +1,324 @@
+"""The start of a scheduler: acquire, hello, ready; and the ways it can fail."""
+
+import errno
+
+import pytest
+from flux.scheduler import Scheduler
+from flux.scheduler.jobpath import kvs_dir, r_key
+from peers import R, Rig, jobspec
+from test_messages import Guide
+
+CRIT, ERR, WARNING, INFO = 2, 3, 4, 6
+
+
+def part(rank, cores, expiration=0.0):
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": rank, "children": {"core": cores}}],
+            "starttime": 1.0,
+            "expiration": expiration,
+            "nslots": 1,
+            "nodelist": ["n" + rank],
+        },
+    }
+
+
+def running(rig, jobid, R, **keys):
+    rig.manager.running.append(dict({"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5}, **keys))
+    rig.info.R[jobid] = R
+
+
+def test_order_of_business():
+    rig = Rig(R(2, 4))
+    seen = []
+    rig.kernel.intercept = lambda endpoint, msg: seen.append(msg.topic) if msg.type == 1 else None
+    rig.load(Guide, "queue-depth=3")
+    assert [t for t in seen if t != "log.append"] == [
+        "service.add",
+        "service.add",
+        "resource.acquire",
+        "job-manager.sched-hello",
+        "job-manager.sched-ready",
+    ]
+    assert rig.manager.hello_request == {"partial-ok": True}
+    assert rig.manager.ready_request == {"mode": "limited", "limit": 3}
+    assert rig.logged(INFO) == ["ready: queue-depth=3 log-level=info pool-class=Rv1Pool Rv1 rank[0-1]/core[0-3]"]
+    assert rig.task.running
+
+
+def test_unlimited_is_the_default():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    assert rig.manager.ready_request == {"mode": "unlimited"}
+
+
+def test_ranks_not_up_at_first_are_down():
+    rig = Rig(R(4, 1), up="1")
+    rig.load(Guide)
+    for jobid in (1, 2):
+        rig.alloc(jobid)
+    rig.settle()
+    assert rig.success(1)["R"]["execution"]["R_lite"][0]["rank"] == "1"
+    assert rig.answers(2) == []
+    rig.resource.update(up="3")
+    rig.settle()
+    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "3"
+
+
+def test_hello_marks_what_jobs_hold():
+    rig = Rig(R(2, 4))
+    running(rig, 1, part("0", "0-2", expiration=5000.0))
+    running(rig, 2, part("1", "0-3"))
+    rig.load(Guide)
+    assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
+        {"rank": "0", "children": {"core": "0-2"}},
+        {"rank": "1", "children": {"core": "0-3"}},
+    ]
+    assert sorted(rig.sched.resources.job_end_times()) == [(1, 5000.0), (2, 0.0)]
+    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 2})
+    assert rig.logged(INFO)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
+
+
+def test_hello_leaves_out_ranks_already_freed():
+    rig = Rig(R(4, 2))
+    whole = part("0-3", "0-1")
+    whole["execution"]["nodelist"] = ["n[0-3]"]
+    running(rig, 1, whole, free="0-1")
+    rig.load(Guide)
+    assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
+        {"rank": "2-3", "children": {"core": "0-1"}}
+    ]
+    rest = part("2-3", "0-1")
+    rest["execution"]["nodelist"] = ["n[2-3]"]
+    rig.free(1, rest)
+    rig.settle()
+    assert rig.sched.resources.job_end_times() == []
+
+
+def test_partial_ok_can_be_turned_off():
+    class Whole(Guide):
+        hello_partial_ok = False
+
+    rig = Rig(R(1, 1))
+    rig.load(Whole)
+    assert rig.manager.hello_request == {"partial-ok": False}
+
+
+def test_hello_lookups_are_issued_together():
+    """Trap 7: one lookup a job, one after the other."""
+    rig = Rig(R(40, 1))
+    for rank in range(40):
+        running(rig, rank + 1, part(str(rank), "0"))
+    rig.load(Guide)
+    assert rig.info.most_waiting == 40
+    assert len(rig.sched.resources.job_end_times()) == 40
+
+
+BAD = {
+    "rank not in the inventory": part("9", "0"),
+    "core not in the inventory": part("0", "77"),
+    "held by another job": part("0", "0"),
+    "no lookup": None,
+    "no R": "junk",
+    "wrong version": {"version": 9},
+}
+
+
+@pytest.mark.parametrize("what", sorted(BAD))
+def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
+    rig = Rig(R(2, 1))
+    running(rig, 1, part("0", "0"))
+    running(rig, 2, BAD[what])
+    running(rig, 3, part("1", "0"))
+    rig.load(Guide)
+    assert rig.manager.raised == [
+        {"id": 2, "type": "scheduler-restart", "severity": 0, "note": "failed to reallocate R for running job"}
+    ]
+    assert sorted(jobid for jobid, _ in rig.sched.resources.job_end_times()) == [1, 3]
+    assert rig.sched.stats_get()["errors"] == 1
+
+
+def test_a_hello_override_that_raises_costs_its_job_only():
+    class Picky(Guide):
+        def hello(self, jobid, priority, userid, t_submit, R):
+            assert (priority, userid, t_submit) == (16, 0, 1.5)
+            if jobid == 1:
+                raise KeyError("what is this")
+            super().hello(jobid, priority, userid, t_submit, R)
+
+    rig = Rig(R(2, 1))
+    running(rig, 1, part("0", "0"))
+    running(rig, 2, part("1", "0"))
+    rig.load(Picky)
+    assert [e["id"] for e in rig.manager.raised] == [1]
+    assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [2]
+
+
+def test_without_job_info_the_kvs_is_read_with_updates_applied():
+    rig = Rig(R(2, 1), job_info=False)
+    handle = rig.handle
+    import json
+
+    from flux.kvs import KVSTxn
+
+    for jobid, events in ((1, 2), (2, 1), (3, 0)):
+        rig.manager.running.append({"id": jobid, "priority": 1, "userid": 0, "t_submit": 0.5})
+        if not events:
+            continue
+        txn = KVSTxn(handle)
+        txn.put(r_key(jobid), part(str(jobid - 1), "0", expiration=100.0))
+        lines = ['{"timestamp":1.0,"name":"submit"}\n', '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n']
+        txn.put(kvs_dir(jobid) + ".eventlog", "".join(lines[:events]), raw=True)
+        txn.commit()
+    assert json.loads(rig.kvs_value(r_key(1)))["execution"]["expiration"] == 100.0
+    rig.load(Guide)
+    assert sorted(rig.sched.resources.job_end_times()) == [(1, 900.0), (2, 100.0)]
+    assert [e["id"] for e in rig.manager.raised] == [3]
+
+
+@pytest.mark.parametrize("entry", [{}, {"id": "x"}, {"id": None, "priority": 3}])
+def test_malformed_hello_entries_are_counted(entry):
+    rig = Rig(R(1, 1))
+    rig.manager.running.append(entry)
+    rig.load(Guide)
+    assert rig.sched.stats_get()["errors"] == 1
+
+
+# -- trap 10: a failed start that leaves the instance without a scheduler and without an error ---------
+
+
+def failing_start(rig, cls=Guide, *args):
+    rig.load(cls, *args, wait=False)
+    rig.settle()
+    assert rig.task.ended
+    assert rig.task.failure is not None
+    assert rig.logged(CRIT) == ["cannot start: %s" % rig.task.failure]
+    return rig.task.failure
+
+
+@pytest.mark.parametrize("name", ["sched", "feasibility"])
+def test_trap_10_service_taken(name):
+    rig = Rig(R(1, 1))
+    rig.names.taken = (name,)
+    assert failing_start(rig).errno == errno.EEXIST
+    assert not rig.task.running
+
+
+def test_trap_10_no_resources():
+    rig = Rig(R(1, 1))
+    rig.resource.error = (errno.EBUSY, "busy")
+    assert failing_start(rig).errno == errno.EBUSY
+
+
+def test_trap_10_hello_refused():
+    rig = Rig(R(1, 1))
+    rig.manager.hello_error = (errno.ENOTSUP, "partly freed jobs")
+    assert failing_start(rig).errno == errno.ENOTSUP
+
+
+@pytest.mark.parametrize("inventory", [{"version": 7}, {"version": 1}, {"version": 1, "execution": {"R_lite": 3}}])
+def test_trap_10_unusable_inventory(inventory):
+    rig = Rig(inventory, up="")
+    failing_start(rig)
+
+
+def test_trap_10_pool_class_that_is_none():
+    class Mine(Guide):
+        pool_class = dict
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine, wait=False)
+    rig.settle()
+    assert "pool_class must be a ResourcePool or ResourcePoolImplementation subclass" in str(rig.task.failure)
+    assert rig.logged()
+
+
+def test_unload_answers_nothing_on_the_way_out():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.settle()
+    before = len(rig.received)
+    rig.unload()
+    assert rig.task.failure is None
+    # The kernel refuses what was left unanswered, as the broker does; the scheduler itself says nothing.
+    assert all(errnum == errno.EHOSTUNREACH for _, errnum, _ in rig.received[before:])
+
+
+# -- pool classes -----------------------------------------------------------------------------------------
+
+
+def test_pool_options_it_does_not_know_are_dropped_with_a_warning():
+    class Mine(Guide):
+        pool_kwargs = {"colour": "blue", "size": 3}
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    assert len(rig.logged(WARNING)) == 2
+    assert "colour" in rig.logged(WARNING)[0]
+
+
+def test_pool_options_reach_a_pool_that_lists_them():
+    from flux.resource import Rv1Pool
+
+    class Blue(Rv1Pool):
+        known_options = frozenset(["colour"])
+
+        def __init__(self, R=None, log=None, colour=None, **kwargs):
+            super().__init__(R, log=log, **kwargs)
+            self.colour = colour
+
+    class Mine(Guide):
+        pool_class = Blue
+        pool_kwargs = {"colour": "blue"}
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    assert rig.sched.resources.impl.colour == "blue"
+    assert not rig.logged(WARNING)
+
+
+def test_the_pools_clock_is_the_schedulers():
+    rig = Rig(R(1, 1))
+    sched = rig.load(Guide)
+    rig.wait(100)
+    assert sched.resources.clock() == sched.now() == rig.now
+
+
+@pytest.mark.parametrize("writer, warned", [("fluxion", 0), ("fluxion:jgf", 0), (None, 0), ("no-such-pool", 1), (7, 1)])
+def test_unknown_writers_fall_back(writer, warned):
+    scheduling = {} if writer is None else {"writer": writer}
+    rig = Rig(R(1, 1, scheduling=scheduling))
+    rig.load(Guide)
+    assert "pool-class=Rv1Pool" in rig.logged(INFO)[-1]
+    assert len(rig.logged(INFO)) == 1 + warned
+
+
+def test_a_known_writer_is_used(tmp_path, monkeypatch):
+    (tmp_path / "rack_pool.py").write_text(
+        "from flux.resource import ResourcePool\nclass RackPool(ResourcePool): pass\npool_class = RackPool\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}))
+    rig.load(Guide)
+    assert type(rig.sched.resources).__name__ == "RackPool"
+
+
+def test_paths_agree_with_the_bindings():
+    from flux.job import JobID
+
+    for jobid in (0, 1, 28420603904, (1 << 64) - 1):
+        assert kvs_dir(jobid) == JobID(jobid).kvs
+
+
+def test_base_class_alone_runs_and_starts_nothing():
+    rig = Rig(R(1, 1))
+    rig.load(Scheduler)
+    rig.alloc(1, jobspec(1))
+    rig.settle()
+    assert rig.received == []
+    rig.cancel(1)
+    rig.settle()
+    assert rig.answers(1) == [{"id": 1, "type": 3}]

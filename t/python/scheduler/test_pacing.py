@@ -1,0 +1,306 @@
+"""When passes run, how generators are driven, what forecasts may take."""
+
+import heapq
+
+import pytest
+from flux.resource import InsufficientResources
+from flux.scheduler import Scheduler
+from flux.scheduler.pacing import Pace
+from peers import R, Rig, jobspec
+from test_messages import Guide
+
+
+class Stepping(Scheduler):
+    """The guide's generator example, noting what it does."""
+
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        self.notes = []
+
+    def schedule(self):
+        self.notes.append("begin")
+        try:
+            while self._queue:
+                job = self._queue[0]
+                try:
+                    alloc = self.resources.alloc(job.jobid, job.resource_request)
+                except InsufficientResources:
+                    break
+                except OSError as exc:
+                    job.request.deny(str(exc))
+                else:
+                    job.request.success(alloc)
+                heapq.heappop(self._queue)
+                self.notes.append(job.jobid)
+                yield
+        finally:
+            self.notes.append("end")
+
+
+# -- the averages -------------------------------------------------------------------------------------------
+
+
+def test_delay_is_zero_until_events_outrun_passes():
+    pace = Pace(0.25, 1.0)
+    pace.event(0.0)
+    assert not pace.passed(0.1)
+    assert pace.delay == 0.0
+    pace.event(10.0)
+    assert pace.interval == 2.5
+    assert not pace.passed(0.1)
+    now = 10.0
+    while pace.interval >= pace.duration:
+        now += 0.001
+        pace.event(now)
+    assert pace.passed(0.1)
+    assert pace.delay == pace.duration
+    pace.event(now + 100)
+    assert pace.passed(0.1)
+    assert pace.delay == 0.0
+
+
+def test_delay_is_capped():
+    pace = Pace(1.0, 0.5)
+    pace.event(0.0)
+    pace.event(0.001)
+    pace.passed(30.0)
+    assert pace.delay == 0.5
+
+
+def test_simultaneous_events_alone_make_no_delay():
+    pace = Pace(0.25, 1.0)
+    for _ in range(5):
+        pace.event(7.0)
+    pace.passed(1.0)
+    assert pace.delay == 0.0
+
+
+# -- coalescing -----------------------------------------------------------------------------------------------
+
+
+def test_events_of_a_turn_share_a_pass():
+    rig = Rig(R(4, 4))
+    rig.load(Guide)
+    for jobid in range(1, 9):
+        rig.alloc(jobid)
+    rig.settle()
+    assert rig.sched.stats_get()["sched_passes"] == 1
+
+
+def test_nothing_is_requested_while_the_queue_is_empty():
+    rig = Rig(R(2, 1))
+    rig.load(Guide)
+    rig.resource.update(down="0")
+    rig.resource.update(up="0")
+    rig.settle()
+    assert rig.sched.stats_get()["sched_passes"] == 0
+
+
+def test_a_class_with_its_own_queue_is_always_called():
+    calls = []
+
+    class Own(Scheduler):
+        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+            calls.append(jobid)
+
+        def schedule(self):
+            calls.append("pass")
+
+    rig = Rig(R(2, 1))
+    rig.load(Own)
+    rig.resource.update(down="0")
+    rig.settle()
+    rig.alloc(5)
+    rig.settle()
+    assert calls == ["pass", 5, "pass"]
+
+
+def test_start_schedule_can_be_replaced():
+    class Remote(Guide):
+        asked = 0
+
+        def start_schedule(self):
+            self.asked += 1
+            if not self._sched_pending:
+                self._sched_pending = True
+                self.handle.timer_watcher_create(5.0, self.arrived).start()
+
+        def arrived(self, *args):
+            self._sched_pending = False
+            self.schedule()
+
+    rig = Rig(R(2, 1))
+    sched = rig.load(Remote)
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.settle()
+    assert (sched.asked, rig.started()) == (2, [])
+    rig.wait(5)
+    assert rig.started() == [1, 2]
+    assert sched._sched_interval_ewma == 0.0
+
+
+# -- generators -------------------------------------------------------------------------------------------------
+
+
+def test_one_step_a_turn_and_an_event_starts_afresh():
+    rig = Rig(R(4, 4))
+    sched = rig.load(Stepping)
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid)
+    while len(sched.notes) < 2:
+        rig.turn()
+    assert sched.notes == ["begin", 1]
+    rig.alloc(4, priority=31)
+    rig.settle()
+    assert sched.notes == ["begin", 1, 2, "end", "begin", 4, 3, "end"]
+    assert sorted(rig.started()) == [1, 2, 3, 4]
+    stats = sched.stats_get()
+    assert stats["sched_closed"] >= 1
+    assert stats["sched_yields"] == 4
+    assert stats["sched_delay"] == stats["sched_duration_ewma"] == 0.0
+
+
+def test_a_pass_over_a_queue_that_emptied_is_closed():
+    class Slow(Scheduler):
+        ended = False
+
+        def schedule(self):
+            try:
+                while True:
+                    yield 10
+            finally:
+                self.ended = True
+
+    rig = Rig(R(1, 1))
+    sched = rig.load(Slow)
+    rig.alloc(1)
+    rig.settle()
+    rig.cancel(1)
+    rig.settle()
+    assert sched.ended
+
+
+def test_a_yielded_number_is_a_wait():
+    class Patient(Scheduler):
+        def schedule(self):
+            self.times = [self.now()]
+            for pause in (2.5, None, 0.5, "soon", -1, float("inf"), True):
+                yield pause
+                self.times.append(self.now())
+
+    rig = Rig(R(1, 1))
+    sched = rig.load(Patient)
+    rig.alloc(1)
+    rig.wait(10)
+    steps = [later - sooner for sooner, later in zip(sched.times, sched.times[1:])]
+    assert steps == [2.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_generator_that_will_not_close_is_counted():
+    class Stubborn(Scheduler):
+        def schedule(self):
+            while True:
+                try:
+                    yield 1
+                except GeneratorExit:
+                    yield 2
+
+    rig = Rig(R(1, 1))
+    sched = rig.load(Stubborn)
+    rig.alloc(1)
+    rig.settle()
+    rig.alloc(2)
+    rig.wait(1)
+    assert sched.stats_get()["errors"] == 1
+
+
+# -- forecasts ----------------------------------------------------------------------------------------------------
+
+
+class Forecasting(Guide):
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        self.notes = []
+
+    def forecast(self):
+        self.notes.append("begin")
+        for step in range(3):
+            yield 1.0
+            self.notes.append(step)
+
+
+def test_a_forecast_runs_to_its_end_and_then_once_more():
+    rig = Rig(R(1, 1))
+    sched = rig.load(Forecasting)
+    rig.alloc(1, jobspec(1))
+    rig.alloc(2)
+    rig.settle()
+    assert sched.notes == ["begin"]
+    for jobid in (3, 4, 5):
+        rig.alloc(jobid)
+        rig.wait(0.1)
+    assert sched.notes == ["begin"]
+    rig.wait(10)
+    assert sched.notes == ["begin", 0, 1, 2] * 2
+    stats = sched.stats_get()
+    assert (stats["forecast_passes"], stats["forecast_yields"]) == (2, 6)
+
+
+def test_synchronous_forecasts_count_too():
+    class Plain(Guide):
+        def forecast(self):
+            pass
+
+    rig = Rig(R(1, 1))
+    sched = rig.load(Plain)
+    rig.alloc(1)
+    rig.settle()
+    assert sched.stats_get()["forecast_passes"] == 0  # nothing was left to forecast
+    rig.alloc(2)
+    rig.settle()
+    assert sched.stats_get()["forecast_passes"] == 1
+
+
+def test_a_costly_forecast_rests_four_times_as_long():
+    class Costly(Guide):
+        def forecast(self):
+            self.steps = []
+            for _ in range(3):
+                self.steps.append(self.now())
+                Watch.reading += 0.5
+                yield
+
+    class Watch:
+        reading = 0.0
+
+    rig = Rig(R(1, 1))
+    sched = rig.load(Costly)
+    sched._outlook.stopwatch = lambda: Watch.reading
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.wait(10)
+    assert [later - sooner for sooner, later in zip(sched.steps, sched.steps[1:])] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("answer", ["success", "deny", "cancel"])
+def test_stale_annotations_after_the_answer_are_dropped(answer):
+    class Late(Guide):
+        def forecast(self):
+            job = self._queue[0]
+            yield 5
+            job.request.annotate({"sched": {"t_estimate": 1.0}})
+
+    rig = Rig(R(1, 1))
+    rig.load(Late)
+    rig.alloc(1)
+    rig.alloc(2, jobspec(1))
+    rig.wait(1)
+    if answer == "success":
+        rig.free(1)
+    elif answer == "deny":
+        rig.resource.update(down="0", shrink="0")
+    else:
+        rig.cancel(2)
+    rig.wait(10)
+    assert len(rig.answers(2)) == 1
