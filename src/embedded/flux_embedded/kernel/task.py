@@ -29,6 +29,7 @@ class Task(Endpoint):
             ``body()``, which is run by `start`
 
     Attributes:
+        last_message (float): when it received its latest message
         on_exit: None, or ``on_exit(task, exception_or_None)``, called when the body returned
     """
 
@@ -39,6 +40,7 @@ class Task(Endpoint):
         self.watchers = set()
         self.on_exit = None
         self.aux = {}
+        self.last_message = kernel.time
         self._matchtag = 0
         self._exact = {}
         self._globs = []
@@ -81,6 +83,7 @@ class Task(Endpoint):
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, msg):
+        self.last_message = self.kernel.time
         if msg.type == message.RESPONSE and msg.matchtag:
             future = self.futures.get(msg.matchtag)
             if future is not None:

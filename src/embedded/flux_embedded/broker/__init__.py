@@ -1,0 +1,5 @@
+"""The broker: one process that loads modules, routes messages and serves clients of a socket.
+
+Read `instance` for the life of an instance, `modules` for how a module is loaded and unloaded, and
+`context` for what every builtin service is given.
+"""

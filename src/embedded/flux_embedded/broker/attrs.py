@@ -1,0 +1,145 @@
+"""Broker attributes: named strings that describe an instance.
+
+Every attribute the instance knows is declared here once, with what may be done to it:
+
+* ``START``: may be given at start (``flux start -S NAME=VALUE``);
+* ``RUN``: may be changed while the instance runs (``flux setattr``).
+
+Names that are not declared do not exist: a misspelt one is an error, not a new attribute.
+"""
+
+import errno
+
+START = 1
+RUN = 2
+
+#: name -> (default or None for "not set", what may be done to it)
+DECLARED = {
+    "broker.boot-method": ("single", 0),
+    "broker.cleanup-timeout": ("none", START),
+    "broker.critical-ranks": ("0", START),
+    "broker.exit-norestart": (None, START),
+    "broker.module-nopanic": (None, START | RUN),
+    "broker.pid": (None, 0),
+    "broker.quorum": (None, START),
+    "broker.quorum-warn": ("60s", START),
+    "broker.rc1_path": ("flux modprobe rc1", START),
+    "broker.rc2_none": (None, START),
+    "broker.rc3_path": ("flux modprobe rc3", START),
+    "broker.sd-notify": (None, START),
+    "broker.shutdown-timeout": ("60s", START),
+    "broker.shutdown-warn": ("60s", START),
+    "broker.starttime": (None, 0),
+    "broker.uuid": (None, 0),
+    "conf.shell_initrc": (None, START | RUN),
+    "config.path": (None, START),
+    "content.backing-module": ("content-sqlite", START),
+    "content.hash": ("sha1", START),
+    "hostlist": (None, 0),
+    "hostname": (None, START),
+    "instance-level": ("0", 0),
+    "jobid": (None, 0),
+    "local-uri": (None, START),
+    "log-filename": (None, START | RUN),
+    "log-forward-level": ("3", START | RUN),
+    "log-level": ("7", START | RUN),
+    "log-ring-size": ("1024", START | RUN),
+    "log-stderr-level": ("3", START | RUN),
+    "log-stderr-mode": ("leader", START | RUN),
+    "log-syslog-enable": ("0", START | RUN),
+    "log-syslog-level": ("2", START | RUN),
+    "parent-uri": (None, 0),
+    "rank": ("0", 0),
+    "rundir": (None, START),
+    "rundir-cleanup": ("1", START),
+    "security.owner": (None, 0),
+    "size": ("1", 0),
+    "statedir": (None, START),
+    "statedir-cleanup": ("0", START),
+    "tbon.topo": ("kary:32", START),
+    "version": (None, 0),
+}
+
+
+class AttrTable:
+    """The attributes of one instance.
+
+    ``watch(name, callback)`` calls ``callback(value)`` after each change of `name`.
+    """
+
+    def __init__(self):
+        self._values = {n: d for n, (d, _) in DECLARED.items() if d is not None}
+        self._watchers = {}
+
+    def get(self, name, default=None):
+        """Return the value of `name`, or `default` if it is not set."""
+        return self._values.get(name, default)
+
+    def get_int(self, name, default=0):
+        """Return `name` as an integer, or `default` if it is unset or no number."""
+        try:
+            return int(self._values[name], 0)
+        except (KeyError, ValueError):
+            return default
+
+    def is_true(self, name):
+        """Tell whether `name` is set to something that means yes."""
+        return self._values.get(name, "0") not in ("", "0", "false", "no", "off")
+
+    def names(self):
+        """Return the names of the attributes that are set, sorted."""
+        return sorted(self._values)
+
+    def flags(self, name):
+        """Return 1 for an attribute that cannot change while the instance runs, else 0."""
+        return 0 if DECLARED[name][1] & RUN else 1
+
+    def define(self, name, value):
+        """Set a declared attribute on the instance's own behalf."""
+        if name not in DECLARED:
+            raise KeyError(name)
+        self._values[name] = str(value)
+        for callback in self._watchers.get(name, ()):
+            callback(str(value))
+
+    def set_at_start(self, name, value):
+        """Set `name` from the command line.
+
+        Raises ValueError if it is unknown or belongs to the instance.
+        """
+        if name not in DECLARED:
+            raise ValueError("%s: unknown attribute" % name)
+        if not DECLARED[name][1] & START:
+            raise ValueError("%s: attribute may not be set on the command line" % name)
+        self.define(name, value)
+
+    def set(self, name, value):
+        """Set `name` while the instance runs; OSError if that cannot be done."""
+        if name not in DECLARED:
+            raise OSError(errno.ENOENT, "unknown attribute")
+        if not DECLARED[name][1] & RUN:
+            raise OSError(errno.EPERM, "attribute may not be updated")
+        if name.startswith("log-") and name.endswith("-level"):
+            _check_level(name, value)
+        self.define(name, value)
+
+    def unset(self, name):
+        """Remove `name` while the instance runs; OSError if that cannot be done."""
+        if name not in self._values:
+            raise OSError(errno.ENOENT, "unknown attribute")
+        if not DECLARED[name][1] & RUN:
+            raise OSError(errno.EPERM, "attribute may not be updated")
+        del self._values[name]
+
+    def watch(self, name, callback):
+        """Call `callback` with the new value after each change of `name`."""
+        self._watchers.setdefault(name, []).append(callback)
+
+
+def _check_level(name, value):
+    try:
+        if -1 <= int(value) <= 7:
+            return
+    except ValueError:
+        pass
+    raise OSError(errno.EINVAL, "%s=%s: expected a number from 0 (emerg) to 7 (debug)" % (name, value))

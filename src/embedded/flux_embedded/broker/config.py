@@ -1,0 +1,115 @@
+"""Configuration of an instance: TOML files and ``KEY=VALUE`` settings, merged in order.
+
+The result is a plain dict that JSON can express; tables merge key by key, anything else is
+replaced by what comes later.
+"""
+
+import json
+import os
+import re
+
+try:
+    import tomllib
+except ImportError:  # Python before 3.11
+    import tomli as tomllib
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text names the file or setting."""
+
+
+def merge(base, extra):
+    """Return `base` with `extra` laid over it; neither is changed."""
+    result = dict(base)
+    for key, value in extra.items():
+        if isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = merge(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def parse_toml(text, source):
+    """Parse TOML `text`; `source` names it in errors.
+
+    Raises ConfigError, also for TOML dates, which JSON cannot express.
+    """
+    try:
+        config = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise ConfigError("%s: TOML parse error: %s" % (source, exc)) from None
+    return check(config, source)
+
+
+def check(config, source):
+    """Return `config` if JSON can express it, else raise ConfigError."""
+    try:
+        json.dumps(config, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ConfigError("%s: only strings, numbers, booleans, arrays and tables can be used: %s"
+                          % (source, exc)) from None
+    return config
+
+
+def load_path(path):
+    """Read configuration from a TOML file, or from all ``*.toml`` of a directory in name order.
+
+    Raises ConfigError.
+    """
+    if os.path.isdir(path):
+        config = {}
+        for name in sorted(os.listdir(path)):
+            if name.endswith(".toml"):
+                config = merge(config, load_path(os.path.join(path, name)))
+        return config
+    try:
+        with open(path, encoding="utf-8") as stream:
+            text = stream.read()
+    except OSError as exc:
+        raise ConfigError("%s: %s" % (path, exc.strerror)) from None
+    except UnicodeDecodeError:
+        raise ConfigError("%s: not UTF-8 text" % path) from None
+    if path.endswith(".json"):
+        try:
+            config = json.loads(text)
+        except ValueError as exc:
+            raise ConfigError("%s: JSON parse error: %s" % (path, exc)) from None
+        if not isinstance(config, dict):
+            raise ConfigError("%s: expected a JSON object" % path)
+        return config
+    return parse_toml(text, path)
+
+
+def parse_setting(text):
+    """Parse one ``--conf`` argument: ``KEY=VALUE``, or the path of a file.
+
+    VALUE is TOML; what is not TOML is taken as a string. Raises ConfigError.
+    """
+    key, eq, value = text.partition("=")
+    if not eq:
+        return load_path(text)
+    parts = key.split(".")
+    for part in parts:
+        if not _BARE_KEY.match(part):
+            raise ConfigError("%s: expected KEY=VALUE with a dotted KEY, or the path of a TOML file"
+                              % text)
+    try:
+        parsed = tomllib.loads("x = %s" % value)
+        parsed = check(parsed, key)["x"] if list(parsed) == ["x"] else value
+    except (tomllib.TOMLDecodeError, RecursionError):
+        parsed = value
+    for part in reversed(parts):
+        parsed = {part: parsed}
+    return parsed
+
+
+def lookup(config, key):
+    """Return the value at dotted `key`; KeyError if there is none."""
+    value = config
+    for part in key.split("."):
+        if not isinstance(value, dict):
+            raise KeyError(key)
+        value = value[part]
+    return value

@@ -1,0 +1,80 @@
+"""What the builtin services of one instance share."""
+
+import os
+import selectors
+import socket
+import threading
+
+from flux_embedded.broker.attrs import AttrTable
+from flux_embedded.broker.logring import LogRing
+from flux_embedded.formats import hostlist
+from flux_embedded.kernel.message import OWNER
+
+#: The release of the host whose behaviour this instance reproduces.
+HOST_VERSION = "0.88.0"
+
+
+class BrokerContext:
+    """The broker as its services see it.
+
+    Args:
+        kernel (Kernel): the kernel they run on
+        attrs (AttrTable): attributes; default: a table with nothing set at start
+        config (dict): the configuration at start
+        hosts (list of str): name of each rank's host; default: this host for every rank
+        environ (dict): the environment of the instance
+
+    Attributes:
+        kernel, attrs, config, hosts, environ: as above; ``config`` is replaced as a whole when the
+            configuration is loaded anew, never changed
+        ring (LogRing): the log
+        fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
+    """
+
+    def __init__(self, kernel, attrs=None, config=None, hosts=None, environ=None):
+        self.kernel = kernel
+        self.attrs = attrs or AttrTable()
+        self.config = config or {}
+        self.hostname = self.attrs.get("hostname") or socket.gethostname()
+        self.hosts = hosts or [self.hostname] * kernel.size
+        self.environ = os.environ if environ is None else environ
+        self.ring = LogRing(self.attrs, self.time)
+        self.fatal = None
+        define = self.attrs.define
+        define("size", kernel.size)
+        define("hostlist", hostlist.encode(self.hosts))
+        define("hostname", self.hostname)
+        define("broker.pid", os.getpid())
+        define("broker.starttime", "%.6f" % kernel.clock.now())
+        define("security.owner", OWNER)
+        define("version", HOST_VERSION)
+        if self.attrs.get("broker.quorum") is None:
+            define("broker.quorum", kernel.size)
+
+    def time(self):
+        """The time now, in seconds since the epoch: the kernel's clock, read afresh."""
+        return self.kernel.clock.now()
+
+    def log(self, level, text, name="broker", rank=0):
+        """Log on the broker's own behalf."""
+        self.ring.append(level, name, text, rank)
+
+    def call_later_real(self, seconds, function):
+        """Call ``function()`` in the loop after so many seconds of real time, whatever the clock is."""
+        if not self.kernel.clock.virtual:
+            self.kernel.call_later(seconds, function)
+            return
+        reader, writer = os.pipe()
+
+        def expire():
+            os.close(writer)
+
+        def ready(fd, events):
+            self.kernel.remove_fd(fd)
+            os.close(fd)
+            function()
+
+        timer = threading.Timer(seconds, expire)
+        timer.daemon = True
+        self.kernel.add_fd(reader, selectors.EVENT_READ, ready)
+        timer.start()

@@ -1,0 +1,86 @@
+"""The requests every module answers without any code of its own (RFC 5).
+
+``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-clear``, ``NAME.config-reload``,
+``NAME.disconnect`` and ``NAME.shutdown``. A module's own handler for one of them comes first.
+"""
+
+import errno
+import resource
+
+#: Where a task keeps its debug word, in ``Task.aux``.
+DEBUG_FLAGS = "debug_flags"
+
+_RUSAGE = (
+    "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
+)
+
+
+def ping(task, msg):
+    """The payload comes back, with what the module saw of the request."""
+    route = "!".join(uuid[-8:] for uuid in (msg.sender.uuid, task.uuid))
+    return {**(msg.body or {}), "route": route, "userid": msg.userid, "rolemask": msg.rolemask, "rank": 0}
+
+
+def debug(task, msg):
+    """``{op: setbit|clrbit|set|clr, flags}`` -> ``{flags}``: change the debug word, tell what it is now."""
+    body = msg.body or {}
+    op, flags = body.get("op"), body.get("flags", 0)
+    word = task.aux.get(DEBUG_FLAGS, 0)
+    if not isinstance(flags, int) or flags < 0:
+        raise OSError(errno.EPROTO, f"{msg.topic}: flags must be a number, not {flags!r}")
+    if op == "setbit":
+        word |= flags
+    elif op == "clrbit":
+        word &= ~flags
+    elif op == "set":
+        word = flags
+    elif op == "clr":
+        word = 0
+    else:
+        raise OSError(errno.EPROTO, f"{msg.topic}: op={op!r}: expected setbit, clrbit, set or clr")
+    task.aux[DEBUG_FLAGS] = word
+    return {"flags": word}
+
+
+def rusage(task, msg):
+    """What getrusage(2) says: of the whole process, in which all modules live."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    result = {"utime": usage.ru_utime, "stime": usage.ru_stime}
+    result.update((key, getattr(usage, "ru_" + key)) for key in _RUSAGE)
+    return result
+
+
+def nothing(task, msg):
+    return None
+
+
+#: method -> (function of task and message that returns the payload, guests allowed)
+METHODS = {
+    "ping": (ping, True),
+    "debug": (debug, False),
+    "rusage": (rusage, False),
+    "stats-clear": (nothing, False),
+    "config-reload": (nothing, False),
+    "disconnect": (nothing, True),
+}
+
+
+def attach(service):
+    """Give a builtin service the requests it has no handler for."""
+    for method, (function, guest) in METHODS.items():
+        if f"{service.name}.{method}" not in service.methods:
+            service.add_method(method, _handler(service, function), guest)
+    if f"{service.name}.stats-get" not in service.methods:
+        service.add_method("stats-get", lambda msg: service.respond(msg, {"queued": len(service.task.inbox)}))
+    service.add_method("shutdown", lambda msg: _shutdown(service))
+
+
+def _shutdown(service):
+    try:
+        service.stop()
+    finally:
+        service.task.reactor_stop(0)
+
+
+def _handler(service, function):
+    return lambda msg: service.respond(msg, function(service.task, msg))

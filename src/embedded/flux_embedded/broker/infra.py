@@ -1,0 +1,184 @@
+"""The broker's own services: log, attributes, service names and events.
+
+====================  ============================================================================
+method                payload -> response
+====================  ============================================================================
+log.append            ``{level, name, text}`` -> ``{}``
+log.dmesg (S)         ``{follow?, nobacklog?}`` -> one ``{timestamp, name, rank, level, text}`` an
+                      entry, oldest first; with ``follow`` later ones too, else ENODATA
+log.dmesg-cancel      ``{matchtag}``: ends that stream of the sender
+log.clear             -> ``{}``
+attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
+attr.set              ``{name, value}`` -> ``{}``; attr.rm ``{name}`` -> ``{}``
+attr.list             -> ``{names: [...], attrs: {NAME: VALUE}}``
+service.add, .remove  ``{service}`` -> ``{}`` (RFC 5); the sender is the holder
+event.publish         ``{topic, payload?}`` -> ``{seq}``
+event.subscribe       ``{topic}`` -> ``{}``: every event whose topic begins so; event.unsubscribe
+====================  ============================================================================
+"""
+
+import errno
+
+from flux_embedded.kernel import message
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.service import Service, request
+
+
+class LogService(Service):
+    """``log``: the way into the ring and out of it."""
+
+    name = "log"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.followers = {}  # (sender uuid, matchtag) -> (message, callback)
+
+    @request("append", guest=True)
+    def append(self, msg):
+        body = msg.body or {}
+        level, name, text = body.get("level", 6), body.get("name", "?"), body.get("text", "")
+        if not isinstance(level, int) or not isinstance(name, str) or not isinstance(text, str):
+            raise OSError(errno.EPROTO, "log.append: expected level (int), name and text (strings)")
+        self.ctx.ring.append(level, name, text, body.get("rank", 0))
+        self.respond(msg, {})
+
+    @request("dmesg", streaming=True)
+    def dmesg(self, msg):
+        body = msg.body or {}
+        ring = self.ctx.ring
+        if not body.get("nobacklog"):
+            for entry in ring.entries():
+                self.respond(msg, entry._asdict())
+        if not body.get("follow"):
+            self.respond_error(msg, errno.ENODATA)
+            return
+
+        def tell(entry):
+            self.respond(msg, entry._asdict())
+
+        ring.follow(tell)
+        self.followers[msg.sender.uuid, msg.matchtag] = (msg, tell)
+
+    @request("dmesg-cancel")
+    def dmesg_cancel(self, msg):
+        found = self.followers.pop((msg.sender.uuid, (msg.body or {}).get("matchtag")), None)
+        if found:
+            self.ctx.ring.unfollow(found[1])
+            self.respond_error(found[0], errno.ENODATA)
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        for key in [key for key in self.followers if key[0] == msg.sender.uuid]:
+            self.ctx.ring.unfollow(self.followers.pop(key)[1])
+
+    @request("clear")
+    def clear(self, msg):
+        self.ctx.ring.clear()
+        self.respond(msg, {})
+
+
+class AttrService(Service):
+    """``attr``: broker attributes."""
+
+    name = "attr"
+
+    @request("get", guest=True)
+    def get(self, msg):
+        name = _string(msg, "name")
+        value = self.ctx.attrs.get(name)
+        if value is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        self.respond(msg, {"value": value, "flags": self.ctx.attrs.flags(name)})
+
+    @request("set")
+    def set(self, msg):
+        self.ctx.attrs.set(_string(msg, "name"), _string(msg, "value"))
+        self.respond(msg, {})
+
+    @request("rm")
+    def rm(self, msg):
+        self.ctx.attrs.unset(_string(msg, "name"))
+        self.respond(msg, {})
+
+    @request("list", guest=True)
+    def list(self, msg):
+        names = self.ctx.attrs.names()
+        self.respond(msg, {"names": names, "attrs": {name: self.ctx.attrs.get(name) for name in names}})
+
+
+class NameService(Service):
+    """``service``: who holds which service name (RFC 5)."""
+
+    name = "service"
+
+    @request("add")
+    def add(self, msg):
+        name = _string(msg, "service")
+        if not name or "." in name:
+            raise OSError(errno.EINVAL, f"service name {name!r}: expected a word without dots")
+        try:
+            self.kernel.add_service(name, msg.sender)
+        except FileExistsError as exc:
+            text = f"could not register service {name} for module {msg.sender.name}: {exc.strerror}"
+            raise FileExistsError(errno.EEXIST, text) from None
+        self.respond(msg)
+
+    @request("remove")
+    def remove(self, msg):
+        self.kernel.remove_service(_string(msg, "service"), msg.sender)
+        self.respond(msg)
+
+
+class EventService(Service):
+    """``event``: publishing, in one order for everybody (RFC 3)."""
+
+    name = "event"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.seq = 0
+        self.subscribers = {}  # endpoint -> {topic prefix: count}, in order of first subscription
+
+    @request("publish", guest=True)
+    def publish(self, msg):
+        topic = _string(msg, "topic")
+        payload = (msg.body or {}).get("payload")
+        if payload is not None and not isinstance(payload, dict):
+            raise OSError(errno.EPROTO, "event.publish: the payload must be a JSON object")
+        self.seq += 1
+        for endpoint, topics in self.subscribers.items():
+            if any(topic.startswith(prefix) for prefix in topics):
+                event = Message(message.EVENT, topic, None, payload)
+                event.userid, event.rolemask = msg.userid, msg.rolemask
+                event.sender = msg.sender
+                self.kernel.send(endpoint, event)
+        self.respond(msg, {"seq": self.seq})
+
+    @request("subscribe", guest=True)
+    def subscribe(self, msg):
+        topics = self.subscribers.setdefault(msg.sender, {})
+        topic = _string(msg, "topic")
+        topics[topic] = topics.get(topic, 0) + 1
+        self.respond(msg)
+
+    @request("unsubscribe", guest=True)
+    def unsubscribe(self, msg):
+        topics = self.subscribers.get(msg.sender, {})
+        topic = _string(msg, "topic")
+        if topic not in topics:
+            raise FileNotFoundError(errno.ENOENT, f"{topic}: not subscribed")
+        topics[topic] -= 1
+        if not topics[topic]:
+            del topics[topic]
+        self.respond(msg)
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        self.subscribers.pop(msg.sender, None)
+
+
+def _string(msg, key):
+    value = (msg.body or {}).get(key)
+    if not isinstance(value, str):
+        raise OSError(errno.EPROTO, f"{msg.topic}: expected a string {key!r}")
+    return value

@@ -1,0 +1,128 @@
+"""An instance in this process: kernel, broker services and modules, without socket or command.
+
+    instance = Instance(size=4, clock=VirtualClock())
+    instance.start()
+    instance.load_module("sched-fifo")
+    instance.handle.rpc("job-ingest.submit", {...}).get()
+    instance.stop()
+
+``flux start`` uses the same class and puts the rest around it (see `session`).
+"""
+
+import os
+
+from flux_embedded.broker import defaults, paths
+from flux_embedded.broker.config import check
+from flux_embedded.broker.context import BrokerContext
+from flux_embedded.broker.infra import AttrService, EventService, LogService, NameService
+from flux_embedded.broker.modpath import search_path
+from flux_embedded.broker.modules import ModuleManager
+from flux_embedded.broker.personality import Startup
+from flux_embedded.formats import idset
+from flux_embedded.kernel import Kernel, Task
+from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
+
+#: Always loaded, before anything else.
+BUILTIN = ("overlay", "config", "rexec", "groups", "connector-local")
+
+#: What a test of jobs needs; a scheduler is loaded by whoever tests it.
+JOB_SERVICES = ("kvs", "resource", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
+
+
+class Instance:
+    """One instance.
+
+    Args:
+        size (int): broker ranks
+        conf (dict): configuration
+        clock: RealClock (the default) or VirtualClock
+        services (iterable of str): builtin modules that `start` loads, in this order
+        R (dict): resources (RFC 20), put into the KVS before the resource service looks; default:
+            what the configuration says, or this host's
+        hosts (list of str): the host of each rank; default: this host's name
+        attrs (AttrTable): attributes set at start
+        environ (dict): its environment; default: the process's
+        nopanic (bool): go on when a module fails
+
+    Attributes:
+        kernel (Kernel), ctx (BrokerContext), modules (ModuleManager)
+        handle (Flux): of a task that lives where `start` was called
+    """
+
+    def __init__(self, size=1, conf=None, clock=None, services=JOB_SERVICES, R=None, hosts=None, attrs=None,
+                 environ=None, nopanic=True):  # fmt: skip
+        environ = os.environ if environ is None else environ
+        self.kernel = Kernel(clock, size)
+        self.ctx = BrokerContext(self.kernel, attrs, check(conf or {}, "conf"), hosts, environ)
+        if nopanic:
+            self.ctx.attrs.define("broker.module-nopanic", "1")
+        self.services = tuple(services)
+        self.R = R
+        self.modules = ModuleManager(self.ctx, search_path(environ, paths.module_dirs()))
+        self.infra = [cls(self.ctx) for cls in (LogService, AttrService, NameService, EventService)]
+        self.infra.append(self.modules)
+        self.handle = None
+        self.startup = None
+
+    def start(self):
+        """Start it, in the calling greenlet: load the services, bring all ranks online.
+
+        Raises:
+            StartError: a module did not load
+        """
+        self.start_broker()
+        for name in self.services:
+            if name == "resource" and self.R is not None:
+                self.startup.put_resources(self.R)
+            self.startup.load(name, *(["noverify"] if name == "resource" else []))
+        self.bring_up()
+
+    def start_broker(self):
+        """Start what is always there."""
+        for service in self.infra:
+            defaults.attach(service)
+            service.start()
+        self.handle = Flux(Task(self.kernel, "client"))
+        for name in BUILTIN:
+            self.load_module(name)
+        self.startup = Startup(self.handle, self.ctx)
+
+    def bring_up(self, handle=None):
+        """Bring the ranks online: rank 0, whose services are up now, and a moment later the others."""
+        h = handle or self.handle
+        h.rpc("overlay.join", {"ranks": "0"}).get()
+        if self.kernel.size > 1:
+            h.rpc("overlay.join", {"ranks": idset.encode([1, self.kernel.size])}).get()
+
+    def load_module(self, name, *args):
+        """Load a module by name or path; OSError if that fails."""
+        self.handle.rpc("module.load", {"path": str(name), "args": list(args)}).get()
+
+    def unload(self, name):
+        """Unload a module; FileNotFoundError if it is not loaded."""
+        self.handle.rpc("module.remove", {"name": name}).get()
+
+    def kill_module(self, name):
+        """End a module as if its process had been killed: it gets no chance to say anything."""
+        self.modules.kill(name)
+
+    def service(self, name):
+        """Return the Service object of a builtin module; KeyError if it is not loaded."""
+        return self.modules.table[name].service
+
+    def stop(self):
+        """Unload everything; nothing of it is left: no task, timer or descriptor. May be repeated."""
+        if self.handle is None:
+            return
+        for name in reversed(list(self.modules.table)):
+            try:
+                self.unload(name)
+            except OSError:
+                pass  # it was on its way out
+        for service in reversed(self.infra):
+            service.task.on_exit = lambda task, exc: task.close()
+            self.handle.rpc(f"{service.name}.shutdown", flags=RPC_NORESPONSE)
+        self.kernel.run_until_idle()
+        self.handle.task.close()
+        self.handle = None
+        self.ctx.ring.close()

@@ -1,0 +1,102 @@
+"""The instance's log: a ring of the latest entries, and where entries go besides.
+
+An entry is kept if its level is at most ``log-level``; it is written to stderr up to
+``log-stderr-level``, and to the file ``log-filename`` up to ``log-forward-level`` (everything if
+a file is asked for and the level was left alone: a log file of errors only helps nobody).
+"""
+
+import collections
+import sys
+import time
+
+LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+EMERG, ALERT, CRIT, ERR, WARNING, NOTICE, INFO, DEBUG = range(8)
+
+LogEntry = collections.namedtuple("LogEntry", "timestamp name rank level text")
+
+
+def format_entry(entry):
+    """Return the line that stderr and the log file show, without a newline."""
+    seconds, micro = divmod(int(round(entry.timestamp * 1e6)), 1000000)
+    tm = time.gmtime(seconds)
+    return "%s %d %s.%06d UTC %d %s.%s[%s]: %s" % (
+        time.strftime("%b", tm), tm.tm_mday, time.strftime("%H:%M:%S", tm), micro, tm.tm_year,
+        entry.name, LEVELS[entry.level], entry.rank, entry.text)
+
+
+class LogRing:
+    """Log of one instance.
+
+    `attrs` is its AttrTable, `clock` a callable that gives seconds since the epoch.
+    """
+
+    def __init__(self, attrs, clock):
+        self._attrs = attrs
+        self._clock = clock
+        self._entries = collections.deque(maxlen=max(1, attrs.get_int("log-ring-size", 1024)))
+        self._followers = []
+        self._file = None
+        self._level = attrs.get_int("log-level", DEBUG)
+        self._stderr_level = attrs.get_int("log-stderr-level", ERR)
+        attrs.watch("log-level", self._refresh)
+        attrs.watch("log-stderr-level", self._refresh)
+        attrs.watch("log-ring-size", self._resize)
+        attrs.watch("log-filename", self.open_file)
+        if attrs.get("log-filename"):
+            self.open_file(attrs.get("log-filename"))
+
+    def _refresh(self, _value):
+        self._level = self._attrs.get_int("log-level", DEBUG)
+        self._stderr_level = self._attrs.get_int("log-stderr-level", ERR)
+
+    def _resize(self, _value):
+        size = max(1, self._attrs.get_int("log-ring-size", 1024))
+        self._entries = collections.deque(self._entries, maxlen=size)
+
+    def open_file(self, path):
+        """Write entries to the file `path` from now on; an empty path closes the log file.
+
+        Raises OSError.
+        """
+        self.close()
+        if path:
+            self._file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)
+
+    def close(self):
+        """Close the log file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def append(self, level, name, text, rank=0):
+        """Add an entry; a text of several lines becomes one entry a line."""
+        level = min(max(int(level), EMERG), DEBUG)
+        for line in text.splitlines() or [""]:
+            self._append(LogEntry(self._clock(), name, rank, level, line))
+
+    def _append(self, entry):
+        if entry.level <= self._level:
+            self._entries.append(entry)
+            for follower in list(self._followers):
+                follower(entry)
+        if self._file is not None:
+            self._file.write(format_entry(entry) + "\n")
+        if entry.level <= self._stderr_level:
+            sys.stderr.write(format_entry(entry) + "\n")
+            sys.stderr.flush()
+
+    def entries(self):
+        """Return the entries in the ring, oldest first."""
+        return list(self._entries)
+
+    def clear(self):
+        """Empty the ring."""
+        self._entries.clear()
+
+    def follow(self, callback):
+        """Call `callback(entry)` for each entry kept from now on, until unfollow()."""
+        self._followers.append(callback)
+
+    def unfollow(self, callback):
+        """Undo follow()."""
+        self._followers.remove(callback)

@@ -1,0 +1,62 @@
+"""Finding the file of a broker module: by name along a search path, or by path."""
+
+import collections
+import errno
+import os
+
+ModuleFile = collections.namedtuple("ModuleFile", "name path builtin")
+
+
+def split_path(text):
+    """Return the directories of a colon-separated search path, empty entries left out."""
+    return [d for d in (text or "").split(":") if d]
+
+
+def search_path(environ, builtin_dirs):
+    """Return the module search path: FLUX_MODULE_PATH_PREPEND, built in, FLUX_MODULE_PATH.
+
+    A caller's own FLUX_MODULE_PATH comes last, so that it adds modules but shadows none.
+    A built-in directory that FLUX_MODULE_PATH repeats (a nested instance inherits the composed
+    path) is listed once.
+    """
+    dirs = []
+    for directory in (split_path(environ.get("FLUX_MODULE_PATH_PREPEND")) + list(builtin_dirs)
+                      + split_path(environ.get("FLUX_MODULE_PATH"))):
+        if directory not in dirs:
+            dirs.append(directory)
+    return dirs
+
+
+def module_name(text):
+    """Return the module name that a path or name stands for: its last part without suffix."""
+    base = os.path.basename(text)
+    if base.endswith(".py"):
+        return base[:-3]
+    stem, dot, _ = base.partition(".so")
+    return stem if dot else base
+
+
+def find(text, dirs, builtins=()):
+    """Find the module that `text` names.
+
+    Arguments: `text`, a module name, or a path if it contains a slash; `dirs`, the search path;
+    `builtins`, names of the modules that are part of the instance. Returns a ModuleFile. A
+    module file found before the built-in ones wins, as a site's own does.
+
+    Raises OSError with the text that the load command shows.
+    """
+    if "/" in text:
+        if not os.path.exists(text):
+            raise OSError(errno.ENOENT, "No such file or directory")
+        if not text.endswith(".py"):
+            if ".so" in os.path.basename(text):
+                raise OSError(errno.ENOEXEC, "compiled modules need a real Flux: %s" % text)
+            raise OSError(errno.EINVAL, "could not determine loader from path suffix")
+        return ModuleFile(module_name(text), os.path.realpath(text), False)
+    for directory in dirs:
+        path = os.path.join(directory, text + ".py")
+        if os.path.isfile(path):
+            return ModuleFile(text, path, False)
+    if text in builtins:
+        return ModuleFile(text, "builtin", True)
+    raise OSError(errno.ENOENT, "module not found in search path")

@@ -1,0 +1,221 @@
+"""The module manager, service ``module``: load, unload, list (RFC 5).
+
+====================  ============================================================================
+method                payload -> response
+====================  ============================================================================
+module.load           ``{path, args?, name?, exec?}`` -> ``{}`` once the module is running (or has
+                      returned without error), or the errno and text of its failure. path without a
+                      slash is a name, looked up along the broker's search path
+module.remove         ``{name}`` -> ``{}`` once it is gone
+module.list           -> ``{mods: [{name, path, idle, status, services, sendqueue, recvqueue}]}``
+module.status         ``{status, errnum?}`` from a module: 1 running
+====================  ============================================================================
+"""
+
+import errno
+import os
+
+from greenlet import GreenletExit
+
+from flux_embedded.broker import defaults, modpath, registry
+from flux_embedded.broker.logring import CRIT, DEBUG, ERR
+from flux_embedded.broker.pymodule import LOADER, ModuleTask, failure_of
+from flux_embedded.kernel import message
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.service import Service, request
+
+INIT, RUNNING, FINALIZING, EXITED = range(4)
+
+
+class _Module:
+    """A module in the manager's table."""
+
+    def __init__(self, name, path, task, service=None):
+        self.name = name
+        self.path = path
+        self.task = task
+        self.service = service  # of a builtin module
+        self.status = INIT
+        self.load_request = None
+        self.remove_requests = []
+
+
+class ModuleManager(Service):
+    """Loads and unloads modules.
+
+    Attributes:
+        table (dict): name -> module, in order of loading
+        dirs (list of str): the search path
+    """
+
+    name = "module"
+
+    def __init__(self, ctx, dirs=()):
+        super().__init__(ctx)
+        self.dirs = list(dirs)
+        self.table = {}
+
+    # -- loading -------------------------------------------------------------------------------
+
+    @request("load")
+    def load(self, msg):
+        body = msg.body or {}
+        path, args = body.get("path"), body.get("args", [])
+        if not isinstance(path, str) or not path:
+            raise OSError(errno.EPROTO, "module.load: expected a module name or path")
+        if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+            raise OSError(errno.EPROTO, "module.load: args must be an array of strings")
+        found = modpath.find(path, self.dirs, registry.BUILTIN)
+        name = body.get("name") or found.name
+        if name in self.table or name in self.kernel.services:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        # Module arguments are split at white space on their way, on a real host too: no quoting.
+        args = tuple(" ".join(args).split())
+        if found.builtin:
+            module = self._make_builtin(found.name, name, args)
+        else:
+            module = self._make_python(name, found.path, args)
+        module.load_request = msg
+        self.table[name] = module
+        module.task.on_exit = lambda task, exc: self._exited(module, exc)
+        self.ctx.log(DEBUG, f"insmod {name}")
+        self._start(module)
+
+    def _make_builtin(self, builtin, name, args):
+        service = registry.builtin_class(builtin)(self.ctx, *args)
+        if name != service.name:
+            raise OSError(errno.EINVAL, f"{service.name} is part of the instance and cannot be given another name")
+        defaults.attach(service)
+        return _Module(name, "builtin", service.task, service)
+
+    def _make_python(self, name, path, args):
+        task = ModuleTask(self.kernel, name, path, args)
+        return _Module(name, path, task)
+
+    def _start(self, module):
+        if module.service is not None:
+            try:
+                module.service.start()
+            except OSError:
+                del self.table[module.name]
+                module.task.close()
+                raise
+            # The first thing its reactor comes to, when begin() has returned.
+            module.task.post(lambda: self._running(module))
+            return
+        self.ctx.log(DEBUG, f"{LOADER} {module.name} pid={os.getpid()}")
+        module.task.on_running = lambda task: self._running(module)
+        self.kernel.add_service(module.name, module.task)
+        module.task.start()
+
+    def _running(self, module):
+        if module.status == INIT:
+            module.status = RUNNING
+            self._answer_load(module)
+
+    def _answer_load(self, module, errnum=0, text=None):
+        msg, module.load_request = module.load_request, None
+        if msg is None:
+            return
+        if errnum:
+            self.respond_error(msg, errnum, text)
+        else:
+            self.respond(msg, {})
+
+    @request("status")
+    def status(self, msg):
+        for module in self.table.values():
+            if module.task is msg.sender and (msg.body or {}).get("status") == RUNNING:
+                self._running(module)
+        self.respond(msg, {})
+
+    # -- the end of a module -----------------------------------------------------------------------
+
+    def _exited(self, module, exc):
+        """The module's entry point returned, or raised `exc`."""
+        was_running = module.status != INIT
+        module.status = EXITED
+        self._close(module)
+        self.table.pop(module.name, None)
+        self.ctx.log(DEBUG, f"module {module.name} exited")
+        if exc is None:
+            self._answer_load(module)
+        else:
+            errnum, text = failure_of(exc, module.path)
+            self.ctx.log(ERR, f"{module.name}: {text}")
+            self._answer_load(module, errnum, text)
+            if was_running:
+                self.runtime_failure(module.name)
+        for msg in module.remove_requests:
+            self.respond(msg, {})
+
+    def _close(self, module):
+        """Take the task out of the instance: what it had not looked at yet fails as unknown (RFC 5)."""
+        task = module.task
+        for name in [name for name, holder in self.kernel.services.items() if holder is task]:
+            self.kernel.remove_service(name, task)
+        for item in task.inbox:
+            if isinstance(item, Message) and item.type == message.REQUEST and item.matchtag:
+                task.refuse(item, errno.ENOSYS, f"No service matching {item.topic} is registered")
+        task.close()
+
+    def runtime_failure(self, name):
+        """A module failed after it was up: the instance goes down with it unless told otherwise."""
+        self.ctx.log(CRIT, f"{name} module runtime failure")
+        if not self.ctx.attrs.is_true("broker.module-nopanic") and self.ctx.fatal is not None:
+            self.ctx.fatal(f"{name} module runtime failure")
+
+    def kill(self, name):
+        """End a Python module as a signal to its process would; KeyError if it is not loaded."""
+        module = self.table[name]
+        was_running = module.status != INIT
+        module.status = EXITED
+        module.task.on_exit = None
+        self._close(module)
+        del self.table[name]
+        module.task.greenlet.throw(GreenletExit)
+        text = f"loader ({LOADER}) killed by Killed"
+        self.ctx.log(ERR, f"{name}: {text}")
+        self._answer_load(module, errno.EIO, text)
+        if was_running:
+            self.runtime_failure(name)
+        for msg in module.remove_requests:
+            self.respond(msg, {})
+
+    # -- unloading -----------------------------------------------------------------------------
+
+    @request("remove")
+    def remove(self, msg):
+        name = (msg.body or {}).get("name")
+        module = self.table.get(name)
+        if module is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        module.remove_requests.append(msg)
+        if module.status == FINALIZING:
+            return
+        if module.status == RUNNING:
+            module.status = FINALIZING
+        self.ctx.log(DEBUG, f"rmmod {name}")
+        self.notify(f"{name}.shutdown")
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @request("list", guest=True)
+    def list(self, msg):
+        self.respond(msg, {"mods": [self._describe(module) for module in self.table.values()]})
+
+    def _describe(self, module):
+        holds = sorted(name for name, holder in self.kernel.services.items() if holder is module.task)
+        return {
+            "name": module.name,
+            "path": module.path,
+            "idle": max(0, int(self.now() - module.task.last_message)),
+            "status": module.status,
+            "services": [name for name in holds if name != module.name],
+            "sendqueue": 0,
+            "recvqueue": len(module.task.inbox),
+        }
+
+    def python_modules(self):
+        """Return the names of the Python modules that are loaded, in order of loading."""
+        return [module.name for module in self.table.values() if module.service is None]

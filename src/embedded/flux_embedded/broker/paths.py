@@ -1,0 +1,26 @@
+"""Where the parts of this installation are: source tree and installed tree have one layout."""
+
+import glob
+import os
+import sys
+
+#: The directory that holds ``embedded/``, ``modules/`` and ``bindings/``.
+BASE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+COMMANDS = os.path.join(BASE, "embedded", "flux_embedded", "cmd")
+BINDINGS = os.path.join(BASE, "bindings", "python")
+EMBEDDED = os.path.join(BASE, "embedded")
+
+
+def module_dirs():
+    """Return the directories of the modules that come with the project, one a module."""
+    return sorted(d for d in glob.glob(os.path.join(BASE, "modules", "*")) if os.path.isdir(d))
+
+
+def command_dir():
+    """Return the directory of the ``flux`` command that is running, or None if something else is."""
+    program = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    if os.path.basename(program) == "flux":
+        return os.path.dirname(os.path.abspath(program))
+    beside = os.path.join(BASE, "cmd")
+    return beside if os.path.exists(os.path.join(beside, "flux")) else None

@@ -1,0 +1,125 @@
+"""Child processes of the instance: the start scripts and the user's command."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+
+from flux_embedded.broker.logring import ERR, INFO
+
+
+class Command:
+    """A command run by the instance as one of its rc stages.
+
+    Args:
+        ctx (BrokerContext): the broker
+        stage (str): name in the log, such as ``rc2.0``
+        argv (list of str): one word is given to the shell, several are run as they are
+        environ (dict): its environment
+        terminal (bool): make it the foreground process group of the terminal on stdin
+
+    Attributes:
+        pid (int): of the process, which leads a process group of its own; None if it did not start
+        returncode (int): its exit code, 128 + N after signal N; None while it runs
+    """
+
+    def __init__(self, ctx, stage, argv, environ, terminal=False):
+        self.ctx = ctx
+        self.stage = stage
+        self.text = " ".join(argv)
+        self.argv = argv if len(argv) > 1 else [environ.get("SHELL") or "/bin/sh", "-c", argv[0]]
+        self.environ = environ
+        self.terminal = terminal
+        self.pid = None
+        self.returncode = None
+        self._process = None
+        self._started = 0.0
+
+    def start(self, callback):
+        """Run it; ``callback()`` is called in the kernel's loop when it has ended."""
+        self._started = self.ctx.time()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            # Its own process group, so that all of it can be ended and a terminal's ^C is its alone.
+            self._process = subprocess.Popen(self.argv, env=self.environ, preexec_fn=self._in_child)
+        except OSError as exc:
+            print(f"{self.argv[0]}: {exc.strerror}", file=sys.stderr, flush=True)
+            self._ended(127 if isinstance(exc, FileNotFoundError) else 126, "Exited")
+            self.ctx.kernel.call_later(0, callback)
+            return
+        self.pid = self._process.pid
+        watch_exit(self.ctx.kernel, self._process, lambda: self._reap(callback))
+
+    def _in_child(self):
+        os.setpgid(0, 0)
+        if self.terminal:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            os.tcsetpgrp(0, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+
+    def _reap(self, callback):
+        code = self._process.wait()
+        if code < 0:
+            self._ended(128 - code, signal.strsignal(-code) or f"Signal {-code}")
+        else:
+            self._ended(code, "Exited")
+        callback()
+
+    def _ended(self, returncode, verb):
+        if self.terminal:
+            _take_terminal()
+        self.returncode = returncode
+        seconds = max(0.0, self.ctx.time() - self._started)
+        text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {duration(seconds)}"
+        self.ctx.log(ERR if returncode else INFO, text)
+
+    def kill(self, signum):
+        """Send a signal to the whole process group, also if only children of the command are left."""
+        if self.pid is not None:
+            try:
+                os.killpg(self.pid, signum)
+            except OSError:
+                pass
+
+
+def watch_exit(kernel, process, callback):
+    """Call ``callback()`` in the loop of `kernel` once `process` (a Popen) has ended."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old Linux: look when a child has ended
+        undo = []
+
+        def look(signum):
+            if process.poll() is not None:
+                undo[0]()
+                callback()
+
+        undo.append(kernel.add_signal(signal.SIGCHLD, look))
+        look(signal.SIGCHLD)
+        return
+
+    def ready(fd, events):
+        kernel.remove_fd(fd)
+        os.close(fd)
+        callback()
+
+    kernel.add_fd(fd, selectors.EVENT_READ, ready)
+
+
+def _take_terminal():
+    former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, os.getpgrp())
+    except OSError:
+        pass
+    signal.signal(signal.SIGTTOU, former)
+
+
+def duration(seconds):
+    """Return a duration as the log shows it: one decimal and a unit (RFC 23)."""
+    for limit, divisor, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.1f}{unit}"
+    return f"{seconds / 86400:.1f}d"

@@ -1,0 +1,41 @@
+"""The modules that are part of the instance, by the names a real host gives them.
+
+Where one service of ours plays the part of several real modules (the KVS keeps its content in
+memory, so there is no content store or watch module), the other names load a placeholder: scripts
+that load, list and remove them by name work as on a real host.
+"""
+
+import importlib
+
+from flux_embedded.kernel.service import Service
+
+#: module name -> "package.module:Class", or None for a placeholder
+BUILTIN = {
+    "config": "flux_embedded.broker.config_service:ConfigService",
+    "connector-local": "flux_embedded.broker.server:ConnectorService",
+    "content": None,
+    "content-sqlite": None,
+    "content-files": None,
+    "cron": None,
+    "groups": "flux_embedded.broker.membership:GroupsService",
+    "heartbeat": None,
+    "job-exec": "flux_embedded.services.job_exec:JobExec",
+    "job-info": "flux_embedded.services.job_info:JobInfo",
+    "job-ingest": "flux_embedded.services.job_ingest:JobIngest",
+    "job-list": "flux_embedded.services.job_list:JobList",
+    "job-manager": "flux_embedded.services.job_manager:JobManager",
+    "kvs": "flux_embedded.services.kvs:Kvs",
+    "kvs-watch": None,
+    "overlay": "flux_embedded.broker.membership:OverlayService",
+    "resource": "flux_embedded.services.resource:Resource",
+    "rexec": None,
+}
+
+
+def builtin_class(name):
+    """Import and return the Service class of builtin module `name`."""
+    target = BUILTIN[name]
+    if target is None:
+        return type(name, (Service,), {"name": name, "__doc__": f"The name of the {name} module; it does nothing."})
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,196 @@
+"""The socket of the instance: programs outside are endpoints of the kernel like everybody else."""
+
+import os
+import selectors
+import socket
+import struct
+import time
+
+from flux_embedded.broker.logring import ERR
+from flux_embedded.kernel import message
+from flux_embedded.kernel.kernel import Endpoint
+from flux_embedded.kernel.service import Service
+from flux_embedded.kernel.wire import Unpacker, pack
+
+#: A client that lets more than this many bytes pile up is cut off.
+MAX_BACKLOG = 1 << 28
+
+
+class Client(Endpoint):
+    """A program connected to the socket.
+
+    Args:
+        kernel (Kernel): the kernel
+        sock (socket): its connection
+        server (SocketServer): who accepted it
+    """
+
+    def __init__(self, kernel, sock, server):
+        super().__init__(kernel, f"client-{sock.fileno()}")
+        self.sock = sock
+        self.server = server
+        self.unpacker = Unpacker()
+        self.backlog = bytearray()
+        sock.setblocking(False)
+        kernel.endpoints[self.uuid] = self
+        kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._ready)
+
+    # -- to the client -------------------------------------------------------------------------
+
+    def receive(self, msg):
+        if msg.type != message.REQUEST:  # a client holds no service
+            self._write(pack(msg))
+
+    def _write(self, data):
+        if not self.backlog:
+            try:
+                sent = self.sock.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+            self.kernel.modify_fd(self.sock.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+        self.backlog += data
+        if len(self.backlog) > MAX_BACKLOG:
+            self.server.ctx.log(ERR, f"{self.name} does not read what it asked for: disconnected")
+            self.close()
+
+    def _flush(self):
+        try:
+            sent = self.sock.send(self.backlog)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        del self.backlog[:sent]
+        if not self.backlog:
+            self.kernel.modify_fd(self.sock.fileno(), selectors.EVENT_READ, self._ready)
+
+    # -- from the client -----------------------------------------------------------------------
+
+    def _ready(self, fd, events):
+        if events & selectors.EVENT_WRITE:
+            self._flush()
+        if events & selectors.EVENT_READ and not self.closed:
+            self._read()
+
+    def _read(self):
+        try:
+            data = self.sock.recv(1 << 18)
+            messages = self.unpacker.feed(data) if data else ()
+        except BlockingIOError:
+            return
+        except OSError:
+            data, messages = b"", ()
+        except (ValueError, RecursionError) as exc:
+            self.server.ctx.log(ERR, f"{self.name}: {exc}: disconnected")
+            data, messages = b"", ()
+        for msg in messages:
+            self._take(msg)
+        if not data:
+            self.close()
+
+    def _take(self, msg):
+        """Check a message at the door and let it in."""
+        if msg.type != message.REQUEST:
+            self.server.ctx.log(ERR, f"{self.name}: sent a message of type {msg.type}, only requests are taken: ignored")
+            return
+        msg.sender = self
+        try:
+            if msg.body is not None and not isinstance(msg.body, dict):
+                raise ValueError("a payload must be a JSON object")
+        except (ValueError, RecursionError) as exc:
+            self.kernel.respond(msg, msg.error_response(71, f"{msg.topic}: {exc}"))
+            return
+        self.kernel.request(msg)
+
+    def close(self):
+        """The connection is over: tell the services it used."""
+        if self.closed:
+            return
+        self.kernel.remove_fd(self.sock.fileno())
+        self.sock.close()
+        self.server.clients.discard(self)
+        self.kernel.close(self)
+
+
+class SocketServer:
+    """Listens on a UNIX socket for programs of the instance owner.
+
+    Args:
+        ctx (BrokerContext): the broker
+        path (str): of the socket; a UNIX socket's path has about 100 bytes at most
+
+    Attributes:
+        clients (set of Client): who is connected
+
+    Raises:
+        OSError: the socket cannot be made
+    """
+
+    def __init__(self, ctx, path):
+        self.ctx = ctx
+        self.path = path
+        self.clients = set()
+        self.sock = socket.socket(socket.AF_UNIX)
+        try:
+            self.sock.bind(path)
+        except OSError as exc:
+            self.sock.close()
+            raise OSError(exc.errno, f"{path}: {exc.strerror or exc}: is TMPDIR too long?") from None
+        os.chmod(path, 0o600)
+        self.sock.listen(128)
+        self.sock.setblocking(False)
+        ctx.kernel.add_fd(self.sock.fileno(), selectors.EVENT_READ, self._accept)
+
+    def _accept(self, fd, events):
+        while True:
+            try:
+                sock, _ = self.sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                self.ctx.log(ERR, f"accept: {exc.strerror}")
+                return
+            if peer_uid(sock) != message.OWNER:
+                # The directory's mode keeps others out already; this is the second lock.
+                self.ctx.log(ERR, f"refused a connection of user {peer_uid(sock)}")
+                sock.close()
+                continue
+            self.clients.add(Client(self.ctx.kernel, sock, self))
+
+    def drain(self, seconds):
+        """Wait at most so many seconds (of real time) until clients have read what was sent to them."""
+        until = time.monotonic() + seconds
+        while any(client.backlog for client in self.clients) and time.monotonic() < until:
+            for client in list(self.clients):
+                if client.backlog:
+                    client._flush()
+            time.sleep(0.01)
+
+    def close(self):
+        """Stop listening, cut off the clients, remove the socket."""
+        self.ctx.kernel.remove_fd(self.sock.fileno())
+        self.sock.close()
+        for client in list(self.clients):
+            client.close()
+        try:
+            os.unlink(self.path)
+        except OSError:
+            pass
+
+
+def peer_uid(sock):
+    """Return the user id of the process at the other end of a UNIX socket."""
+    return struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+
+
+class ConnectorService(Service):
+    """``connector-local``: the name under which the socket shows in the list of modules."""
+
+    name = "connector-local"

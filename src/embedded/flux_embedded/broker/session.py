@@ -1,0 +1,232 @@
+"""The life of an instance that runs a command: start scripts, the user's command, clean shutdown.
+
+The stages run one after the other in the instance's own task, the conductor: rc1 (load modules),
+ranks come online, rc2 (the command), cleanup (no job runs on), rc3 (unload modules). A signal or a
+failed module cuts rc2 short and goes on with cleanup.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+from flux_embedded.broker import personality
+from flux_embedded.broker.environment import command_environment
+from flux_embedded.broker.instance import Instance
+from flux_embedded.broker.logring import CRIT, ERR, INFO
+from flux_embedded.broker.process import Command, duration
+from flux_embedded.broker.pymodule import LOADER, print_traceback
+from flux_embedded.broker.server import SocketServer
+from flux_embedded.broker.watchdog import Watchdog
+from flux_embedded.kernel import RealClock, Task, VirtualClock
+from flux_embedded.kernel.future import FutureExt
+from flux_embedded.kernel.handle import Flux
+
+#: Signals that end the instance.
+FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+#: Real seconds that a command has to end after SIGTERM, before SIGKILL.
+GRACE = 5.0
+
+#: Real seconds that jobs have to end at shutdown, before the instance goes on without them.
+CLEANUP_TIMEOUT = 30.0
+
+
+class Session:
+    """An instance that runs a command, from start to end.
+
+    Args:
+        options (StartOptions): what it was asked to be (see `start`)
+
+    Attributes:
+        instance (Instance): the instance
+        exit_code (int): what ``flux start`` exits with
+    """
+
+    def __init__(self, options):
+        self.options = options
+        self.exit_code = 0
+        clock = VirtualClock() if options.virtual_time else RealClock()
+        self.instance = Instance(options.size, options.config, clock, (), hosts=options.hosts, attrs=options.attrs,
+                                 nopanic=False)  # fmt: skip
+        self.kernel = self.instance.kernel
+        self.ctx = self.instance.ctx
+        self.ctx.fatal = self.stop
+        self.conductor = Task(self.kernel, "broker", self._conduct)
+        self.h = Flux(self.conductor)
+        self.server = None
+        self.rundir = None
+        self.command = None  # the Command that runs now
+        self.stopping = None  # why the instance ends early: a signal number, or a text
+        self.done = False
+
+    def run(self):
+        """Run it to its end; returns the exit code.
+
+        Raises:
+            OSError: no run directory or socket could be made
+        """
+        undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
+        try:
+            self._make_rundir()
+            self.instance.start_broker()
+            self.server = SocketServer(self.ctx, os.path.join(self.rundir, "local-0"))
+            self.conductor.on_exit = self._conducted
+            self.conductor.start()
+            with Watchdog(self.ctx):
+                self.kernel.run(until=lambda: self.done)
+            self.instance.stop()
+        finally:
+            for function in undo:
+                function()
+            if self.server is not None:
+                self.server.drain(1.0)
+                self.server.close()
+            self._remove_rundir()
+        return self.exit_code
+
+    def _make_rundir(self):
+        attrs = self.ctx.attrs
+        path = attrs.get("rundir")
+        if path:
+            os.makedirs(path, 0o700, exist_ok=True)
+            self.rundir = os.path.abspath(path)
+        else:
+            self.rundir = tempfile.mkdtemp(prefix="flux-")
+        attrs.define("rundir", self.rundir)
+        attrs.define("local-uri", "local://" + os.path.join(self.rundir, "local-0"))
+
+    def _remove_rundir(self):
+        given = self.options.rundir_given
+        if self.rundir is not None and not given and self.ctx.attrs.is_true("rundir-cleanup"):
+            shutil.rmtree(self.rundir, ignore_errors=True)
+
+    # -- ending early ----------------------------------------------------------------------------
+
+    def _signalled(self, number):
+        if self.stopping is not None and self.command is not None:
+            self.command.kill(signal.SIGKILL)  # somebody is in a hurry
+        self.stop(number)
+
+    def stop(self, reason):
+        """End the instance: `reason` is a signal number, or the text of a failure (exit code 1)."""
+        if self.stopping is not None:
+            return
+        self.stopping = reason
+        if isinstance(reason, int):
+            self.exit_code = 128 + reason
+            self.ctx.log(INFO, f"{signal.Signals(reason).name}: shutting down")
+        else:
+            self.exit_code = 1
+        if self.command is not None:
+            self._end_command(self.command)
+
+    def _end_command(self, command):
+        command.kill(signal.SIGTERM)
+        command.kill(signal.SIGCONT)  # a stopped one could not end
+
+        def insist():
+            if command.returncode is None:
+                command.kill(signal.SIGKILL)
+
+        self.ctx.call_later_real(GRACE, insist)
+
+    # -- the stages ------------------------------------------------------------------------------
+
+    def _conducted(self, task, exc):
+        if exc is not None:
+            print_traceback(exc)
+            self.exit_code = self.exit_code or 1
+        self.done = True
+
+    def _conduct(self):
+        startup = personality.Startup(self.h, self.ctx)
+        started = self._rc1(startup)
+        if started and self.stopping is None:
+            self.instance.bring_up(self.h)
+            self._rc2()
+        self._cleanup()
+        self._rc3(startup, started)
+        self._end_leftovers()
+
+    def _rc1(self, startup):
+        """Load modules; returns whether that worked."""
+        path = self.ctx.attrs.get("broker.rc1_path")
+        name = self.options.personality
+        if name is None and path != "flux modprobe rc1":
+            if not path:
+                return True
+            code = self._run("rc1.0", [path])
+            if code and self.stopping is None:
+                self.exit_code = code
+            return not code
+        began = self.ctx.time()
+        try:
+            startup.run(name or "full")
+        except (personality.StartError, OSError) as exc:
+            text = exc.strerror if isinstance(exc, OSError) else str(exc)
+            self.ctx.log(ERR, f"rc1.0: {text}")
+            seconds = duration(self.ctx.time() - began)
+            self.ctx.log(ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
+            self.exit_code = 1
+            return False
+        return True
+
+    def _rc2(self):
+        argv = self.options.command
+        if not argv:
+            if not sys.stdin.isatty():
+                self.ctx.log(CRIT, "stdin is not a tty - can't run interactive shell")
+                self.exit_code = 1
+                return
+            argv = [os.environ.get("SHELL") or "/bin/sh"]
+        code = self._run("rc2.0", argv, terminal=sys.stdin is not None and sys.stdin.isatty())
+        if self.stopping is None:
+            self.exit_code = code
+
+    def _cleanup(self):
+        if "job-manager" not in self.kernel.services:
+            return
+        future = FutureExt(flux_handle=self.h)
+        helper = Task(self.kernel, "broker", lambda: personality.wind_down(helper.handle))
+        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc) if exc else None))
+        Flux(helper)
+        helper.start()
+        self.ctx.call_later_real(CLEANUP_TIMEOUT, lambda: future.fulfill("jobs did not end in time"))
+        text = future.get()
+        if text:
+            self.ctx.log(ERR, f"cleanup.0: {text}")
+            self.exit_code = self.exit_code or 1
+
+    def _rc3(self, startup, started):
+        path = self.ctx.attrs.get("broker.rc3_path")
+        if self.options.personality is None and path != "flux modprobe rc3":
+            if path and started:
+                code = self._run("rc3.0", [path], even_if_stopping=True)
+                if code:
+                    self.exit_code = self.exit_code or code
+        else:
+            startup.unload()
+
+    def _end_leftovers(self):
+        """Python modules nobody unloaded are killed, and that is a failure of the instance."""
+        for name in self.instance.modules.python_modules():
+            self.ctx.log(ERR, f"{name}: loader ({LOADER}) killed by Terminated")
+            self.ctx.log(CRIT, f"{name} module runtime failure")
+            if not self.ctx.attrs.is_true("broker.module-nopanic"):
+                self.exit_code = self.exit_code or 1
+
+    def _run(self, stage, argv, terminal=False, even_if_stopping=False):
+        """Run a command to its end and return its exit code."""
+        if self.stopping is not None and not even_if_stopping:
+            return 1
+        ended = FutureExt(flux_handle=self.h)
+        command = Command(self.ctx, stage, argv, command_environment(self.ctx), terminal)
+        self.command = command
+        command.start(ended.fulfill)
+        ended.get()
+        self.command = None
+        if terminal is False:
+            command.kill(signal.SIGHUP)
+        return command.returncode

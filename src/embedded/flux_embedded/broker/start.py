@@ -1,0 +1,223 @@
+"""``flux start``: options, and what they make of an instance."""
+
+import getopt
+import os
+import shlex
+import socket
+import sys
+
+from flux_embedded.broker import config
+from flux_embedded.broker.attrs import AttrTable
+from flux_embedded.formats import hostlist
+
+USAGE = """\
+Usage: flux-start [OPTIONS] command ...
+  -c, --config-path=PATH     Read configuration from TOML file PATH, or all TOML files of directory PATH
+      --conf=KEY=VAL|FILE    Set a key of the configuration (VAL is TOML, or a string), or read FILE
+  -S, --setattr=ATTR=VAL     Set a broker attribute
+  -o, --broker-opts=OPTS     Further options, separated by commas: -SATTR=VAL, -cPATH
+  -s, --test-size=N          Play N broker ranks
+      --test-hosts=HOSTLIST  Names of their hosts
+      --personality=NAME     What to load: minimal, kvs, job or full (the default)
+      --virtual-time         Run on the virtual clock: jobs are simulated
+      --rundir=PATH          Run directory (default: a new one under TMPDIR, removed at the end)
+  -v, --verbose              Say what is run
+  -X, --noexec               Say what would be run, and do not run it
+  -h, --help                 Display this message
+"""
+
+_SHORT = "+c:S:o:s:vXh"
+_LONG = [
+    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "personality=", "virtual-time",
+    "rundir=", "verbose", "noexec", "help", "test-exit-mode=", "test-exit-timeout=", "test-start-mode=",
+    "test-rundir=", "test-rundir-cleanup", "test-pmi-clique=", "wrap=", "recovery", "sysconfig",
+]  # fmt: skip
+_PERSONALITIES = ("minimal", "kvs", "job", "full")
+
+
+class UsageError(Exception):
+    """The command line is wrong; the text is what is printed."""
+
+
+class StartOptions:
+    """What an instance is asked to be.
+
+    Attributes:
+        size (int): broker ranks; hosts (list of str or None): the host of each
+        config (dict): the configuration
+        attrs (AttrTable): attributes set at start
+        command (list of str): what to run; empty for an interactive shell
+        personality (str or None): which modules to load; None: what ``broker.rc1_path`` says
+        virtual_time (bool), verbose (int), dry_run (bool)
+        test (bool): a size was asked for: the instance does not take over a job's resources
+        rundir_given (bool): the run directory is the user's, who keeps it
+    """
+
+    def __init__(self):
+        self.size = 1
+        self.hosts = None
+        self.config = {}
+        self.attrs = AttrTable()
+        self.command = []
+        self.personality = None
+        self.virtual_time = False
+        self.verbose = 0
+        self.dry_run = False
+        self.test = False
+        self.rundir_given = False
+
+
+def parse(argv):
+    """Return the StartOptions of a command line.
+
+    Raises:
+        UsageError: wrong usage
+        config.ConfigError: a configuration cannot be read
+    """
+    options = StartOptions()
+    try:
+        pairs, options.command = getopt.getopt(argv, _SHORT[1:], _LONG)
+    except getopt.GetoptError as exc:
+        text = f"unrecognized option '--{exc.opt}'" if len(exc.opt) > 1 else f"invalid option -- '{exc.opt}'"
+        if "requires argument" in exc.msg:
+            text = f"option '{'--' if len(exc.opt) > 1 else '-'}{exc.opt}' requires an argument"
+        raise UsageError(f"flux-start: {text}\nTry `flux-start --help' for more information.") from None
+    hosts = None
+    paths = []
+    for name, value in pairs:
+        if name in ("-h", "--help"):
+            raise UsageError(None)
+        if name in ("-s", "--test-size"):
+            options.size = _size(value)
+            options.test = True
+        elif name == "--test-hosts":
+            hosts = value
+        elif name in ("-o", "--broker-opts"):
+            paths += _broker_options(options, value)
+        elif name in ("-c", "--config-path"):
+            paths.append(value)
+            options.config = config.merge(options.config, _config(config.load_path, value, name))
+        else:
+            _plain(options, name, value)
+    if hosts is not None:
+        options.hosts = _hosts(hosts, options.size)
+    if paths:
+        options.attrs.define("config.path", ":".join(paths))
+    return options
+
+
+def _plain(options, name, value):
+    """The options that need no help from others."""
+    if name == "--conf":
+        options.config = config.merge(options.config, _config(config.parse_setting, value, name))
+    elif name in ("-S", "--setattr"):
+        _set_attribute(options, value)
+    elif name == "--personality":
+        if value not in _PERSONALITIES:
+            raise UsageError(f"flux-start: --personality={value}: expected one of {', '.join(_PERSONALITIES)}")
+        options.personality = value
+    elif name == "--virtual-time":
+        options.virtual_time = True
+    elif name in ("--rundir", "--test-rundir"):
+        options.attrs.define("rundir", os.path.abspath(value))
+        options.rundir_given = True
+    elif name in ("-v", "--verbose"):
+        options.verbose += 1
+    elif name in ("-X", "--noexec"):
+        options.dry_run = True
+    elif name == "--wrap":
+        raise UsageError("flux-start: --wrap: the embedded instance has no broker process of its own to wrap")
+
+
+def _config(read, value, name):
+    try:
+        return read(value)
+    except config.ConfigError as exc:
+        raise config.ConfigError(f"{'--conf' if name == '--conf' else '--config-path'}: {exc}") from None
+
+
+def _size(text):
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    if not 1 <= size <= 1 << 20:
+        raise UsageError("flux-start: --test-size argument must be > 0")
+    return size
+
+
+def _hosts(text, size):
+    try:
+        names = hostlist.decode(text)
+    except ValueError as exc:
+        raise UsageError(f"flux-start: --test-hosts: {exc}") from None
+    if len(names) != size:
+        raise UsageError("flux-start: --test-hosts hostlist has incorrect size")
+    return names
+
+
+def _set_attribute(options, text):
+    name, equals, value = text.partition("=")
+    try:
+        options.attrs.set_at_start(name, value if equals else "1")
+    except ValueError as exc:
+        raise UsageError(f"flux-broker: {exc}") from None
+    except OSError as exc:
+        raise UsageError(f"flux-broker: {name}: {exc.strerror}") from None
+    if name == "rundir":
+        options.rundir_given = True
+
+
+def _broker_options(options, text):
+    """``-o,-SATTR=VAL``: options of the broker, separated by commas; returns configuration paths."""
+    paths = []
+    for item in [part for part in text.split(",") if part]:
+        if item.startswith("-S"):
+            _set_attribute(options, item[2:].lstrip("="))
+        elif item.startswith("--setattr="):
+            _set_attribute(options, item[len("--setattr=") :])
+        elif item.startswith("-c"):
+            paths.append(item[2:])
+            options.config = config.merge(options.config, _config(config.load_path, item[2:], "-c"))
+        elif item in ("-v", "-vv", "--verbose"):
+            options.verbose += 1
+        else:
+            raise UsageError(f"flux-broker: unrecognized option '{item}'")
+    return paths
+
+
+def main(argv):
+    """Run ``flux start`` with these arguments; returns the exit code."""
+    try:
+        options = parse(argv)
+    except UsageError as exc:
+        if exc.args[0] is None:
+            print(USAGE, end="")
+            return 0
+        print(exc, file=sys.stderr)
+        return 1
+    except config.ConfigError as exc:
+        # The rank is not known yet: a real broker shows its host instead.
+        _print_log(f"broker.crit[{socket.gethostname()}]: {exc}")
+        return 1
+    if options.verbose or options.dry_run:
+        words = " ".join(shlex.quote(word) for word in options.command)
+        print(f"flux-start: {options.size} broker ranks in one process: {words}", file=sys.stderr)
+    if options.dry_run:
+        return 0
+    from flux_embedded.broker.session import Session
+
+    try:
+        return Session(options).run()
+    except OSError as exc:
+        print(f"flux-start: {exc.strerror or exc}", file=sys.stderr)
+        return 1
+
+
+def _print_log(text):
+    import time
+
+    from flux_embedded.broker.logring import ERR, LogEntry, format_entry
+
+    line = format_entry(LogEntry(time.time(), "", 0, ERR, ""))
+    print(line.partition(" .err")[0], text, file=sys.stderr)

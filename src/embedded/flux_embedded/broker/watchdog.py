@@ -1,0 +1,76 @@
+"""Tells when something blocks the instance.
+
+Modules share one thread. One that sleeps, or runs a program that itself waits for the instance,
+without going through its handle, stops everything. Nobody inside can say so then: a thread beside
+the loop looks whether it still turns.
+"""
+
+import os
+import sys
+import threading
+import traceback
+
+from flux_embedded.broker.logring import ERR
+
+#: Real seconds of standstill before it is reported; doubled for every further report.
+FIRST_REPORT = 5.0
+
+
+class Watchdog:
+    """A context manager: watches the loop of the thread that enters it.
+
+    Args:
+        ctx (BrokerContext): the broker
+        first (float): real seconds until the first report
+    """
+
+    def __init__(self, ctx, first=FIRST_REPORT):
+        self.ctx = ctx
+        self.first = first
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._watched = None
+
+    def __enter__(self):
+        self._watched = threading.get_ident()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self):
+        period = self.first / 5
+        turns, standing, report_at = -1, 0.0, self.first
+        while not self._ended.wait(period):
+            frame = sys._current_frames().get(self._watched)
+            if self.ctx.kernel.turns != turns or frame is None or _is_waiting(frame):
+                if report_at > self.first:
+                    self.ctx.log(ERR, f"the instance goes on, after {standing:.0f}s")
+                turns, standing, report_at = self.ctx.kernel.turns, 0.0, self.first
+                continue
+            standing += period
+            if standing >= report_at:
+                report_at *= 2
+                self._report(frame, standing)
+
+    def _report(self, frame, standing):
+        task = self.ctx.kernel.running
+        name = task.name if task is not None else "broker"
+        stack = traceback.extract_stack(frame)
+        where = f"{stack[-1].filename}:{stack[-1].lineno} ({stack[-1].name})"
+        own = [entry for entry in stack if task is not None and entry.filename == getattr(task, "path", None)]
+        if own and own[-1] is not stack[-1]:
+            where = f"{own[-1].filename}:{own[-1].lineno} ({own[-1].name}), in {where}"
+        self.ctx.log(ERR, f"{name} has blocked the instance for {standing:.0f}s, at {where}")
+
+
+def _is_waiting(frame):
+    """Whether the loop waits for something to happen, as it should when there is nothing to do."""
+    caller = frame.f_back
+    return (
+        os.path.basename(frame.f_code.co_filename) == "selectors.py"
+        and caller is not None
+        and os.path.basename(caller.f_code.co_filename) == "kernel.py"
+    )

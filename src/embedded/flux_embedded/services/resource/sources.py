@@ -1,0 +1,134 @@
+"""Where the inventory comes from: ``[resource]`` configuration, or what this host has."""
+
+import json
+import os
+
+from flux_embedded.formats import hostlist, idset
+
+#: Keys of one ``[[resource.config]]`` entry.
+_ENTRY_KEYS = {"hosts", "cores", "gpus", "properties"}
+
+
+def from_config(config):
+    """Make R from the ``[resource]`` table of the configuration.
+
+    Arguments: config (dict), the whole configuration. ``resource.path`` names a file with R,
+    ``resource.config`` is an array of ``{hosts, cores?, gpus?, properties?}``: hosts are numbered
+    in the order in which they are first named, and what several entries say of one host adds up.
+    ``resource.scheduling`` names a JSON file that becomes R's ``scheduling`` key.
+
+    Returns R, or None if the configuration defines no resources.
+
+    Raises:
+        ValueError: a key is wrong; the text names it
+    """
+    table = config.get("resource", {})
+    if not isinstance(table, dict):
+        raise ValueError("resource: expected a table")
+    if "path" in table:
+        R = read_json(table["path"], "resource.path")
+    elif "config" in table:
+        R = _from_entries(table["config"])
+    else:
+        return None
+    if "scheduling" in table:
+        R["scheduling"] = read_json(table["scheduling"], "resource.scheduling")
+    return R
+
+
+def read_json(path, where):
+    """Return the content of a JSON file; ValueError naming `where` and the path if that fails."""
+    if not isinstance(path, str):
+        raise ValueError(f"{where}: expected the path of a JSON file")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except OSError as exc:
+        raise ValueError(f"{where}: {path}: {exc.strerror}") from None
+    except (ValueError, RecursionError) as exc:
+        raise ValueError(f"{where}: {path}: not JSON: {exc}") from None
+
+
+def _from_entries(entries):
+    if not isinstance(entries, list) or not entries:
+        raise ValueError("resource.config: expected an array with at least one table")
+    order = []  # hosts as first named
+    cores, gpus, properties = {}, {}, {}
+    for i, entry in enumerate(entries):
+        where = f"resource.config[{i}]"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}: expected a table")
+        unknown = set(entry) - _ENTRY_KEYS
+        if unknown:
+            raise ValueError(f"{where}.{min(unknown)}: unknown key: expected one of {', '.join(sorted(_ENTRY_KEYS))}")
+        hosts = _text(entry, "hosts", where, hostlist.decode)
+        if not hosts:
+            raise ValueError(f"{where}.hosts: missing or empty")
+        for host in hosts:
+            if host not in cores:
+                order.append(host)
+                cores[host], gpus[host] = [], []
+        for key, store in (("cores", cores), ("gpus", gpus)):
+            ids = _text(entry, key, where, idset.decode)
+            if ids:
+                for host in hosts:
+                    store[host] = idset.combine(store[host], ids, idset.UNION)
+        names = entry.get("properties", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{where}.properties: expected an array of strings")
+        for name in names:
+            properties.setdefault(name, set()).update(hosts)
+    return _encode(order, cores, gpus, properties)
+
+
+def _encode(order, cores, gpus, properties):
+    groups = {}
+    for rank, host in enumerate(order):
+        if not cores[host]:
+            raise ValueError(f"resource.config: host {host} has no cores")
+        groups.setdefault((idset.encode(gpus[host]), idset.encode(cores[host])), []).append(rank)
+    lite = []
+    for (gpu, core), ranks in groups.items():
+        children = {"gpu": gpu, "core": core} if gpu else {"core": core}
+        lite.append({"rank": idset.encode(idset.from_ids(ranks)), "children": children})
+    execution = {"R_lite": lite, "starttime": 0.0, "expiration": 0.0, "nodelist": [hostlist.encode(order)]}
+    if properties:
+        rank_of = {host: rank for rank, host in enumerate(order)}
+        execution["properties"] = {
+            name: idset.encode(idset.from_ids(rank_of[host] for host in hosts)) for name, hosts in properties.items()
+        }
+    return {"version": 1, "execution": execution}
+
+
+def _text(entry, key, where, decode):
+    value = entry.get(key, "")
+    try:
+        if isinstance(value, str):
+            return decode(value)
+    except ValueError as exc:
+        raise ValueError(f"{where}.{key}: {exc}") from None
+    raise ValueError(f"{where}.{key}: expected a string")
+
+
+def discover(hosts):
+    """Make R from what this host has: the processors this process may use, on every one of `hosts`."""
+    return uniform(hosts, len(os.sched_getaffinity(0)))
+
+
+def uniform(hosts, ncores, ngpus=0):
+    """Make R of ranks that are all alike.
+
+    Arguments: hosts (list of str), one a rank; ncores, ngpus (int), of each.
+    """
+    children = {"core": idset.encode([0, ncores])}
+    if ngpus:
+        children = {"gpu": idset.encode([0, ngpus]), **children}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": idset.encode([0, len(hosts)]), "children": children}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": [hostlist.encode(hosts)],
+        },
+    }
