@@ -1,0 +1,54 @@
+"""What mock and real jobs share."""
+
+from flux_embedded.services.job_manager import rlite
+
+
+class Alarm:
+    """A timer of the kernel that calls a function in the service's own greenlet."""
+
+    __slots__ = ("task", "function", "entry")
+
+    def __init__(self, service, when, function):
+        self.task = service.task
+        self.function = function
+        self.entry = service.kernel.add_timer(when, self)
+
+    def expired(self, entry):
+        self.task.post(self.function)
+
+    def cancel(self):
+        self.entry[2] = None
+
+
+class ExecJob:
+    """A job that execution was asked to start.
+
+    Attributes:
+        msg: the start request, which all responses go to
+        id, R, jobspec: from the request
+        expiration (float): end of its time, seconds since the epoch; 0: none
+        alarm (Alarm): the next thing to happen, or None
+    """
+
+    __slots__ = ("service", "msg", "id", "R", "jobspec", "expiration", "alarm")
+
+    def __init__(self, service, msg, body):
+        self.service = service
+        self.msg = msg
+        self.id = body["id"]
+        self.R = body["R"]
+        self.jobspec = body["jobspec"]
+        self.expiration = self.R["execution"].get("expiration") or 0.0
+        self.alarm = None
+
+    def set_alarm(self, when, function):
+        self.alarm = Alarm(self.service, when, function)
+
+    def answer(self, kind, data):
+        """Send one response to the start request (RFC 32)."""
+        self.service.respond(self.msg, {"id": self.id, "type": kind, "data": data})
+
+    def release(self, ranks=None):
+        """The last response: execution is done with all ranks, or with these that were left."""
+        self.answer("release", {"ranks": ranks or rlite.encode(rlite.ranks(self.R)), "final": True})
+        self.service.ended(self)

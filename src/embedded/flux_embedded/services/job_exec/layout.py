@@ -1,0 +1,110 @@
+"""Which task of a job runs where, and with what environment."""
+
+from flux_embedded.formats import jobid
+from flux_embedded.services.job_manager import rlite
+
+
+class Placed:
+    """One task.
+
+    Attributes:
+        rank (int): its number in the job
+        node (int): index of its node in R; host (str): the node's name; broker_rank (int)
+        local_id (int): its number on the node
+        gpus (str): idset of the GPUs that the job has on the node, "" for none
+    """
+
+    __slots__ = ("rank", "node", "host", "broker_rank", "local_id", "gpus", "cores")
+
+    def __init__(self, rank, node, host, broker_rank, local_id, gpus, cores):
+        self.rank = rank
+        self.node = node
+        self.host = host
+        self.broker_rank = broker_rank
+        self.local_id = local_id
+        self.gpus = gpus
+        self.cores = cores
+
+
+def slot_shape(resources):
+    """(slots per node or None, cores per slot) of a jobspec's resources, as far as they say."""
+
+    def cores_in(vertices):
+        total = 0
+        for vertex in vertices:
+            count = vertex["count"] if type(vertex.get("count")) is int else 1
+            total += count if vertex["type"] == "core" else count * cores_in(vertex.get("with", ()))
+        return total
+
+    def walk(vertices, on_node, factor):
+        for vertex in vertices:
+            count = vertex["count"] if type(vertex.get("count")) is int else None
+            if vertex["type"] == "slot":
+                per_node = factor * count if on_node and count else None
+                return per_node, max(1, cores_in(vertex.get("with", ())))
+            found = walk(
+                vertex.get("with", ()),
+                on_node or vertex["type"] == "node",
+                1 if vertex["type"] == "node" else factor * (count or 1),
+            )
+            if found is not None:
+                return found
+        return None
+
+    return walk(resources, False, 1) or (None, 1)
+
+
+def count_tasks(jobspec, nslots):
+    """Number of tasks of a job with `nslots` slots."""
+    total = 0
+    for task in jobspec["tasks"]:
+        count = task["count"]
+        total += count["total"] if "total" in count else count.get("per_slot", 1) * nslots
+    return total
+
+
+def place(jobspec, R):
+    """The tasks of a job, in order of their number (list of Placed)."""
+    per_node, per_slot = slot_shape(jobspec["resources"])
+    children = rlite.children(R)
+    nodes = []
+    for broker_rank, host in zip(rlite.ranks(R), rlite.hosts(R)):
+        cores = len(rlite.ids(children[broker_rank].get("core", "")))
+        nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
+    nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
+    ntasks = count_tasks(jobspec, nslots)
+    # Tasks fill the slots node by node; more tasks than slots go round again.
+    shares = [0] * len(nodes)
+    left = ntasks
+    while left > 0:
+        for index, (_, _, slots) in enumerate(nodes):
+            take = min(slots, left)
+            shares[index] += take
+            left -= take
+            if not left:
+                break
+    tasks = []
+    for index, (broker_rank, host, _) in enumerate(nodes):
+        what = children[broker_rank]
+        for local_id in range(shares[index]):
+            tasks.append(
+                Placed(len(tasks), index, host, broker_rank, local_id, what.get("gpu", ""), what.get("core", ""))
+            )
+    return tasks
+
+
+def task_environment(base, job_id, tasks, task, uri):
+    """The environment of one task, on top of the job's (`base`)."""
+    environment = dict(base)
+    environment["FLUX_JOB_ID"] = jobid.f58(job_id)
+    environment["FLUX_JOB_SIZE"] = str(len(tasks))
+    environment["FLUX_JOB_NNODES"] = str(tasks[-1].node + 1)
+    environment["FLUX_TASK_RANK"] = str(task.rank)
+    environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
+    environment["FLUX_KVS_NAMESPACE"] = f"job-{job_id}"
+    if uri:
+        environment["FLUX_URI"] = uri
+    if task.gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, rlite.ids(task.gpus)))
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return environment

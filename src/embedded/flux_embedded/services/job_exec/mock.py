@@ -1,0 +1,122 @@
+"""Mock execution: a job that only takes time.
+
+``attributes.system.exec.test`` may have ``run_duration`` (FSD or seconds), ``wait_status`` (int, what the
+job ends with; default 0), ``mock_exception`` (``init``, ``starting`` or ``run``: raise an ``exec``
+exception then) and ``release`` (ours: array of ``[idset, seconds after the end]``, a partial release of
+ranks).
+"""
+
+import signal
+
+from flux_embedded.formats import fsd
+from flux_embedded.services.job_exec import base
+from flux_embedded.services.job_manager import rlite
+
+EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
+
+
+class MockJob(base.ExecJob):
+    """One mock job."""
+
+    __slots__ = ("_test", "_end", "_over")
+
+    def __init__(self, service, msg, body, test):
+        super().__init__(service, msg, body)
+        self._test = test
+        self._over = False
+        self._end = 0.0
+
+    def start(self):
+        test = self._test
+        fault = test.get("mock_exception")
+        try:
+            duration = test.get("run_duration")
+            if duration is None:
+                duration = self.service.mock_run_duration
+            elif isinstance(duration, str):
+                duration = fsd.parse(duration)
+            self._end = self.service.kernel.time + float(duration)
+        except (ValueError, TypeError) as exc:
+            self._fail(f"attributes.system.exec.test.run_duration: {exc}")
+            return
+        if fault in ("init", "starting"):
+            self._fail(f"mock {fault} exception generated")
+            return
+        self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
+        self.answer("start", {})
+        if fault == "run":
+            self._fail("mock run exception generated")
+            return
+        self._wind()
+
+    def _fail(self, note):
+        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
+        self._finish(None)
+
+    def _wind(self):
+        """Set the alarm for whatever comes first: the end of the job, or of its time."""
+        if self.alarm is not None:
+            self.alarm.cancel()
+        expiration = self.expiration
+        if expiration and expiration < self._end:
+            self.set_alarm(expiration, self._expire)
+        elif self._end != float("inf"):
+            self.set_alarm(self._end, self._ran)
+        else:
+            self.alarm = None
+
+    def set_expiration(self, expiration):
+        self.expiration = expiration
+        if not self._over:
+            self._wind()
+
+    def _ran(self):
+        self._finish(self._test.get("wait_status", 0))
+
+    def _expire(self):
+        if not self._over:
+            self._over = True
+            self.answer("exception", EXPIRED)
+            self._over = False
+            self._finish(signal.SIGALRM)
+
+    def exception(self, kind):
+        self._finish(signal.SIGTERM)
+
+    def kill(self, signum):
+        self._finish(int(signum))
+
+    def _finish(self, status):
+        """End the job with a wait status; None: it never began."""
+        if self._over:
+            return
+        self._over = True
+        if self.alarm is not None:
+            self.alarm.cancel()
+        if status is not None:
+            status = int(status)
+            self.service.append(self.id, "exec.eventlog", ("complete", {"status": status}), ("done", None))
+            self.answer("finish", {"status": status})
+        partial = self._test.get("release")
+        if partial:
+            self._release_in_parts(partial)
+        else:
+            self.release()
+
+    def _release_in_parts(self, parts):
+        left = set(rlite.ranks(self.R))
+        last = 0.0
+        for text, delay in parts:
+            last = max(last, float(delay))
+            ranks = set(rlite.ids(text)) & left
+            left -= ranks
+            if ranks and left:
+                data = {"ranks": rlite.encode(ranks), "final": False}
+                base.Alarm(self.service, self.service.kernel.time + delay, lambda data=data: self.answer("release", data))
+            else:
+                left |= ranks
+        base.Alarm(self.service, self.service.kernel.time + last, lambda: self.release(rlite.encode(left)))
+
+    def abandon(self):
+        if self.alarm is not None:
+            self.alarm.cancel()

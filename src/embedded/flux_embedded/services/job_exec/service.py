@@ -1,0 +1,171 @@
+"""Service ``job-exec``.
+
+=======================  ====================================================================================
+method                   payload -> response
+=======================  ====================================================================================
+start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
+kill                     ``{id, signum}``, no response wanted: signal the job's tasks
+expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
+housekeeping (S)         ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank, ENODATA
+housekeeping-kill        ``{id, signum, ranks?}``, no response wanted
+stats-get                -> ``{running: {mock, local}, started}``
+=======================  ====================================================================================
+
+A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
+its command is really run, on this machine, whatever ranks it was given.
+
+Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s) from the first signal to SIGKILL;
+``mock-run-duration`` (ours: FSD, default 1s) for mock jobs that do not say how long they run.
+"""
+
+import errno
+
+from flux_embedded.formats import eventlog, fsd, jobid
+from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_exec.local import LocalJob
+from flux_embedded.services.job_exec.mock import MockJob
+from flux_embedded.services.job_exec.scripts import Scripts
+from flux_embedded.services.job_manager import rlite
+
+LOG_ERR = 3
+
+
+class JobExec(Service):
+    """The execution service.
+
+    Attributes:
+        jobs (dict): id -> MockJob or LocalJob
+        kill_timeout, mock_run_duration (float): seconds
+    """
+
+    name = "job-exec"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.jobs = {}
+        self.scripts = Scripts(self)
+        self._started = 0
+        self._lines = {}
+        self._flush_message = Message(REQUEST, "job-exec.flush", flags=FLAG_NORESPONSE)
+        self._flush_message.sender = self.task
+        self._configure(ctx.config)
+
+    def begin(self):
+        self.subscribe("job-exception", self._exception)
+        self.rpc("job-manager.exec-hello", {"service": self.name}).get()
+
+    def stop(self):
+        for job in list(self.jobs.values()):
+            job.abandon()
+        self.scripts.abandon()
+
+    def _configure(self, config):
+        table = config.get("exec", {})
+        try:
+            self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
+            self.mock_run_duration = fsd.parse(table.get("mock-run-duration", "1s"))
+        except (ValueError, TypeError) as exc:
+            raise OSError(errno.EINVAL, f"exec: {exc}") from None
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    @request("config-reload")
+    def _config_reload(self, msg):
+        self._configure(msg.body or {})
+        self.respond(msg)
+
+    @request("start")
+    def _start(self, msg):
+        body = msg.body
+        id = body["id"]
+        if body["reattach"] and id not in self.jobs:
+            self._not_there(msg, id, body["R"])
+            return
+        if id in self.jobs:
+            job = self.jobs[id]
+            job.msg = msg
+            job.answer("reattached", {})
+            return
+        system = body["jobspec"]["attributes"]["system"]
+        test = system.get("exec", {}).get("test") if isinstance(system.get("exec", {}), dict) else None
+        self._started += 1
+        if test is not None or self.kernel.clock.virtual:
+            job = MockJob(self, msg, body, test if isinstance(test, dict) else {})
+        else:
+            job = LocalJob(self, msg, body)
+        self.jobs[id] = job
+        job.start()
+
+    def _not_there(self, msg, id, R):
+        """There is nothing to attach to: the job was lost with the service that ran it."""
+        exception = {"severity": 0, "type": "exec", "note": "job is not running: its execution service is gone"}
+        for kind, data in (
+            ("exception", exception),
+            ("release", {"ranks": rlite.encode(rlite.ranks(R)), "final": True}),
+        ):
+            self.respond(msg, {"id": id, "type": kind, "data": data})
+
+    @request("kill")
+    def _kill(self, msg):
+        job = self.jobs.get(msg.body["id"])
+        if job is not None:
+            job.kill(msg.body["signum"])
+        self.respond(msg)
+
+    @request("expiration")
+    def _expiration(self, msg):
+        job = self.jobs.get(msg.body["id"])
+        if job is not None:
+            job.set_expiration(msg.body["expiration"])
+        self.respond(msg)
+
+    @request("housekeeping", streaming=True)
+    def _housekeeping(self, msg):
+        self.scripts.start(msg)
+
+    @request("housekeeping-kill")
+    def _housekeeping_kill(self, msg):
+        self.scripts.kill(msg.body)
+        self.respond(msg)
+
+    @request("stats-get", guest=True)
+    def _stats(self, msg):
+        mock = sum(1 for job in self.jobs.values() if isinstance(job, MockJob))
+        running = {"mock": mock, "local": len(self.jobs) - mock}
+        self.respond(msg, {"running": running, "started": self._started})
+
+    def _exception(self, msg):
+        body = msg.body
+        job = self.jobs.get(body["id"])
+        if job is not None and body["severity"] == 0:
+            job.exception(body["type"])
+
+    # -- for jobs ------------------------------------------------------------------------------------
+
+    def ended(self, job):
+        """The final release of `job` was sent."""
+        self.jobs.pop(job.id, None)
+
+    def append(self, id, path, *events):
+        """Append (name, context) events to a log under the job's directory, with the next commit."""
+        now = self.kernel.time
+        text = "".join([eventlog.encode(now, name, context) for name, context in events])
+        key = f"{jobid.kvs_dir(id)}.guest.{path}"
+        if not self._lines:
+            self.kernel.send(self.task, self._flush_message)
+        self._lines[key] = self._lines.get(key, "") + text
+
+    @request("flush")
+    def flush(self, msg=None):
+        """Commit what `append` collected."""
+        if self._lines:
+            lines, self._lines = self._lines, {}
+            ops = [["append", key, text] for key, text in lines.items()]
+            self.rpc("kvs.commit", {"ops": ops}).then(self._committed)
+
+    def _committed(self, future):
+        try:
+            future.body  # noqa: B018  raises if the commit failed
+        except OSError as exc:
+            self.log(LOG_ERR, f"job output or exec eventlog lost: {exc.strerror}")

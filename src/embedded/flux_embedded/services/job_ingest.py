@@ -1,0 +1,359 @@
+"""Job submission: service ``job-ingest``.
+
+=======================  ===================================================================================
+method                   payload -> response
+=======================  ===================================================================================
+submit                   ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its JSON text
+config-reload            the new configuration
+stats-get                -> ``{submitted, rejected}``
+=======================  ===================================================================================
+
+A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
+RFC 33), written to the KVS with its ``submit`` event and then shown to the job manager, which may still
+refuse it: then it is removed again. What arrives together is committed together.
+
+Module arguments: ``disable-validator``; ``validator-plugins=LIST`` of jobspec and feasibility (default
+jobspec). Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins``. The feasibility check
+asks ``feasibility.check`` and is skipped while there is no scheduler.
+
+Errors: EINVAL for urgency and flags and for what the job manager refuses, EPERM for what the validator and
+the queue rules refuse; the scheduler's own errno for infeasible jobs.
+"""
+
+import errno
+import json
+import pwd
+
+from flux_embedded.formats import eventlog, fsd, jobid
+from flux_embedded.formats import jobspec as spec
+from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_manager.states import (
+    FLAG_DEBUG,
+    FLAG_NOVALIDATE,
+    FLAG_WAITABLE,
+    URGENCY_DEFAULT,
+    URGENCY_MAX,
+    URGENCY_MIN,
+)
+
+KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+VALIDATORS = ("jobspec", "feasibility")
+LOG_ERR = 3
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
+
+
+class IdGenerator:
+    """Job ids (RFC 19): 40 bits of milliseconds since the start, 14 of generator, 10 of sequence."""
+
+    def __init__(self, epoch, generator=0):
+        self._epoch = epoch
+        self._generator = generator
+        # The first id is 1, not 0, which too much code takes for "none".
+        self._ms = 0
+        self._seq = 0
+
+    def next(self, now):
+        """An id above all before, whatever the clock does."""
+        ms = int((now - self._epoch) * 1000)
+        if ms > self._ms:
+            self._ms, self._seq = ms, 0
+        elif self._seq < 1023:
+            self._seq += 1
+        else:
+            self._ms, self._seq = self._ms + 1, 0
+        return self._ms << 24 | self._generator << 10 | self._seq
+
+
+class Submission:
+    """One submission on its way."""
+
+    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
+
+
+class JobIngest(Service):
+    """The ingest service."""
+
+    name = "job-ingest"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.config = ctx.config
+        self._arguments = self._parse_arguments(args)
+        self._ids = IdGenerator(ctx.kernel.clock.now())
+        self._batch = []
+        self._submitted = self._rejected = 0
+        self._flush_message = Message(REQUEST, "job-ingest.flush", flags=FLAG_NORESPONSE)
+        self._flush_message.sender = self.task
+        self._configure(ctx.config)
+
+    @staticmethod
+    def _parse_arguments(args):
+        plugins = None
+        for arg in args:
+            key, _, value = arg.partition("=")
+            if arg == "disable-validator":
+                plugins = []
+            elif key == "validator-plugins":
+                plugins = value.split(",")
+            elif key not in ("validator-args", "batch-count", "buffer-size"):
+                raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
+        return plugins
+
+    def _configure(self, config):
+        validator = config.get("ingest", {}).get("validator", {})
+        plugins = validator.get("plugins", ["jobspec"])
+        if validator.get("disable"):
+            plugins = []
+        if self._arguments is not None:
+            plugins = self._arguments
+        for name in plugins:
+            if name not in VALIDATORS:
+                raise OSError(errno.EINVAL, f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}")
+        self._validate = "jobspec" in plugins
+        self._check_feasibility = "feasibility" in plugins
+        self.config = config
+        self._defaults = {}
+
+    @request("config-reload")
+    def _config_reload(self, msg):
+        self._configure(msg.body or {})
+        self.respond(msg)
+
+    @request("stats-get", guest=True)
+    def _stats(self, msg):
+        self.respond(msg, {"submitted": self._submitted, "rejected": self._rejected})
+
+    # -- one submission ----------------------------------------------------------------------------
+
+    @request("submit", guest=True)
+    def submit(self, msg):
+        job = Submission()
+        job.msg = msg
+        body = msg.body
+        job.urgency = body.get("urgency", URGENCY_DEFAULT)
+        job.flags = body.get("flags", 0)
+        self._check_flags(job)
+        given = body["jobspec"]
+        try:
+            jobspec = spec.decode(given) if isinstance(given, str) else given
+            if self._validate and not job.flags & FLAG_NOVALIDATE:
+                spec.validate(jobspec)
+        except ValueError as exc:
+            self._rejected += 1
+            raise OSError(errno.EPERM, str(exc)) from None
+        job.jobspec = self._complete(_with_system(jobspec), msg.userid)
+        if isinstance(given, str):
+            job.original = given
+            job.text = given if job.jobspec is jobspec else _encode(job.jobspec)
+        else:
+            job.original = job.text = _encode(job.jobspec)
+        if self._check_feasibility and not job.flags & FLAG_NOVALIDATE:
+            self.rpc("feasibility.check", {"jobspec": job.jobspec}).then(self._feasible, job)
+        else:
+            self._queue(job)
+
+    @staticmethod
+    def _check_flags(job):
+        guest = job.msg.is_guest
+        if type(job.urgency) is not int or not URGENCY_MIN <= job.urgency <= URGENCY_MAX:
+            raise OSError(errno.EINVAL, f"urgency range is [{URGENCY_MIN}:{URGENCY_MAX}]")
+        if guest and job.urgency > URGENCY_DEFAULT:
+            raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
+        if type(job.flags) is not int or job.flags & ~KNOWN_FLAGS:
+            raise OSError(errno.EINVAL, "unknown flag in job submission")
+        if guest and job.flags & FLAG_NOVALIDATE:
+            raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_NOVALIDATE")
+
+    def _feasible(self, future, job):
+        try:
+            future.get()
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:
+                self._rejected += 1
+                self.respond_error(job.msg, exc.errno, exc.strerror)
+                return
+        self._queue(job)
+
+    # -- completion ----------------------------------------------------------------------------------
+
+    def _complete(self, jobspec, userid):
+        """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
+        system = jobspec["attributes"]["system"]
+        queue = system.get("queue")
+        key = (queue, not system.get("duration"))
+        found = self._defaults.get(key)
+        if found is None:
+            found = self._defaults[key] = self._find_defaults(queue)
+        defaults, requires, access = found
+        if access is not None:
+            self._check_access(defaults.get("queue", queue), access, userid)
+        changes = {}
+        for name, value in defaults.items():
+            # A duration of 0 is what a submission without a time limit says.
+            if name not in system or (name == "duration" and not system[name] and value):
+                changes[name] = value
+        if requires:
+            constraints = dict(system.get("constraints") or {})
+            properties = list(constraints.get("properties", ()))
+            constraints["properties"] = properties + [name for name in requires if name not in properties]
+            changes["constraints"] = constraints
+        if not changes:
+            return jobspec
+        attributes = {**jobspec["attributes"], "system": {**system, **changes}}
+        return {**jobspec, "attributes": attributes}
+
+    def _find_defaults(self, queue):
+        """(default system attributes, required properties, access table) for jobs of `queue`."""
+        policy = self.config.get("policy", {})
+        queues = self.config.get("queues", {})
+        defaults = dict(policy.get("jobspec", {}).get("defaults", {}).get("system", {}))
+        default_queue = defaults.pop("queue", None)
+        extra = {}
+        if queues:
+            if queue is None:
+                if default_queue is None:
+                    raise OSError(errno.EPERM, "no queue specified")
+                queue = extra["queue"] = default_queue
+            if queue not in queues:
+                raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
+        settings = queues.get(queue, {})
+        parent = queues.get(settings.get("parent"), {})
+        access = policy.get("access")
+        for table in (parent, settings):
+            own = table.get("policy", {})
+            defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
+            access = own.get("access", access)
+        source = parent or settings
+        requires = list(source.get("requires", ()))
+        if "hosts" in source:
+            requires.append(f"+{settings.get('parent', queue)}")
+        if "duration" in defaults:
+            try:
+                text = defaults["duration"]
+                defaults["duration"] = fsd.parse(text) if isinstance(text, str) else text
+            except ValueError as exc:
+                raise OSError(errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}") from None
+        return {"duration": 0, **defaults, **extra}, requires, access
+
+    def _check_access(self, queue, access, userid):
+        try:
+            name = pwd.getpwuid(userid).pw_name
+        except KeyError:
+            name = str(userid)
+        if name in access.get("allow-user", ()):
+            return
+        import grp
+
+        for group in access.get("allow-group", ()):
+            try:
+                entry = grp.getgrnam(group)
+            except KeyError:
+                continue
+            if name in entry.gr_mem or entry.gr_gid == self._primary_group(userid):
+                return
+        where = f"queue '{queue}'" if queue else "this instance"
+        raise OSError(errno.EPERM, f"user {name} may not submit jobs to {where}")
+
+    @staticmethod
+    def _primary_group(userid):
+        try:
+            return pwd.getpwuid(userid).pw_gid
+        except KeyError:
+            return None
+
+    # -- batches -------------------------------------------------------------------------------------
+
+    def _queue(self, job):
+        now = self.kernel.time
+        job.t_submit = now
+        job.id = self._ids.next(now)
+        if not self._batch:
+            self.kernel.send(self.task, self._flush_message)
+        self._batch.append(job)
+
+    @request("flush")
+    def _flush(self, msg):
+        batch, self._batch = self._batch, []
+        ops = []
+        for job in batch:
+            where = jobid.kvs_dir(job.id)
+            context = {"userid": job.msg.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
+            ops.append(["put", where + ".J", job.original])
+            ops.append(["put", where + ".jobspec", job.text])
+            ops.append(["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)])
+        self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
+
+    def _committed(self, future, batch):
+        try:
+            future.body  # noqa: B018  raises if the commit failed
+        except OSError as exc:
+            self._fail(batch, exc.errno, f"error committing job to the KVS: {exc.strerror}")
+            return
+        jobs = [
+            {
+                "id": job.id,
+                "userid": job.msg.userid,
+                "urgency": job.urgency,
+                "flags": job.flags,
+                "t_submit": job.t_submit,
+                "jobspec": job.jobspec,
+            }
+            for job in batch
+        ]
+        self.rpc("job-manager.submit", {"jobs": jobs}).then(self._announced, batch)
+
+    def _announced(self, future, batch):
+        try:
+            errors = dict(future.body["errors"])
+        except OSError as exc:
+            self._remove(batch)
+            self._fail(batch, exc.errno, exc.strerror)
+            return
+        refused = []
+        for job in batch:
+            if job.id in errors:
+                refused.append(job)
+                self.respond_error(job.msg, errno.EINVAL, errors[job.id])
+            else:
+                self.respond(job.msg, {"id": job.id})
+        self._submitted += len(batch) - len(refused)
+        if refused:
+            self._rejected += len(refused)
+            self._remove(refused)
+
+    def _fail(self, batch, errnum, text):
+        self._rejected += len(batch)
+        for job in batch:
+            self.respond_error(job.msg, errnum, text)
+
+    def _remove(self, jobs):
+        """Remove what was stored of jobs that were refused."""
+        ops = [["unlink", jobid.kvs_dir(job.id)] for job in jobs]
+
+        def removed(future):
+            try:
+                future.get()
+            except OSError as exc:
+                self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
+
+        self.rpc("kvs.commit", {"ops": ops}).then(removed)
+
+
+def _with_system(jobspec):
+    """`jobspec` with an object ``attributes.system``, whatever the (disabled) validator let through.
+
+    Raises:
+        OSError: EINVAL, it is nothing that could be a jobspec
+    """
+    if not isinstance(jobspec, dict):
+        raise OSError(errno.EINVAL, "jobspec: expected an object")
+    attributes = jobspec.get("attributes")
+    if isinstance(attributes, dict) and isinstance(attributes.get("system"), dict):
+        return jobspec
+    if attributes is not None and not isinstance(attributes, dict):
+        raise OSError(errno.EINVAL, "jobspec: attributes: expected an object")
+    if (attributes or {}).get("system") is not None:
+        raise OSError(errno.EINVAL, "jobspec: attributes.system: expected an object")
+    return {**jobspec, "attributes": {**(attributes or {}), "system": {}}}

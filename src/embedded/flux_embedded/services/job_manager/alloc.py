@@ -1,0 +1,288 @@
+"""Requests for resources: the job manager's side of RFC 27.
+
+Jobs that may be sent to the scheduler wait in a heap by descending priority, then submit time, then
+id. In unlimited mode all of them are sent. In limited mode at most `limit` requests are outstanding,
+and as the real job manager does, a waiting job that precedes one already sent has the last of those
+withdrawn, so that what the scheduler has is always the head of the order.
+"""
+
+import heapq
+
+from flux_embedded.services.job_manager import rlite
+from flux_embedded.services.job_manager.annotations import merge
+from flux_embedded.services.job_manager.states import CLEANUP, SCHED
+
+SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+LOG_ERR, LOG_DEBUG = 3, 7
+
+
+class Alloc:
+    """The jobs that wait for resources.
+
+    Attributes:
+        pending (dict): id -> Job with an outstanding ``sched.alloc``
+        queued (int): jobs waiting to be sent
+    """
+
+    def __init__(self, jm):
+        self.jm = jm
+        self.pending = {}
+        self.queued = 0
+        self._waiting = []  # heap of entries (-priority, t_submit, id, [job or None])
+        self._sent = []  # limited mode: heap of (priority, -t_submit, -id, [job or None])
+        self._reprioritized = {}
+
+    # -- the order -------------------------------------------------------------------------------
+
+    def enqueue(self, job):
+        """`job` is in SCHED (again): have it sent, or tell the scheduler what changed."""
+        if job.alloc_pending:
+            self._update_pending(job)
+            return
+        self.dequeue(job)
+        if job.priority > 0 and self.jm.queues.is_started(job):
+            cell = [job]
+            job.alloc_entry = cell
+            heapq.heappush(self._waiting, (-job.priority, job.t_submit, job.id, cell))
+            self.queued += 1
+            self.jm.events.schedule()
+
+    def dequeue(self, job):
+        """Take `job` out of those waiting to be sent."""
+        if job.alloc_entry is not None and not job.alloc_pending:
+            job.alloc_entry[0] = None
+            job.alloc_entry = None
+            self.queued -= 1
+
+    def priority_changed(self, job):
+        """The priority of a job that stayed in SCHED is another one now."""
+        self.enqueue(job)
+
+    def _update_pending(self, job):
+        if job.priority == 0:
+            self.withdraw(job)
+            return
+        self._reprioritized[job.id] = job.priority
+        self.jm.events.schedule()
+        if job.alloc_stale or self.jm.peer.limit:
+            # The request that is out has the old jobspec, or the old place in the order.
+            self._send_prioritize()
+            self._cancel(job)
+
+    def withdraw(self, job):
+        """Take back the request of a job, or its place in the order."""
+        if job.alloc_pending:
+            self._reprioritized.pop(job.id, None)
+            self._cancel(job)
+        else:
+            self.dequeue(job)
+
+    def requeue_eligible(self, jobs):
+        """Queues were started or stopped: bring the order in line for `jobs`."""
+        for job in jobs:
+            if job.state != SCHED:
+                continue
+            if not self.jm.queues.is_started(job):
+                self.withdraw(job)
+            elif not job.alloc_pending:
+                self.enqueue(job)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def pump(self):
+        """Send what may be sent; called once for all that happened in a turn."""
+        if self._reprioritized:
+            self._send_prioritize()
+        peer = self.jm.peer
+        if not peer.is_ready:
+            return
+        limit = peer.limit
+        waiting = self._waiting
+        if limit:
+            self._make_way()
+        while waiting:
+            cell = waiting[0][3]
+            job = cell[0]
+            if job is not None and limit and len(self.pending) >= limit:
+                break
+            heapq.heappop(waiting)
+            if job is not None:
+                self._request(job, cell)
+                self.queued -= 1
+
+    def _request(self, job, cell):
+        job.alloc_pending = True
+        job.alloc_stale = False
+        self.pending[job.id] = job
+        if self.jm.peer.limit:
+            heapq.heappush(self._sent, (job.priority, -job.t_submit, -job.id, cell))
+        payload = {
+            "id": job.id,
+            "priority": job.priority,
+            "userid": job.userid,
+            "t_submit": job.t_submit,
+            "jobspec": job.jobspec,
+        }
+        if job.flags & 2:
+            self.jm.events.post(job, "debug.alloc-request")
+        self.jm.events.send(self.jm.h.send_untagged, "sched.alloc", payload)
+
+    def _make_way(self):
+        """Withdraw the last job in order from the scheduler if one that waits precedes it."""
+        waiting, sent = self._waiting, self._sent
+        while waiting and waiting[0][3][0] is None:
+            heapq.heappop(waiting)
+        while sent and sent[0][3][0] is None:
+            heapq.heappop(sent)
+        if not waiting or not sent:
+            return
+        first, last = waiting[0], sent[0]
+        if (-first[0], -first[1], -first[2]) > last[:3]:
+            self._cancel(last[3][0])
+
+    def _cancel(self, job):
+        if job.alloc_entry is not None:
+            if job.alloc_entry[0] is None:
+                return  # canceled before; one is enough
+            job.alloc_entry[0] = None
+        self.jm.events.send(self.jm.notify, "sched.cancel", {"id": job.id})
+
+    def _send_prioritize(self):
+        changed = [[id, priority] for id, priority in self._reprioritized.items() if id in self.pending]
+        self._reprioritized.clear()
+        if changed and self.jm.peer.is_ready:
+            self.jm.events.send(self.jm.notify, "sched.prioritize", {"jobs": changed})
+
+    # -- what the scheduler answers ----------------------------------------------------------------
+
+    def response(self, msg):
+        """A response to ``sched.alloc``."""
+        if msg.errnum:
+            self.jm.peer.failed(f"sched.alloc: {msg.payload_str or 'error %d' % msg.errnum}", LOG_ERR)
+            return
+        body = msg.body
+        try:
+            job = self.pending.get(body["id"])
+            kind = body["type"]
+            if not self._is_well_formed(kind, body):
+                raise ValueError("malformed")
+        except (TypeError, KeyError, ValueError):
+            self.jm.peer.failed(f"malformed sched.alloc response: {msg.payload_str}", LOG_ERR)
+            return
+        if job is None:
+            self.jm.log(LOG_DEBUG, f"sched.alloc response for job {body['id']} without a request ignored")
+        elif kind == ANNOTATE:
+            self.annotate(job, body["annotations"])
+        elif kind == SUCCESS:
+            self._success(job, body)
+        elif kind == DENY:
+            self._deny(job, body.get("note") or "")
+        else:
+            self._canceled(job)
+
+    @staticmethod
+    def _is_well_formed(kind, body):
+        if type(body["id"]) is not int or type(kind) is not int or not 0 <= kind <= 3:
+            return False
+        annotations = body.get("annotations")
+        if annotations is not None and not isinstance(annotations, dict):
+            return False
+        if kind == ANNOTATE:
+            return annotations is not None
+        if kind == SUCCESS:
+            R = body.get("R")
+            return isinstance(R, dict) and isinstance(R.get("execution"), dict)
+        return isinstance(body.get("note", ""), str)
+
+    def _done(self, job):
+        """The final response is in."""
+        del self.pending[job.id]
+        job.alloc_pending = False
+        self._reprioritized.pop(job.id, None)
+        if job.alloc_entry is not None:
+            job.alloc_entry[0] = None
+            job.alloc_entry = None
+        if self._waiting:
+            self.jm.events.schedule()
+
+    def _success(self, job, body):
+        self._done(job)
+        R = rlite.redacted(body["R"])
+        if (
+            job.state != SCHED
+            or job.priority == 0
+            or job.alloc_stale
+            or not self.jm.queues.is_started(job)
+        ):
+            # It crossed a cancellation, a hold, an update or the stop of its queue.
+            self.jm.free.give_back(job.id, R)
+            self._canceled(job, done=True)
+            return
+        if body.get("annotations"):
+            self.annotate(job, body["annotations"])
+        self.post_alloc(job, R)
+
+    def post_alloc(self, job, R, **context):
+        """Give `R` to `job`: the ``alloc`` event."""
+        job.R = R
+        if job.annotations:
+            context["annotations"] = job.annotations
+        self.jm.events.post(job, "alloc", context)
+
+    def bypass(self, job, R):
+        """Give `job` an R that did not come from the scheduler."""
+        self.dequeue(job)
+        key = job.eventlog[: -len("eventlog")] + "R"
+        self.jm.events.puts.append(["put", key, self.jm.encode(R)])
+        self.post_alloc(job, rlite.redacted(R), bypass=True)
+
+    def _deny(self, job, note):
+        self._done(job)
+        self.forget_annotations(job)
+        if job.state == SCHED:
+            self.jm.raise_exception(job, "alloc", 0, note)
+        else:
+            self.jm.life.alloc_ended(job)
+
+    def _canceled(self, job, done=False):
+        if not done:
+            self._done(job)
+        job.alloc_stale = False
+        if job.state == SCHED:
+            self.enqueue(job)
+        else:
+            self.jm.life.alloc_ended(job)
+
+    # -- annotations -------------------------------------------------------------------------------
+
+    def annotate(self, job, update):
+        """Merge `update` into the job's annotations (RFC 27)."""
+        merged = merge(job.annotations, update)
+        if merged != job.annotations:
+            job.annotations = merged
+            event = {"timestamp": self.jm.kernel.time, "name": "annotations", "context": {"annotations": merged}}
+            self.jm.events.journal_event(job, event)
+
+    def forget_annotations(self, job, key=None):
+        """Drop all annotations of a job, or those under one key."""
+        if job.annotations:
+            self.annotate(job, {key: None} if key else dict.fromkeys(job.annotations))
+
+    # -- scheduler gone ------------------------------------------------------------------------------
+
+    def suspend(self):
+        """Forget all requests: the jobs wait for the next scheduler."""
+        pending = list(self.pending.values())
+        self.pending.clear()
+        self._sent.clear()
+        self._reprioritized.clear()
+        for job in pending:
+            job.alloc_pending = False
+            job.alloc_stale = False
+            job.alloc_entry = None
+            self.forget_annotations(job, "sched")
+        for job in pending:
+            if job.state == SCHED:
+                self.enqueue(job)
+            elif job.state == CLEANUP:
+                self.jm.life.alloc_ended(job)

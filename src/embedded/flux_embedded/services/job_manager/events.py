@@ -1,0 +1,180 @@
+"""Posting of job events: the per-job queue, the eventlog, the journal and what is sent afterwards.
+
+An event posted to a job that is idle is processed at once, with all that follows from it; one posted
+to a job in the middle of that (also from a plugin's callback) waits its turn in the job's queue.
+
+What goes to the KVS is collected and committed in one go; messages that an event gives rise to are
+kept in `outbox` until the commit that holds the event is in. So nobody sees an action before the
+event that announces it, and a failing KVS delays the instance rather than leaving holes in
+eventlogs.
+"""
+
+from collections import deque
+
+from flux_embedded.formats import eventlog
+from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
+
+#: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
+MAX_NESTING = 40
+RETRY_MIN, RETRY_MAX = 0.1, 5.0
+LOG_ERR = 3
+
+
+class Events:
+    """The event machinery of job manager `jm`.
+
+    Attributes:
+        outbox (list): (function, *args) to call once everything posted so far is committed
+    """
+
+    def __init__(self, jm):
+        self.jm = jm
+        self.puts = []
+        self.lines = {}
+        self.outbox = []
+        self.journal = []
+        self.nesting = 0
+        self._deferred = deque()
+        self._inflight = None
+        self._retry = RETRY_MIN
+        self._scheduled = False
+        self._flush_message = Message(REQUEST, "job-manager.flush", flags=FLAG_NORESPONSE)
+        self._flush_message.sender = jm.task
+
+    # -- posting -------------------------------------------------------------------------------
+
+    def post(self, job, name, context=None):
+        """Post event `name` to `job`; `context` is a non-empty dict (not changed later) or None."""
+        event = {"timestamp": self.jm.kernel.time, "name": name}
+        if context:
+            event["context"] = context
+        job.queue.append(event)
+        if not (job.busy or job.hold):
+            self.drain(job)
+
+    def release(self, job):
+        """End a hold and process what was queued meanwhile."""
+        job.hold = False
+        if job.queue and not job.busy:
+            self.drain(job)
+
+    def drain(self, job):
+        """Process the queued events of an idle job, in order."""
+        if self.nesting >= MAX_NESTING:
+            self._deferred.append(job)
+            return
+        queue = job.queue
+        process = self._process
+        job.busy = True
+        self.nesting += 1
+        try:
+            while queue:
+                process(job, queue.popleft())
+        finally:
+            job.busy = False
+            self.nesting -= 1
+        if not self.nesting:
+            while self._deferred:
+                later = self._deferred.popleft()
+                if later.queue and not (later.busy or later.hold):
+                    self.drain(later)
+
+    def queued(self, job, name, description):
+        """Whether an event `name` with this description waits in the job's queue."""
+        for event in job.queue:
+            if event["name"] == name and event["context"]["description"] == description:
+                return True
+        return False
+
+    def _process(self, job, event):
+        before = job.apply(event)
+        self.record(job, event)
+        jm = self.jm
+        if job.subscribers:
+            jm.jobtap.job_event(job, event)
+        if event["name"] == "jobspec-update":
+            jm.jobtap.call(job, "job.update")
+        jm.life.after_event(job, event, before)
+
+    def record(self, job, event):
+        """Put an event that was applied into the eventlog and the journal."""
+        job.seq += 1
+        context = event.get("context")
+        line = eventlog.encode(event["timestamp"], event["name"], context)
+        lines = self.lines.get(job.eventlog)
+        if lines is None:
+            self.lines[job.eventlog] = [line]
+        else:
+            lines.append(line)
+        self.journal_event(job, event)
+
+    def journal_event(self, job, event):
+        """Tell the journal's readers; also for what is in no eventlog (annotations)."""
+        entry = {"id": job.id, "seq": job.seq, "event": event}
+        name = event["name"]
+        if name == "submit":
+            entry["jobspec"] = job.jobspec
+        elif name == "alloc":
+            entry["R"] = job.R
+        self.journal.append(entry)
+        if not self._scheduled:
+            self.schedule()
+
+    # -- messages that wait for the commit -------------------------------------------------------
+
+    def send(self, function, *args):
+        """Call ``function(*args)`` when all events so far are committed."""
+        self.outbox.append((function, args))
+        if not self._scheduled:
+            self.schedule()
+
+    def schedule(self):
+        """Have `flush` called after the messages that are on their way now."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.jm.kernel.send(self.jm.task, self._flush_message)
+
+    # -- committing ------------------------------------------------------------------------------
+
+    def flush(self):
+        """Commit what was posted; what else is posted until the answer comes goes together later."""
+        self._scheduled = False
+        if self._inflight is not None:
+            return
+        self.jm.alloc.pump()
+        outbox, journal, lines = self.outbox, self.journal, self.lines
+        if not (outbox or journal or lines or self.puts):
+            return
+        ops = self.puts
+        for key, text in lines.items():
+            ops.append(["append", key, text[0] if len(text) == 1 else "".join(text)])
+        self.outbox, self.journal, self.lines, self.puts = [], [], {}, []
+        if not ops:
+            self._deliver(outbox, journal)
+            return
+        self._inflight = (ops, outbox, journal)
+        self._commit()
+
+    def _commit(self):
+        self.jm.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
+
+    def _committed(self, future):
+        try:
+            future.body  # noqa: B018  raises if the commit failed
+        except OSError as exc:
+            self.jm.log(LOG_ERR, f"eventlog commit failed, will try again: {exc.strerror}")
+            delay, self._retry = self._retry, min(self._retry * 2, RETRY_MAX)
+            self.jm.timer(delay, self._commit)
+            return
+        self._retry = RETRY_MIN
+        _, outbox, journal = self._inflight
+        self._inflight = None
+        self._deliver(outbox, journal)
+        # What was posted meanwhile, and what the calls above posted.
+        self.flush()
+
+    def _deliver(self, outbox, journal):
+        if journal:
+            self.jm.journal.publish(journal)
+        for function, args in outbox:
+            function(*args)

@@ -1,0 +1,267 @@
+"""One job as the job manager knows it, and what each event changes in it.
+
+`Job.apply` is used for live events and for the eventlog found at restart alike; everything that is
+not derived from events says so below.
+"""
+
+from collections import deque
+
+from flux_embedded.formats import jobid
+from flux_embedded.services.job_manager import states
+
+
+class Job:
+    """A job.
+
+    From events:
+
+    Attributes:
+        id, userid, urgency, priority, flags (int): priority is -1 while none is set
+        t_submit, t_clean (float): seconds since the epoch
+        state (int): see `states`
+        jobspec (dict): current jobspec without environment; replaced, never changed in place
+        R (dict): current R without ``scheduling``, or None
+        status (int): wait status of the ``finish`` event, or None
+        end_event (dict): the event that led to CLEANUP, if it was an exception its context counts
+        dependencies (dict): description -> True while it is open, False once removed
+        posted (set): names of all events so far
+        perilogs (int): prologs and epilogs that have not finished
+        has_resources (bool): between ``alloc`` and ``free``
+        bypass (bool): R did not come from the scheduler
+        released (set): ranks that execution is done with
+        memo (dict)
+
+    Not from events:
+
+    Attributes:
+        annotations (dict): RFC 27
+        queue (deque), busy, hold (bool): the event queue, see `events`
+        alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
+        alloc_pending (bool): a ``sched.alloc`` is outstanding
+        alloc_stale (bool): the outstanding request has an outdated jobspec
+        start_pending (bool): a ``start`` was sent and the final release is not in
+        freed (set): ranks already handed back to the scheduler
+        seq (int): events so far
+        eventlog (str): its key
+        aux (dict): {(plugin, name): (value, free_fn)}
+        subscribers (list): plugins that see all its events
+    """
+
+    __slots__ = (
+        "id", "userid", "urgency", "priority", "flags", "t_submit", "t_clean", "state", "jobspec", "R",
+        "status", "end_event", "dependencies", "posted", "perilogs", "has_resources", "bypass",
+        "released", "memo", "annotations", "queue", "busy", "hold", "alloc_entry", "alloc_pending",
+        "alloc_stale", "start_pending", "freed", "aux", "subscribers", "seq", "first_fatal", "eventlog",
+    )  # fmt: skip
+
+    def __init__(self, id, userid, urgency, flags, t_submit, jobspec):
+        self.id = id
+        self.userid = userid
+        self.urgency = urgency
+        self.priority = -1
+        self.flags = flags
+        self.t_submit = t_submit
+        self.t_clean = 0.0
+        self.state = states.NEW
+        self.jobspec = jobspec
+        self.R = None
+        self.status = None
+        self.end_event = None
+        self.first_fatal = None
+        self.dependencies = None
+        self.posted = {"submit"}
+        self.perilogs = 0
+        self.has_resources = False
+        self.bypass = False
+        self.released = None
+        self.memo = None
+        self.annotations = {}
+        self.queue = deque()
+        self.busy = False
+        self.hold = False
+        self.alloc_entry = None
+        self.alloc_pending = False
+        self.alloc_stale = False
+        self.start_pending = False
+        self.freed = None
+        self.aux = None
+        self.subscribers = None
+        self.seq = 0
+        self.eventlog = jobid.kvs_dir(id) + ".eventlog"
+
+    @property
+    def queue_name(self):
+        """Name of the job's queue, None for the anonymous one."""
+        return self.jobspec["attributes"]["system"].get("queue")
+
+    @property
+    def has_open_dependency(self):
+        return self.dependencies is not None and any(self.dependencies.values())
+
+    @property
+    def result(self):
+        """COMPLETED, FAILED, CANCELED or TIMEOUT, as far as it is known by now."""
+        return states.result(self.status, self.first_fatal)
+
+    def apply(self, event):
+        """Take in an event, a dict with timestamp, name and perhaps context.
+
+        Returns:
+            int: the state before
+        """
+        name = event["name"]
+        context = event.get("context")
+        before = self.state
+        self.posted.add(name)
+        effect = _EFFECTS.get(name)
+        if effect is not None:
+            effect(self, context, event)
+        after = states.next_state(before, name, context)
+        if after != before:
+            self.state = after
+            if after == states.CLEANUP:
+                self.end_event = event
+        return before
+
+
+def without_environment(jobspec):
+    """The jobspec as the scheduler and plugins see it: the environment is large and private."""
+    attributes = jobspec["attributes"]
+    system = attributes.get("system") or {}
+    if "environment" not in system:
+        if "system" in attributes:
+            return jobspec
+    system = {key: value for key, value in system.items() if key != "environment"}
+    return {**jobspec, "attributes": {**attributes, "system": system}}
+
+
+def update_path(obj, path, value):
+    """`obj` with `value` at the dotted `path`; objects on the way are copied, missing ones made."""
+    key, dot, rest = path.partition(".")
+    copy = dict(obj)
+    if dot:
+        inner = copy.get(key)
+        copy[key] = update_path(inner if isinstance(inner, dict) else {}, rest, value)
+    else:
+        copy[key] = value
+    return copy
+
+
+def lookup_path(obj, path, default=None):
+    """Value at the dotted `path`, or `default`."""
+    for key in path.split("."):
+        if not isinstance(obj, dict) or key not in obj:
+            return default
+        obj = obj[key]
+    return obj
+
+
+# -- what each event changes, besides the state ------------------------------------------------------
+
+
+def _submit(job, context, event):
+    job.userid = context["userid"]
+    job.urgency = context["urgency"]
+    job.flags = context["flags"]
+    job.t_submit = event["timestamp"]
+
+
+def _set_flags(job, context, event):
+    for name in context["flags"]:
+        job.flags |= states.FLAG_NAMES.get(name, 0)
+
+
+def _dependency_add(job, context, event):
+    if job.dependencies is None:
+        job.dependencies = {}
+    job.dependencies[context["description"]] = True
+
+
+def _dependency_remove(job, context, event):
+    if job.dependencies is not None:
+        job.dependencies[context["description"]] = False
+
+
+def _priority(job, context, event):
+    job.priority = context["priority"]
+
+
+def _urgency(job, context, event):
+    job.urgency = context["urgency"]
+
+
+def _jobspec_update(job, context, event):
+    for path, value in context.items():
+        job.jobspec = update_path(job.jobspec, path, value)
+
+
+def _resource_update(job, context, event):
+    if job.R is not None and "expiration" in context:
+        execution = {**job.R["execution"], "expiration": context["expiration"]}
+        job.R = {**job.R, "execution": execution}
+
+
+def _alloc(job, context, event):
+    job.has_resources = True
+    if context:
+        job.bypass = bool(context.get("bypass"))
+        if "annotations" in context:
+            job.annotations = context["annotations"]
+
+
+def _free(job, context, event):
+    job.has_resources = False
+
+
+def _finish(job, context, event):
+    job.status = context["status"]
+
+
+def _exception(job, context, event):
+    if context["severity"] == 0 and job.first_fatal is None:
+        job.first_fatal = context
+
+
+def _perilog_start(job, context, event):
+    job.perilogs += 1
+
+
+def _perilog_finish(job, context, event):
+    if job.perilogs:
+        job.perilogs -= 1
+
+
+def _memo(job, context, event):
+    memo = dict(job.memo or {})
+    for key, value in context.items():
+        if value is None:
+            memo.pop(key, None)
+        else:
+            memo[key] = value
+    job.memo = memo
+
+
+def _clean(job, context, event):
+    job.t_clean = event["timestamp"]
+
+
+_EFFECTS = {
+    "submit": _submit,
+    "set-flags": _set_flags,
+    "dependency-add": _dependency_add,
+    "dependency-remove": _dependency_remove,
+    "priority": _priority,
+    "urgency": _urgency,
+    "jobspec-update": _jobspec_update,
+    "resource-update": _resource_update,
+    "alloc": _alloc,
+    "free": _free,
+    "finish": _finish,
+    "exception": _exception,
+    "prolog-start": _perilog_start,
+    "prolog-finish": _perilog_finish,
+    "epilog-start": _perilog_start,
+    "epilog-finish": _perilog_finish,
+    "memo": _memo,
+    "clean": _clean,
+}

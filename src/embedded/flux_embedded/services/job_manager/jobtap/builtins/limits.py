@@ -1,0 +1,129 @@
+"""``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33)."""
+
+from flux_embedded.formats import fsd
+from flux_embedded.services.job_manager.jobtap.errors import JobtapError
+
+UNLIMITED = -1
+
+
+def policy_of(conf, queue, path):
+    """A policy value for jobs of `queue`: its own, else its parent's, else the global one, else None."""
+    tables = conf.get("queues", {})
+    settings = tables.get(queue, {})
+    sources = [settings, tables.get(settings.get("parent"), {}), conf]
+    for source in sources:
+        value = source.get("policy", {})
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+            if value is None:
+                break
+        if value is not None:
+            return value
+    return None
+
+
+def has_limits(conf, key):
+    """Whether a limit of this kind is configured anywhere."""
+    places = [conf, *conf.get("queues", {}).values()]
+    return any(key in place.get("policy", {}).get("limits", {}) for place in places)
+
+
+def count_resources(resources):
+    """(nodes, cores, gpus) that a jobspec's resources ask for at least; nodes is 0 if it names none."""
+    totals = {"node": 0, "core": 0, "gpu": 0}
+
+    def walk(vertices, factor):
+        for vertex in vertices:
+            many = factor * minimum(vertex.get("count", 1))
+            if vertex["type"] in totals:
+                totals[vertex["type"]] += many
+            walk(vertex.get("with", ()), many)
+
+    walk(resources, 1)
+    return totals["node"], totals["core"], totals["gpu"]
+
+
+def minimum(count):
+    """The least a count allows (RFC 14: an integer, a range object or text)."""
+    if isinstance(count, dict):
+        return count.get("min", 1)
+    if isinstance(count, str):
+        digits = count.strip("[]").replace("-", "+").replace(",", "+").replace(":", "+").split("+")[0]
+        return int(digits) if digits.isdigit() else 1
+    return count
+
+
+# -- .limit-job-size ----------------------------------------------------------------------------------
+
+
+def job_size_init(p):
+    p.active = False
+    p.conf = {}
+    p.add_handler("conf.update", job_size_conf)
+    p.add_handler("job.validate", job_size_validate)
+
+
+def job_size_conf(p, topic, args):
+    conf = args["conf"]
+    for queue in [None, *conf.get("queues", {})]:
+        for bound in ("max", "min"):
+            for kind in ("nnodes", "ncores", "ngpus"):
+                value = policy_of(conf, queue, ("limits", "job-size", bound, kind))
+                if value is not None and (type(value) is not int or value < UNLIMITED):
+                    raise JobtapError(f"policy.limits.job-size.{bound}.{kind}={value!r}: expected an integer >= -1")
+    p.conf = conf
+    p.active = has_limits(conf, "job-size")
+
+
+def job_size_validate(p, topic, args):
+    if not p.active:
+        return
+    system = args["jobspec"]["attributes"]["system"]
+    queue = system.get("queue")
+    counts = dict(zip(("nnodes", "ncores", "ngpus"), count_resources(args["jobspec"]["resources"])))
+    for kind, value in counts.items():
+        most = policy_of(p.conf, queue, ("limits", "job-size", "max", kind))
+        if most not in (None, UNLIMITED) and value > most:
+            p.reject_job(f"requested {kind} exceeds policy limit of {most}")
+        least = policy_of(p.conf, queue, ("limits", "job-size", "min", kind))
+        # A request without nodes leaves their number open, so it cannot be below a least one.
+        if least not in (None, UNLIMITED) and value < least and not (kind == "nnodes" and value == 0):
+            p.reject_job(f"requested {kind} is under policy limit of {least}")
+
+
+# -- .limit-duration ----------------------------------------------------------------------------------
+
+
+def duration_init(p):
+    p.active = False
+    p.conf = {}
+    p.add_handler("conf.update", duration_conf)
+    p.add_handler("job.validate", duration_validate)
+
+
+def duration_conf(p, topic, args):
+    conf = args["conf"]
+    for queue in [None, *conf.get("queues", {})]:
+        value = policy_of(conf, queue, ("limits", "duration"))
+        if value is not None:
+            try:
+                fsd.parse(value)
+            except (ValueError, TypeError) as exc:
+                raise JobtapError(f"policy.limits.duration: {exc}") from None
+    p.conf = conf
+    p.active = has_limits(conf, "duration")
+
+
+def duration_validate(p, topic, args):
+    if not p.active:
+        return
+    system = args["jobspec"]["attributes"]["system"]
+    text = policy_of(p.conf, system.get("queue"), ("limits", "duration"))
+    limit = fsd.parse(text) if text is not None else 0
+    if limit == 0 or limit == float("inf"):
+        return
+    duration = system.get("duration", 0)
+    if duration == 0:
+        p.reject_job(f"requested duration (unlimited) exceeds policy limit of {text}")
+    if duration > limit:
+        p.reject_job(f"requested duration exceeds policy limit of {text}")

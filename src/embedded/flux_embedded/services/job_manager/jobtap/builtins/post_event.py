@@ -1,0 +1,19 @@
+"""``.post-event``: ``job-manager.post-event.post`` ``{id, name, context?}`` posts an event to a job."""
+
+import errno
+
+from flux_embedded.kernel.message import ROLE_OWNER
+
+
+def plugin_init(p):
+    p.set_name("post-event")
+    p.service_register_ex("post", ROLE_OWNER, post)
+
+
+def post(p, msg):
+    body = msg.body
+    context = body.get("context")
+    if context is not None and not isinstance(context, dict):
+        raise OSError(errno.EPROTO, "context must be an object")
+    p.event_post(body["id"], body["name"], context)
+    p.handle.respond(msg)

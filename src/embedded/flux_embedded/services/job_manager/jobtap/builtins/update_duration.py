@@ -1,0 +1,24 @@
+"""``.update-duration``: update of attributes.system.duration.
+
+The instance owner may go beyond limits; others may only stay within them, and may not change the
+duration of a job that runs.
+"""
+
+from flux_embedded.services.job_manager.states import RUN
+
+KEY = "attributes.system.duration"
+
+
+def plugin_init(p):
+    p.add_handler(f"job.update.{KEY}", update)
+
+
+def update(p, topic, args):
+    duration = args["updates"][KEY]
+    if type(duration) not in (int, float) or not 0 <= duration < float("inf"):
+        p.error(f"{KEY}={duration!r}: expected seconds, 0 for no limit")
+    if args["guest"]:
+        if args["state"] == RUN:
+            p.error("only the instance owner can update the duration of a running job")
+        return None
+    return {"validated": True}

@@ -1,0 +1,152 @@
+"""What the job manager does when a job enters a state or an event arrives in one (RFC 21).
+
+`Life.after_event` is called for every event after it was applied and recorded. What it posts to the
+same job is queued and processed after it returned.
+"""
+
+from flux_embedded.services.job_manager.states import (
+    CLEANUP,
+    DEPEND,
+    INACTIVE,
+    PRIORITY,
+    PRIORITY_MAX,
+    RUN,
+    SCHED,
+    TOPICS,
+    URGENCY_EXPEDITE,
+    URGENCY_HOLD,
+)
+
+LOG_ERR = 3
+
+
+class Life:
+    """State transitions and actions of all jobs of job manager `jm`."""
+
+    def __init__(self, jm):
+        self.jm = jm
+        self._enter = {
+            DEPEND: self._depend,
+            PRIORITY: self._priority,
+            SCHED: self._sched,
+            RUN: self._run,
+            CLEANUP: self._cleanup,
+            INACTIVE: self._inactive,
+        }
+
+    def after_event(self, job, event, before):
+        """Act on `event` of `job`, whose state was `before` until then."""
+        state = job.state
+        name = event["name"]
+        if state != before:
+            out = self.jm.jobtap.call_state(job, TOPICS[state], before, event)
+            self._enter[state](job, event, out)
+        elif state == DEPEND:
+            if name == "dependency-remove":
+                self._depend(job, event, None)
+        elif state == RUN:
+            self._run(job, event, None)
+        elif state == CLEANUP:
+            self._advance_cleanup(job)
+        elif state == SCHED and name == "priority":
+            self.jm.alloc.priority_changed(job)
+        elif state == PRIORITY and name == "urgency":
+            self.reprioritize(job)
+        if name == "exception":
+            self._exception(job, event["context"])
+
+    # -- entering states -------------------------------------------------------------------------
+
+    def _depend(self, job, event, out):
+        if job.state == DEPEND and not job.has_open_dependency and not job.queue:
+            self.jm.events.post(job, "depend")
+
+    def recheck(self, job):
+        """A job in DEPEND was loaded: go on if nothing holds it any more."""
+        self._depend(job, None, None)
+
+    def _priority(self, job, event, out):
+        if event["name"] == "jobspec-update":
+            # A request that is out has the old jobspec: withdraw it and send the new one.
+            job.alloc_stale = job.alloc_pending
+        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
+            self._post_fixed_priority(job)
+        else:
+            self._take_priority(job, out)
+
+    def _post_fixed_priority(self, job):
+        priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
+        self.jm.events.post(job, "priority", {"priority": priority})
+
+    def _take_priority(self, job, out):
+        """Post the priority that plugins gave; with none the job stays in PRIORITY."""
+        priority = out.get("priority", -1) if out else -1
+        if type(priority) is not int or priority > PRIORITY_MAX:
+            self.jm.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
+        elif priority >= 0:
+            self.jm.events.post(job, "priority", {"priority": priority})
+
+    def _sched(self, job, event, out):
+        R = out.get("R") if out else None
+        if R is not None and job.R is None:
+            self.jm.alloc.bypass(job, R)
+        else:
+            self.jm.alloc.enqueue(job)
+
+    def _run(self, job, event, out):
+        # A prolog that a plugin has just started is still in the queue.
+        if not job.perilogs and not job.queue:
+            self.jm.execution.request(job)
+
+    def _cleanup(self, job, event, out):
+        self.jm.alloc.withdraw(job)
+        self._advance_cleanup(job)
+
+    def _inactive(self, job, event, out):
+        self.jm.deactivate(job)
+
+    # -- within states ---------------------------------------------------------------------------
+
+    def _exception(self, job, context):
+        if job.state < INACTIVE:
+            payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
+            self.jm.events.send(self.jm.publish, "job-exception", payload)
+
+    def _advance_cleanup(self, job):
+        """Free what can be freed, and post ``clean`` when nothing is held any more (RFC 21)."""
+        if job.queue or job.state != CLEANUP:
+            return
+        if job.has_resources:
+            self.jm.free.advance(job)
+        elif not (job.start_pending or job.perilogs or job.alloc_pending):
+            self.jm.events.post(job, "clean")
+
+    def alloc_ended(self, job):
+        """The scheduler gave up its request for a job that may have left SCHED meanwhile."""
+        if job.state == CLEANUP:
+            self._advance_cleanup(job)
+
+    def reprioritize(self, job):
+        """Compute the priority of a job in PRIORITY or SCHED afresh; post it if it changed."""
+        if job.state not in (PRIORITY, SCHED):
+            return
+        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
+            self._post_if_new(job, 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX)
+            return
+        out = self.jm.jobtap.call(job, "job.priority.get")
+        priority = out.get("priority", -1)
+        if type(priority) is not int or priority > PRIORITY_MAX:
+            self.jm.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
+        elif priority >= 0:
+            self._post_if_new(job, priority)
+        elif job.state == SCHED:
+            self.jm.log(LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state")
+
+    def _post_if_new(self, job, priority):
+        if job.state == PRIORITY or priority != job.priority:
+            self.jm.events.post(job, "priority", {"priority": priority})
+
+    def set_priority(self, job, priority):
+        """`flux_jobtap_reprioritize_job`: a plugin has a priority for this job now."""
+        if job.state in (PRIORITY, SCHED) and job.urgency not in (URGENCY_HOLD, URGENCY_EXPEDITE):
+            self._post_if_new(job, priority)

@@ -1,0 +1,124 @@
+"""Jobs from the KVS: when the job manager starts, and for readers of the journal that want history.
+
+Eventlogs are replayed with the same functions that live events go through (RFC 21).
+"""
+
+import errno
+import json
+
+from flux_embedded.formats import eventlog
+from flux_embedded.services.job_manager import rlite
+from flux_embedded.services.job_manager.job import Job, without_environment
+from flux_embedded.services.job_manager.jobtap.errors import JobtapError
+from flux_embedded.services.job_manager.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
+
+LOG_ERR = 3
+REQUEST = {"key": "job", "recursive": True, "values": True}
+
+
+class Restart:
+    """Reading of job directories."""
+
+    def __init__(self, jm):
+        self.jm = jm
+
+    # -- at start --------------------------------------------------------------------------------
+
+    def run(self):
+        """Load all jobs and take up where the last job manager left off; blocks."""
+        try:
+            entries = self.jm.rpc("kvs.dir", REQUEST).body["entries"]
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENOSYS):
+                raise
+            return
+        loaded = []
+        for id, files in sorted(directories(entries).items()):
+            try:
+                job = self._load(id, files)
+            except (ValueError, KeyError, TypeError) as exc:
+                self.jm.log(LOG_ERR, f"job {id} cannot be loaded: {exc!r}")
+                continue
+            if job.state == INACTIVE:
+                self.jm.history.add(job)
+            else:
+                self.jm.jobs[job.id] = job
+                loaded.append(job)
+        for job in loaded:
+            self._announce(job)
+        for job in loaded:
+            job.hold = False
+            self.jm.events.post(job, "flux-restart")
+            if job.state == DEPEND:
+                self.jm.life.recheck(job)
+
+    def _load(self, id, files):
+        jobspec = without_environment(json.loads(files["jobspec"]))
+        events = eventlog.parse(files["eventlog"])
+        job = Job(id, 0, 0, 0, 0.0, jobspec)
+        job.state = 0
+        job.posted = set()
+        job.hold = True
+        final = False
+        R = json.loads(files["R"]) if "R" in files else None
+        for event in events:
+            if event["name"] == "alloc" and R is not None:
+                job.R = rlite.redacted(R)
+            job.apply(event)
+            job.seq += 1
+            final = final or (event["name"] == "release" and event["context"]["final"])
+        job.start_pending = job.state in (RUN, CLEANUP) and "start" in job.posted and not final
+        return job
+
+    def _announce(self, job):
+        """The callbacks for a job that is loaded: job.create, job.new, and its dependencies."""
+        jobtap = self.jm.jobtap
+        jobtap.call(job, "job.create")
+        jobtap.call(job, "job.new")
+        if job.state in (NEW, DEPEND):
+            try:
+                jobtap.announce_dependencies(job)
+            except JobtapError as exc:
+                self.jm.raise_exception(job, "dependency", 0, str(exc))
+
+    # -- history for the journal -------------------------------------------------------------------
+
+    def send_history(self, reader):
+        """Have ``reader.history(entries)`` called with the journal entries of all jobs so far."""
+        self.jm.rpc("kvs.dir", REQUEST).then(self._got_history, reader)
+
+    def _got_history(self, future, reader):
+        try:
+            entries = future.body["entries"]
+        except OSError:
+            entries = []
+        history = []
+        for id, files in sorted(directories(entries).items()):
+            if "eventlog" in files and "jobspec" in files:
+                history.extend(self._history(id, files))
+        for job in self.jm.jobs.values():
+            if job.annotations:
+                event = {"timestamp": self.jm.now(), "name": "annotations"}
+                event["context"] = {"annotations": job.annotations}
+                history.append({"id": job.id, "seq": job.seq, "event": event})
+        reader.history(history)
+
+    @staticmethod
+    def _history(id, files):
+        for seq, event in enumerate(eventlog.parse(files["eventlog"]), 1):
+            entry = {"id": id, "seq": seq, "event": event}
+            if event["name"] == "submit":
+                entry["jobspec"] = without_environment(json.loads(files["jobspec"]))
+            elif event["name"] == "alloc" and "R" in files:
+                entry["R"] = rlite.redacted(json.loads(files["R"]))
+            yield entry
+
+
+def directories(entries):
+    """{job id: {file name: text}} of a recursive listing of the directory ``job``."""
+    found = {}
+    for path, kind, value in entries:
+        parts = path.split(".", 4)
+        if kind == "val" and len(parts) == 5 and parts[4] in ("eventlog", "jobspec", "R"):
+            found.setdefault(int("".join(parts[:4]), 16), {})[parts[4]] = value
+    return {id: files for id, files in found.items() if "eventlog" in files}

@@ -1,0 +1,261 @@
+"""Service ``job-manager``: its methods, and the jobs.
+
+======================  ====================================================================================
+method                  payload -> response
+======================  ====================================================================================
+submit                  from ingest, see `submit`
+sched-hello (S),        RFC 27, see `peer`
+sched-ready
+exec-hello              RFC 32, see `start`
+raise                   ``{id, type, severity, note?}``
+raiseall                ``{type, severity, note?, states?: mask, userid?, dry_run?}`` -> ``{count, errors}``
+kill, killall           ``{id, signum}``; ``{signum, userid?, dry_run?}`` -> ``{count, errors}``
+urgency                 ``{id, urgency}`` -> ``{old_urgency}``
+memo                    ``{id, memo: {...}}``
+update                  ``{id, updates: {...}}`` -> ``{}``, see `update`
+annotate                ``{id, annotations: {...}}``: merged under ``user`` (RFC 27)
+wait, drain, idle       see `waits`
+queue-status            ``{name?}`` -> status object of RFC 33
+queue-list              -> ``{queues: [name]}``, empty without named queues
+queue-enable,           ``{enable | start: bool, name?, all?, reason?}``
+queue-start
+alloc-query             -> ``{queue_length, alloc_pending, running, pending}``
+resource-status         -> ``{allocated: R}``
+jobtap                  ``{load?: path, args?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
+jobtap-query            ``{name}`` -> ``{name, path, ...}``
+events-journal (S)      see `journal`
+purge                   ``{age_limit?: seconds, num_limit?: N, force?: bool}`` -> ``{count}``; without
+                        force it only counts
+getinfo                 -> ``{max_jobid}``
+housekeeping-list       -> ``{jobs: [{id, t_start, pending, allocated}]}``
+housekeeping-kill       ``{jobid?, ranks?, signum?}``
+stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
+config-reload           the new configuration
+======================  ====================================================================================
+
+Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
+"""
+
+import errno
+import json
+
+from flux_embedded.kernel.message import OWNER, RESPONSE
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_manager import rlite, states
+from flux_embedded.services.job_manager.actions import Actions
+from flux_embedded.services.job_manager.alloc import Alloc
+from flux_embedded.services.job_manager.events import Events
+from flux_embedded.services.job_manager.free import Free
+from flux_embedded.services.job_manager.housekeeping import Housekeeping
+from flux_embedded.services.job_manager.inactive import Inactive
+from flux_embedded.services.job_manager.jobtap.stack import Jobtap
+from flux_embedded.services.job_manager.journal import Journal
+from flux_embedded.services.job_manager.life import Life
+from flux_embedded.services.job_manager.peer import Peer
+from flux_embedded.services.job_manager.queues import Queues
+from flux_embedded.services.job_manager.restart import Restart
+from flux_embedded.services.job_manager.start import Start
+from flux_embedded.services.job_manager.submit import Submit
+from flux_embedded.services.job_manager.update import Update
+from flux_embedded.services.job_manager.waits import Waits
+
+LOG_ERR = 3
+
+
+class JobManager(Service):
+    """The job manager.
+
+    Attributes:
+        jobs (dict): id -> active Job, in order of submission
+        inactive (dict): id -> inactive Job, in the order they became so
+        owner (int): userid of the instance owner
+    """
+
+    name = "job-manager"
+    encode = staticmethod(json.JSONEncoder(separators=(",", ":")).encode)
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.owner = OWNER
+        self.config = ctx.config
+        self.jobs = {}
+        self.history = Inactive(self)
+        self.inactive = self.history.jobs
+        self.events = Events(self)
+        self.journal = Journal(self)
+        self.queues = Queues(self)
+        self.peer = Peer(self)
+        self.alloc = Alloc(self)
+        self.free = Free(self)
+        self.housekeeping = Housekeeping(self)
+        self.life = Life(self)
+        self.execution = Start(self)
+        self.actions = Actions(self)
+        self.waits = Waits(self)
+        self.updates = Update(self)
+        self.restart = Restart(self)
+        self.jobtap = Jobtap(self)
+        self.submission = Submit(self)
+        self._add_methods()
+
+    def _add_methods(self):
+        add = self.add_method
+        add("submit", self.submission.request)
+        add("sched-hello", self.peer.hello, streaming=True)
+        add("sched-ready", self.peer.ready)
+        add("exec-hello", self.execution.hello)
+        add("raise", self.actions.raise_, guest=True)
+        add("raiseall", self.actions.raiseall, guest=True)
+        add("kill", self.actions.kill, guest=True)
+        add("killall", self.actions.killall, guest=True)
+        add("urgency", self.actions.urgency, guest=True)
+        add("memo", self.actions.memo, guest=True)
+        add("annotate", self.actions.annotate, guest=True)
+        add("update", self.updates.request, guest=True)
+        add("wait", self.waits.wait, guest=True)
+        add("drain", self.waits.drain)
+        add("idle", self.waits.idle)
+        add("queue-status", self.queues.status, guest=True)
+        add("queue-list", self.queues.list, guest=True)
+        add("queue-enable", self.queues.enable)
+        add("queue-start", self.queues.start)
+        add("jobtap", self.jobtap.request)
+        add("jobtap-query", self.jobtap.query)
+        add("events-journal", self.journal.request, streaming=True)
+        add("purge", self.history.purge_request)
+
+    def begin(self):
+        self.on_response("sched.alloc", self.alloc.response)
+        self.on_response("sched.free", self.free.response)
+        self._configure(self.config)
+        self.jobtap.load_builtins()
+        self.jobtap.configure_plugins(self.config)
+        self.restart.run()
+
+    def _configure(self, config):
+        self.queues.configure(config)
+        self.housekeeping.configure(config)
+        self.history.configure(config)
+        self.config = config
+
+    def on_response(self, topic, function):
+        """Have ``function(msg)`` called for untagged responses on `topic`; returns the watcher."""
+        watcher = self.h.msg_watcher_create(lambda h, w, msg, args: function(msg), RESPONSE, topic)
+        watcher.start()
+        return watcher
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def raise_exception(self, job, kind, severity, note, userid=None):
+        """Post an ``exception`` event."""
+        context = {
+            "type": kind,
+            "severity": severity,
+            "note": note,
+            "userid": self.owner if userid is None else userid,
+        }
+        if severity == 0 and job.state == states.NEW:
+            self.submission.after_validation(job, context)
+        else:
+            self.events.post(job, "exception", context)
+
+    def deactivate(self, job):
+        """`job` has entered INACTIVE."""
+        del self.jobs[job.id]
+        self.history.add(job)
+        self.jobtap.call(job, "job.inactive-add")
+        self.waits.inactive(job)
+        self.jobtap.forget(job)
+        self.jobtap.destroy(job)
+
+    def holding_resources(self):
+        """Jobs that hold resources the scheduler knows of: active ones and those in housekeeping."""
+        active = [job for job in self.jobs.values() if job.has_resources and not job.bypass]
+        visited = [visit.job for visit in self.housekeeping.jobs.values()]
+        return active + visited
+
+    def check_idle(self):
+        self.waits.check()
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    @request("flush")
+    def _flush(self, msg):
+        self.events.flush()
+
+    @request("alloc-query", guest=True)
+    def _alloc_query(self, msg):
+        running = sum(1 for job in self.jobs.values() if job.state & states.RUNNING)
+        body = {
+            "queue_length": self.alloc.queued,
+            "alloc_pending": len(self.alloc.pending),
+            "running": running,
+            "pending": len(self.jobs) - running,
+        }
+        self.respond(msg, body)
+
+    @request("resource-status", guest=True)
+    def _resource_status(self, msg):
+        held = [(job.R, job.freed or ()) for job in self.jobs.values() if job.has_resources]
+        held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.jobs.values()]
+        self.respond(msg, {"allocated": rlite.union(held)})
+
+    @request("housekeeping-list", guest=True)
+    def _housekeeping_list(self, msg):
+        jobs = [{"id": int(id), **what} for id, what in self.housekeeping.describe().items()]
+        self.respond(msg, {"jobs": jobs})
+
+    @request("housekeeping-kill")
+    def _housekeeping_kill(self, msg):
+        body = msg.body or {}
+        ranks = set(rlite.ids(body["ranks"])) if body.get("ranks") else None
+        self.housekeeping.kill(body.get("jobid"), ranks, body.get("signum", 15))
+        self.respond(msg, {})
+
+    @request("getinfo", guest=True)
+    def _getinfo(self, msg):
+        self.respond(msg, {"max_jobid": max([0, *self.jobs, *self.inactive])})
+
+    @request("events-journal-cancel")
+    def _journal_cancel(self, msg):
+        self.journal.cancel(msg.sender, msg.body["matchtag"])
+
+    @request("stats-get", guest=True)
+    def _stats(self, msg):
+        body = {
+            "active_jobs": len(self.jobs),
+            "inactive_jobs": len(self.inactive),
+            "max_jobid": max([0, *self.jobs, *self.inactive]),
+            "purged_jobs": self.history.purged,
+            "alloc": {"queued": self.alloc.queued, "pending": len(self.alloc.pending)},
+            "housekeeping": {"running": self.housekeeping.describe()},
+        }
+        self.respond(msg, body)
+
+    @request("config-reload")
+    def _config_reload(self, msg):
+        config = msg.body or {}
+        self.jobtap.check_config(config)
+        self._configure(config)
+        self.jobtap.configure_plugins(config)
+        self.alloc.requeue_eligible(list(self.jobs.values()))
+        self.respond(msg)
+
+    @request("disconnect")
+    def _disconnect(self, msg):
+        sender = msg.sender
+        self.peer.disconnected(sender)
+        self.execution.disconnected(sender)
+        self.waits.disconnected(sender)
+        self.journal.disconnected(sender)
+
+    def job_or_error(self, id):
+        """The active or inactive job `id`.
+
+        Raises:
+            OSError: ENOENT
+        """
+        job = self.jobs.get(id) or self.inactive.get(id)
+        if job is None:
+            raise OSError(errno.ENOENT, "unknown job id")
+        return job

@@ -1,0 +1,88 @@
+"""Job states and the table that derives them from the eventlog (RFC 21).
+
+`next_state` is the only place where a state follows from an event: the job manager uses it for live
+jobs, at restart, and anyone may use it on a recorded eventlog (`replay`).
+"""
+
+NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
+PENDING = DEPEND | PRIORITY | SCHED
+RUNNING = RUN | CLEANUP
+ACTIVE = PENDING | RUNNING
+
+NAMES = {
+    NEW: "NEW",
+    DEPEND: "DEPEND",
+    PRIORITY: "PRIORITY",
+    SCHED: "SCHED",
+    RUN: "RUN",
+    CLEANUP: "CLEANUP",
+    INACTIVE: "INACTIVE",
+}
+#: Topic of the jobtap callback of each state.
+TOPICS = {state: f"job.state.{name.lower()}" for state, name in NAMES.items()}
+
+COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
+RESULT_NAMES = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+
+FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
+FLAG_NAMES = {"debug": FLAG_DEBUG, "waitable": FLAG_WAITABLE, "novalidate": FLAG_NOVALIDATE}
+
+URGENCY_MIN, URGENCY_DEFAULT, URGENCY_MAX = 0, 16, 31
+URGENCY_HOLD, URGENCY_EXPEDITE = 0, 31
+PRIORITY_MAX = 4294967295
+
+#: event name -> {state before: state after}; an event or state that is not here changes nothing
+TRANSITIONS = {
+    "submit": {0: NEW},
+    "validate": {NEW: DEPEND},
+    "depend": {DEPEND: PRIORITY},
+    "priority": {PRIORITY: SCHED},
+    "urgency": {SCHED: PRIORITY},
+    "jobspec-update": {SCHED: PRIORITY},
+    "flux-restart": {SCHED: PRIORITY},
+    "alloc": {SCHED: RUN},
+    "finish": {RUN: CLEANUP},
+    "clean": {CLEANUP: INACTIVE},
+}
+_FATAL = {DEPEND: CLEANUP, PRIORITY: CLEANUP, SCHED: CLEANUP, RUN: CLEANUP}
+_NOTHING = {}
+
+
+def next_state(state, name, context):
+    """State after event `name` with `context` (a dict or None) in `state`; 0 is "before submit"."""
+    if name == "exception":
+        if context["severity"] == 0:
+            return _FATAL.get(state, state)
+        return state
+    return TRANSITIONS.get(name, _NOTHING).get(state, state)
+
+
+def replay(events):
+    """State of a job whose eventlog is `events`, dicts with ``name`` and perhaps ``context``.
+
+    Returns:
+        int: the state; 0 if there is no ``submit``; None if the job was invalidated
+    """
+    state = 0
+    for event in events:
+        if event["name"] == "invalidate":
+            return None
+        state = next_state(state, event["name"], event.get("context"))
+    return state
+
+
+def result(status, end_event):
+    """Result of a job that has ended (RFC 21).
+
+    Args:
+        status (int): wait status of its ``finish`` event, None without one
+        end_event (dict): context of its first severity 0 exception, or None
+    """
+    if end_event is not None:
+        kind = end_event["type"]
+        if kind == "cancel":
+            return CANCELED
+        if kind in ("timeout", "timelimit"):
+            return TIMEOUT
+        return FAILED
+    return COMPLETED if status == 0 else FAILED

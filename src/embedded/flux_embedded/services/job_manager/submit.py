@@ -1,0 +1,66 @@
+"""``job-manager.submit``: jobs from ingest enter the job manager.
+
+Request ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}``; their jobspec and
+``submit`` event are in the KVS already. Response ``{"errors": [[id, text], ...]}``: the jobs that were
+refused; ingest removes what it stored of them.
+"""
+
+from flux_embedded.services.job_manager.job import Job, without_environment
+from flux_embedded.services.job_manager.jobtap.errors import Rejected
+
+
+class Submit:
+    """New jobs."""
+
+    def __init__(self, jm):
+        self.jm = jm
+        self._late = {}
+
+    def after_validation(self, job, context):
+        """A fatal exception on a job in NEW takes effect once it is validated (RFC 21)."""
+        self._late.setdefault(job.id, []).append(context)
+
+    def request(self, msg):
+        """``submit``."""
+        errors = []
+        for item in msg.body["jobs"]:
+            text = self._introduce(item)
+            if text is not None:
+                errors.append([item["id"], text])
+        # Ingest tells the user, and the user may look at the eventlog then: after the commit.
+        self.jm.events.send(self.jm.respond, msg, {"errors": errors})
+
+    def _introduce(self, item):
+        """Take in one job; returns why it was refused, or None."""
+        jm = self.jm
+        id = item["id"]
+        jobspec = without_environment(item["jobspec"])
+        job = Job(id, item["userid"], item["urgency"], item["flags"], item["t_submit"], jobspec)
+        try:
+            if id in jm.jobs or id in jm.inactive:
+                raise Rejected("duplicate job id")
+            jm.queues.check_submit(job.queue_name)
+        except OSError as exc:
+            return exc.strerror
+        except Rejected as exc:
+            return str(exc)
+        jm.jobs[id] = job
+        # Nothing is recorded of a job until it is sure that it stays.
+        job.hold = True
+        try:
+            jm.jobtap.introduce(job)
+        except Rejected as exc:
+            job.queue.clear()
+            self._late.pop(id, None)
+            del jm.jobs[id]
+            jm.jobtap.forget(job)
+            jm.jobtap.destroy(job)
+            return str(exc)
+        job.seq = 1
+        context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
+        jm.events.journal_event(job, {"timestamp": job.t_submit, "name": "submit", "context": context})
+        jm.events.post(job, "validate")
+        for late in self._late.pop(id, ()):
+            jm.events.post(job, "exception", late)
+        jm.events.release(job)
+        return None

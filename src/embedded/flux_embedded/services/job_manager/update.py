@@ -1,0 +1,153 @@
+"""Updates of a job's jobspec: ``job-manager.update`` and the plugins' own (RFC 21, jobtap document).
+
+A request names dotted keys and values. Each key needs a plugin that handles ``job.update.KEY``; then the
+updated jobspec is validated, checked for feasibility if a plugin asks for that, and, when a running
+job's duration changes, the scheduler is asked about the new expiration. Only then is anything posted.
+"""
+
+import errno
+
+from flux_embedded.services.job_manager.job import update_path
+from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
+from flux_embedded.services.job_manager.states import INACTIVE, NEW, RUN
+
+DURATION = "attributes.system.duration"
+
+
+class Update:
+    """Jobspec updates of job manager `jm`."""
+
+    def __init__(self, jm):
+        self.jm = jm
+
+    def request(self, msg):
+        """``update`` {id, updates}."""
+        body = msg.body
+        updates = body.get("updates")
+        check_updates(updates)
+        job = self.jm.actions.find(body["id"])
+        if msg.is_guest and msg.userid != job.userid:
+            raise OSError(errno.EPERM, "Operation not permitted")
+        if job.state > RUN:
+            raise OSError(errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up")
+        updates, validated, feasibility = self._ask_plugins(job, dict(updates), msg.is_guest)
+        jobspec = apply_updates(job.jobspec, updates)
+        if not validated:
+            self._validate(job, jobspec)
+        pending = _Pending(msg, job, updates)
+        if feasibility:
+            self.jm.rpc("feasibility.check", {"jobspec": jobspec}).then(self._feasible, pending)
+        else:
+            self._ask_scheduler(pending)
+
+    def _ask_plugins(self, job, requested, guest):
+        """Have every key allowed.
+
+        Returns:
+            (updates, all of them validated already, feasibility check wanted)
+        """
+        updates, validated, feasibility = dict(requested), True, False
+        for key in requested:
+            topic = f"job.update.{key}"
+            if not self.jm.jobtap.handlers(topic):
+                raise OSError(errno.EINVAL, f"update of {key} not supported")
+            args = self.jm.jobtap.args_of(job, updates=requested, guest=guest)
+            try:
+                out = self.jm.jobtap.call_or_raise(job, topic, args)
+            except JobtapError as exc:
+                raise OSError(errno.EINVAL, str(exc) or f"update of {key} rejected") from None
+            validated = validated and bool(out.get("validated"))
+            feasibility = feasibility or bool(out.get("feasibility"))
+            updates.update(out.get("updates") or {})
+        return updates, validated, feasibility
+
+    def _validate(self, job, jobspec):
+        try:
+            self.jm.jobtap.validate(job, jobspec)
+        except Rejected as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+
+    def _feasible(self, future, pending):
+        try:
+            future.get()
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:
+                self.jm.respond_error(pending.msg, exc.errno, exc.strerror)
+                return
+        self._ask_scheduler(pending)
+
+    def _ask_scheduler(self, pending):
+        job = pending.job
+        if DURATION not in pending.updates or job.state != RUN or job.R is None:
+            self._post(pending)
+            return
+        duration = pending.updates[DURATION]
+        start = job.R["execution"].get("starttime", 0)
+        pending.expiration = start + duration if duration else duration
+        request = {"id": job.id, "expiration": pending.expiration}
+        self.jm.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
+
+    def _scheduler_answered(self, future, pending):
+        try:
+            future.get()
+        except OSError as exc:
+            # ENOSYS: there is no scheduler, or one without the method; the limit is execution's affair.
+            if exc.errno != errno.ENOSYS:
+                text = f"scheduler refused expiration update: {exc.strerror}"
+                self.jm.respond_error(pending.msg, exc.errno, text)
+                return
+        self._post(pending)
+
+    def _post(self, pending):
+        """Make the update; time has passed if somebody was asked, so look at the job again."""
+        job, jm = pending.job, self.jm
+        if job.state > RUN or (pending.expiration is None and job.state == RUN and DURATION in pending.updates):
+            text = "job is inactive" if job.state == INACTIVE else "job state changed, try again"
+            jm.respond_error(pending.msg, errno.EINVAL, text)
+            return
+        jm.events.post(job, "jobspec-update", pending.updates)
+        if pending.expiration is not None:
+            jm.events.post(job, "resource-update", {"expiration": pending.expiration})
+            if jm.execution.service is not None:
+                request = {"id": job.id, "expiration": pending.expiration}
+                jm.events.send(jm.notify, f"{jm.execution.service}.expiration", request)
+        jm.events.send(jm.respond, pending.msg, {})
+
+    def by_plugin(self, job, updates):
+        """A plugin updates the jobspec of a job that has no resources yet.
+
+        Raises:
+            OSError: EINVAL, the job is past SCHED or the result is not valid
+        """
+        check_updates(updates)
+        if job.state >= RUN:
+            raise OSError(errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated")
+        if job.state != NEW:
+            self._validate(job, apply_updates(job.jobspec, updates))
+        self.jm.events.post(job, "jobspec-update", dict(updates))
+
+
+class _Pending:
+    """An update on its way."""
+
+    def __init__(self, msg, job, updates):
+        self.msg = msg
+        self.job = job
+        self.updates = updates
+        self.expiration = None
+
+
+def check_updates(updates):
+    """Raise OSError EPROTO or EINVAL unless `updates` is a jobspec-update context (RFC 21)."""
+    if not isinstance(updates, dict) or not updates:
+        raise OSError(errno.EPROTO, "updates must be an object with at least one key")
+    for key in updates:
+        if not key.startswith("attributes.") or "" in key.split("."):
+            raise OSError(errno.EINVAL, f"update of {key} not supported")
+
+
+def apply_updates(jobspec, updates):
+    """`jobspec` with the updates made."""
+    for path, value in updates.items():
+        jobspec = update_path(jobspec, path, value)
+    return jobspec

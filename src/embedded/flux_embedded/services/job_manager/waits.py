@@ -1,0 +1,119 @@
+"""Requests that are answered when something has come to an end: wait, drain, idle.
+
+==========  ==========================================================================================
+wait        ``{id?}`` -> ``{id, success, errstr}`` when that waitable job, or any, is inactive; each
+            job can be waited for once. ECHILD: not waitable, waited for before, or none left
+drain       -> ``{pending: 0}`` when no job is active
+idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are still pending
+==========  ==========================================================================================
+"""
+
+import errno
+import signal
+
+from flux_embedded.services.job_manager.states import FLAG_WAITABLE, PENDING, RUNNING
+
+NOT_WAITABLE = "invalid job id, or job may be inactive and not waitable"
+
+
+class Waits:
+    """Requests that wait, and waitable jobs nobody has asked for yet."""
+
+    def __init__(self, jm):
+        self.jm = jm
+        self._zombies = {}
+        self._waiting = []  # (message, id or None)
+        self._drain = []
+        self._idle = []
+
+    def wait(self, msg):
+        """``wait``."""
+        id = (msg.body or {}).get("id")
+        if id is None:
+            if self._zombies:
+                self._answer(msg, self._zombies.pop(next(iter(self._zombies))))
+                return
+            if not self._waitable_left():
+                raise OSError(errno.ECHILD, "there are no more waitable jobs")
+        elif id in self._zombies:
+            self._answer(msg, self._zombies.pop(id))
+            return
+        else:
+            job = self.jm.jobs.get(id)
+            taken = any(other == id for _, other in self._waiting)
+            if job is None or not job.flags & FLAG_WAITABLE or taken:
+                raise OSError(errno.ECHILD, NOT_WAITABLE)
+        self._waiting.append((msg, id))
+
+    def _waitable_left(self):
+        return any(job.flags & FLAG_WAITABLE for job in self.jm.jobs.values())
+
+    def inactive(self, job):
+        """`job` has become inactive."""
+        if job.flags & FLAG_WAITABLE:
+            # A request for this very job comes before one for any.
+            for entry in sorted(self._waiting, key=lambda entry: entry[1] is None):
+                msg, id = entry
+                if id is None or id == job.id:
+                    self._waiting.remove(entry)
+                    self._answer(msg, job)
+                    break
+            else:
+                self._zombies[job.id] = job
+        if self._waiting and not self._waitable_left():
+            for msg, _ in [entry for entry in self._waiting if entry[1] is None]:
+                self.jm.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
+            self._waiting = [entry for entry in self._waiting if entry[1] is not None]
+        self.check()
+
+    def _answer(self, msg, job):
+        success, text = outcome(job)
+        self.jm.events.send(self.jm.respond, msg, {"id": job.id, "success": success, "errstr": text})
+
+    def drain(self, msg):
+        """``drain``."""
+        self._drain.append(msg)
+        self.check()
+
+    def idle(self, msg):
+        """``idle``."""
+        self._idle.append(msg)
+        self.check()
+
+    def check(self):
+        """Answer what can be answered."""
+        if not (self._drain or self._idle):
+            return
+        jobs = self.jm.jobs
+        if not jobs:
+            for msg in self._drain:
+                self.jm.events.send(self.jm.respond, msg, {"pending": 0})
+            self._drain = []
+        if self._idle and not any(job.state & RUNNING for job in jobs.values()):
+            pending = sum(1 for job in jobs.values() if job.state & PENDING)
+            for msg in self._idle:
+                self.jm.events.send(self.jm.respond, msg, {"pending": pending})
+            self._idle = []
+
+    def disconnected(self, sender):
+        self._waiting = [entry for entry in self._waiting if entry[0].sender is not sender]
+        self._drain = [msg for msg in self._drain if msg.sender is not sender]
+        self._idle = [msg for msg in self._idle if msg.sender is not sender]
+
+
+def outcome(job):
+    """(success, text) of a job that has ended, the text as ``flux job wait`` shows it."""
+    if job.first_fatal is not None:
+        kind, note = job.first_fatal["type"], job.first_fatal.get("note") or ""
+        if kind == "cancel":
+            return False, f"job was canceled: {note}" if note else "job was canceled"
+        return False, f"Fatal exception type={kind} {note}".rstrip()
+    status = job.status or 0
+    if status == 0:
+        return True, ""
+    if status & 0x7F:
+        return False, f"task(s) {signal.strsignal(status & 0x7F)}"
+    code = status >> 8
+    if code > 128 and signal.strsignal(code - 128):
+        return False, f"task(s) {signal.strsignal(code - 128)}"
+    return False, f"task(s) exited with exit code {code}"

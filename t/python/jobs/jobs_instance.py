@@ -1,0 +1,182 @@
+"""An instance with a scripted scheduler, for tests of the job services at the message level."""
+
+import errno
+import json
+
+from flux_embedded.broker.instance import Instance
+from flux_embedded.formats import eventlog, jobid
+from flux_embedded.kernel.clock import VirtualClock
+from flux_embedded.kernel.service import Service, request
+
+SERVICES = ("kvs", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
+
+
+def jobspec(cores=1, duration=0, command=("true",), run=None, nodes=None, **system):
+    """A version 1 jobspec; `run` is its mock run duration in seconds."""
+    slot = {"type": "slot", "count": 1, "with": [{"type": "core", "count": cores}], "label": "task"}
+    resources = [slot] if nodes is None else [{"type": "node", "count": nodes, "with": [slot]}]
+    if run is not None:
+        system["exec"] = {"test": {"run_duration": run, **system.pop("test", {})}}
+    return {
+        "resources": resources,
+        "tasks": [{"command": list(command), "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration, "cwd": "/", **system}},
+        "version": 1,
+    }
+
+
+def make_R(ranks="0", cores="0", start=0.0, expiration=0.0, host="n0"):
+    """An allocated R."""
+    execution = {"R_lite": [{"rank": ranks, "children": {"core": cores}}], "starttime": start}
+    execution.update({"expiration": expiration, "nslots": 1, "nodelist": [host]})
+    return {"version": 1, "execution": execution}
+
+
+class Scheduler(Service):
+    """A scheduler that records what it gets and answers as the test tells it.
+
+    Attributes:
+        seen (list): (method, payload) of all requests
+        auto: None, or ``auto(body) -> R``: answer every alloc request at once
+    """
+
+    name = "sched"
+    also = ("feasibility",)
+
+    def __init__(self, ctx, mode="unlimited", limit=None, partial_ok=True, auto=None):
+        super().__init__(ctx)
+        self.seen = []
+        self.auto = auto
+        self.requests = {}
+        self.hello = []
+        self.mode = {"mode": mode} if limit is None else {"mode": mode, "limit": limit}
+        self.partial_ok = partial_ok
+        self.count = None
+        self.infeasible = None
+        self.expiration_error = None
+
+    def begin(self):
+        future = self.rpc("job-manager.sched-hello", {"partial-ok": self.partial_ok}, streaming=True)
+        while True:
+            try:
+                self.hello.append(future.get())
+            except OSError as exc:
+                if exc.errno != errno.ENODATA:
+                    raise
+                break
+            future.reset()
+        self.count = self.rpc("job-manager.sched-ready", self.mode).get()["count"]
+
+    @request("alloc")
+    def _alloc(self, msg):
+        self.seen.append(("alloc", msg.payload))
+        self.requests[msg.body["id"]] = msg
+        if self.auto is not None:
+            self.allocate(msg.body["id"], self.auto(msg.body))
+
+    @request("cancel")
+    def _cancel(self, msg):
+        self.seen.append(("cancel", msg.payload))
+        if msg.body["id"] in self.requests:
+            self.answer(msg.body["id"], type=3)
+
+    @request("prioritize")
+    def _prioritize(self, msg):
+        self.seen.append(("prioritize", msg.payload))
+
+    @request("expiration")
+    def _expiration(self, msg):
+        self.seen.append(("expiration", msg.payload))
+        if self.expiration_error:
+            raise self.expiration_error
+        self.respond(msg)
+
+    @request("free")
+    def _free(self, msg):
+        self.seen.append(("free", msg.payload))
+
+    @request("check")
+    def _check(self, msg):
+        self.seen.append(("check", msg.payload))
+        if self.infeasible:
+            raise OSError(errno.EOVERFLOW, self.infeasible)
+        self.respond(msg)
+
+    def answer(self, id, **body):
+        msg = self.requests[id] if body["type"] == 1 else self.requests.pop(id)
+        self.respond(msg, {"id": id, **body})
+
+    def allocate(self, id, R=None, annotations=None):
+        """SUCCESS, with R committed first."""
+        R = R or make_R(start=self.now())
+        self.rpc("kvs.commit", {"ops": [["put", jobid.kvs_dir(id) + ".R", json.dumps(R)]]})
+        body = {"type": 0, "R": R}
+        if annotations:
+            body["annotations"] = annotations
+        self.answer(id, **body)
+
+    def methods_seen(self):
+        return [method for method, _ in self.seen]
+
+    def of(self, method):
+        return [body for name, body in self.seen if name == method]
+
+
+class JobsInstance(Instance):
+    """An instance without resource service, on the virtual clock unless told otherwise."""
+
+    def __init__(self, clock=None, services=SERVICES, conf=None, **kwargs):
+        super().__init__(clock=clock or VirtualClock(), services=services, conf=conf, **kwargs)
+        self.start()
+        self.sched = None
+
+    def run(self):
+        """Let everything happen that can without time passing."""
+        self.kernel.run_until_idle()
+
+    def advance(self, seconds):
+        """Let `seconds` of virtual time pass."""
+        done = []
+        self.kernel.call_later(seconds, lambda: done.append(1))
+        self.kernel.run(until=lambda: bool(done))
+        self.run()
+
+    def load_sched(self, **kwargs):
+        self.sched = Scheduler(self.ctx, **kwargs)
+        self.sched.start()
+        self.run()
+        return self.sched
+
+    def unload_sched(self):
+        self.sched.task.close()
+        self.run()
+
+    def rpc(self, topic, payload=None):
+        """Result of a request that is answered without time passing."""
+        future = self.handle.rpc(topic, payload)
+        self.run()
+        assert future.is_ready(), f"{topic}: no answer"
+        return future.get()
+
+    def submit(self, spec=None, urgency=16, flags=0, **kwargs):
+        """Submit a job; returns its id."""
+        body = {"jobspec": spec or jobspec(**kwargs), "urgency": urgency, "flags": flags}
+        return self.rpc("job-ingest.submit", body)["id"]
+
+    def cancel(self, id, **kwargs):
+        self.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0, **kwargs})
+
+    def eventlog(self, id, path="eventlog"):
+        """The events of a job."""
+        return eventlog.parse(self.rpc("job-info.lookup", {"id": id, "keys": [path]})[path])
+
+    def events(self, id):
+        """Names of a job's events."""
+        return [event["name"] for event in self.eventlog(id)]
+
+    @property
+    def jm(self):
+        return self.service("job-manager")
+
+    def state(self, id):
+        return self.jm.job_or_error(id).state
