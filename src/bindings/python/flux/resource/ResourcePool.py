@@ -195,6 +195,11 @@ class ResourcePool:
         return self.impl.generation
 
     @property
+    def releases(self):
+        """Number that grows when a request that did not fit may fit now."""
+        return self.impl.releases
+
+    @property
     def version(self):
         """Version of R that the implementation reads."""
         return self.impl.version
@@ -286,9 +291,20 @@ class ResourcePool:
         """
         return self.impl.windows(shapes, horizon)
 
+    def match_mask(self, request):
+        """Ranks that a request could use, up or not, in use or not.
+
+        Returns:
+            int: a mask with bit *r* set if rank *r* meets the constraint and has
+            in all what one slot (or one node's share) of the request needs.
+        """
+        return self.impl.match_mask(request)
+
     def plan(self):
         """A :class:`~flux.resource.planning.Plan` of the pool from now on."""
-        return self.impl.plan()
+        plan = self.impl.plan()
+        plan.wrap = self._with
+        return plan
 
     def _check(self):
         """Check the invariants of the pool; AssertionError with its state."""

@@ -31,6 +31,8 @@ class ResourcePoolImplementation:
         name (str): what the scheduler's ready line calls it.
         known_options (frozenset): keyword arguments it understands.
         generation (int): up by one at every mutation.
+        releases (int): up by one whenever a request that did not fit may fit:
+            something was freed, came up, or other properties were set.
         log: object with ``debug()``, ``info()`` and so on, of the scheduler.
         clock: callable returning the time, in seconds since the epoch.
     """
@@ -39,6 +41,7 @@ class ResourcePoolImplementation:
     name = "ResourcePool"
     known_options = frozenset()
     generation = 0
+    releases = 0
     log = NO_LOG
     clock = staticmethod(time.time)
 

@@ -8,12 +8,14 @@ How a pool is built, for those who write another one:
 - ``rankindex.py``: what is free, indexed by how much is free;
 - ``placement.py``: the policy, ``place(index, shape, eligible)``: an index, what
   is asked for (a ``request.Shape``) and the mask of ranks that are up and match
-  in, a selection and the number of slots out, or None.  It changes nothing;
+  in, a selection and the number of slots out, or None.  It changes nothing.  Its
+  ``pick()`` chooses the units on a rank, its ``best_fit`` the order of ranks;
 - this module: the books (which job holds which selection, and until when), and
   R in and out.
 
-An implementation with another policy overrides ``place()``, and, where its
-policy can refuse what would fit by count, ``check_shape()``.  The index it is
+An implementation with another policy has another ``placement``, or overrides
+``place()`` for what is more than that; where it can refuse what would fit by
+count, ``check_shape()`` and ``countable()`` too.  The index it is
 given may be the pool's, an empty one (feasibility) or that of a time to come
 (planning), so ``place()`` looks at nothing else that changes.  A site that
 wants to reorder or choose among candidates overrides the hooks of ``hooks.py``.
@@ -33,7 +35,7 @@ from flux.resource.inventory import (
     selected_ranks,
 )
 from flux.resource.masks import idset_text, members, quote, to_mask
-from flux.resource.placement import place
+from flux.resource.placement import WORST_FIT, slots_on
 from flux.resource.planning import Plan
 from flux.resource.rankindex import RankIndex
 from flux.resource.request import ResourceRequest, load_json
@@ -66,6 +68,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
+    placement = WORST_FIT
 
     def __init__(self, R=None, log=None, **kwargs):
         if R is None:
@@ -123,8 +126,8 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         self._check_feasibility(request)
 
     def place(self, index, shape, eligible):
-        """Find resources for a shape; see ``placement.place()``."""
-        return place(index, shape, eligible)
+        """Find resources for a shape; see ``Placement.place()``."""
+        return self.placement.place(index, shape, eligible)
 
     def place_request(self, request, index, eligible):
         """Find resources for a request by ``place()``, or by the hooks if overridden."""
@@ -160,6 +163,19 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
                 verdicts.clear()
             verdicts[place_key] = self.check_shape(shape)
         return verdicts[place_key]
+
+    def match_mask(self, request):
+        shape = request.shape
+        inventory = self._inventory
+        mask = 0
+        for units, ranks in inventory.kinds.items():
+            cores, gpus = divmod(inventory.keys[units], inventory.key_base)
+            if shape.node_count is not None:
+                if cores >= shape.node_cores and gpus >= shape.node_gpus:
+                    mask |= ranks
+            elif slots_on(cores, gpus, shape):
+                mask |= ranks
+        return mask & inventory.matching(shape.match)
 
     # -- allocations --------------------------------------------------------
 
@@ -230,6 +246,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
     def _released(self):
         """Something was given back or changed: what did not fit may fit."""
         self.generation += 1
+        self.releases += 1
         if self._blocked:
             self._blocked.clear()
 
@@ -249,8 +266,8 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         state = self.__dict__.copy()
         for name in _OPENED:
             state.pop(name, None)
-        state.pop("generation", None)
-        state.pop("_own_plan", None)
+        for name in ("generation", "releases", "_own_plan"):
+            state.pop(name, None)
         new.__dict__ = state
         return new
 
@@ -456,6 +473,7 @@ class Rv1Pool(hooks.Hooks, ResourcePoolImplementation):
         new = self._sibling()
         new.log = NO_LOG
         new.generation = self.generation
+        new.releases = self.releases
         if self._selection is None:
             new._inventory = self._inventory
             new._index = self._index.copy()

@@ -13,15 +13,12 @@ from pkgutil import extend_path
 __path__ = extend_path(__path__, __name__)
 
 # isort: off
-try:
-    from flux.resource.Rv1Set import Rv1Set
-    from flux.resource.ResourceSetImplementation import ResourceSetImplementation
-    from flux.resource.ResourceSet import ResourceSet
-    from flux.resource.list import SchedResourceList, resource_list
-    from flux.resource.status import ResourceStatus, resource_status
-    from flux.resource.journal import ResourceJournalConsumer
-except ModuleNotFoundError:  # removed once src/embedded has them
-    pass
+from flux.resource.Rv1Set import Rv1Set
+from flux.resource.ResourceSetImplementation import ResourceSetImplementation
+from flux.resource.ResourceSet import ResourceSet
+from flux.resource.list import SchedResourceList, resource_list
+from flux.resource.status import ResourceStatus, resource_status
+from flux.resource.journal import ResourceJournalConsumer
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourceCount import ResourceCount
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation

@@ -1,57 +1,23 @@
-"""Worst-fit placement of a request on an index: the policy of ``Rv1Pool``.
+"""Placing a request on an index: which ranks, and how many slots on each.
 
-``place()`` looks at a ``RankIndex``, a shape and a mask of eligible ranks and
-answers with a selection, changing nothing.  It is what an implementation with
-another policy replaces; see ``Rv1Pool``.
+``Placement`` looks at a ``RankIndex``, a shape and a mask of eligible ranks and
+answers with a selection, changing nothing.  It works on groups of ranks that
+have the same number of cores and GPUs free.  A policy that cares *which* units
+of a rank a job gets overrides ``pick()``; one that prefers full ranks to empty
+ones sets ``best_fit``.
 """
+
+from bisect import bisect_left
 
 from flux.resource.inventory import select
 from flux.resource.masks import lowest, popcount, take
 
 
-def place(index, shape, eligible):
-    """Find resources for a request: most free cores, then GPUs, then lowest rank.
-
-    Args:
-        index (RankIndex): what is free.
-        shape (Shape): what is asked for.
-        eligible (int): mask of the ranks that may be used.
-
-    Returns:
-        ``(selection, nslots)``, or None if it does not fit.
-    """
-    if shape.node_count is not None:
-        return _place_nodes(index, shape, eligible)
-    count = shape.slot_count
-    if count.max == 1:
-        return _place_one(index, shape, eligible)
-    return _place_slots(index, shape, eligible)
-
-
-def _place_one(index, shape, eligible):
-    cores = shape.slot_size
-    gpus = shape.gpu_per_slot
-    inventory = index.inventory
-    base = inventory.key_base
-    least = cores * base + gpus
-    groups = index.groups
-    for key in reversed(index.keys):
-        if key < least:
-            return None
-        mask = groups[key] & eligible
-        if mask and (not gpus or key % base >= gpus):
-            rank = lowest(mask)
-            free = index.free(rank)
-            units = take(free & inventory.core_mask, cores)
-            if gpus:
-                units |= take(free >> inventory.shift, gpus) << inventory.shift
-            return (rank, units), 1
-    return None
-
-
 def slots_on(cores, gpus, shape):
     """Slots of a shape that fit in so many cores and GPUs of a node."""
     if not shape.slot_size:
+        if shape.gpu_per_slot:
+            return gpus // shape.gpu_per_slot
         return 1
     slots = cores // shape.slot_size
     if shape.gpu_per_slot:
@@ -59,70 +25,145 @@ def slots_on(cores, gpus, shape):
     return slots
 
 
-def _place_slots(index, shape, eligible):
-    """Slots anywhere: node after node is filled."""
-    count = shape.slot_count
-    found = index.fitting(shape.slot_size, shape.gpu_per_slot, eligible)
-    wanted = count.max
-    if not (count.simple and wanted is not None and wanted == count.min):
-        total = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
-        wanted = count.floor(total)
-        if wanted is None:
+class Placement:
+    """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
+
+    #: Try ranks with fewest free cores, then GPUs, first; else with most.
+    best_fit = False
+
+    def place(self, index, shape, eligible):
+        """Find resources for a request; ties go to the lowest rank.
+
+        Args:
+            index (RankIndex): what is free.
+            shape (Shape): what is asked for.
+            eligible (int): mask of the ranks that may be used.
+
+        Returns:
+            ``(selection, nslots)``, or None if it does not fit.
+        """
+        if shape.node_count is not None:
+            return self._place_nodes(index, shape, eligible)
+        if shape.slot_count.max == 1:
+            return self._place_one(index, shape, eligible)
+        return self._place_slots(index, shape, eligible)
+
+    def pick(self, index, ranks, slots, shape, into):
+        """Choose the units of so many slots on each of a mask of ranks.
+
+        Args:
+            index (RankIndex): what is free.
+            ranks (int): mask of ranks; all have room for the slots.
+            slots (int): slots on each.
+            into (dict): units to mask of ranks: what is chosen is added to it.
+        """
+        index.pick(ranks, slots * shape.slot_size, slots * shape.gpu_per_slot, into)
+
+    def pick_one(self, index, rank, shape):
+        """Units of one slot on one rank that has room for it."""
+        inventory = index.inventory
+        free = index.free(rank)
+        units = take(free & inventory.core_mask, shape.slot_size)
+        if shape.gpu_per_slot:
+            units |= take(free >> inventory.shift, shape.gpu_per_slot) << inventory.shift
+        return units
+
+    def fitting(self, index, cores, gpus, ranks):
+        """``RankIndex.fitting()`` in the order of the policy."""
+        found = index.fitting(cores, gpus, ranks)
+        if self.best_fit:
+            found.reverse()
+        return found
+
+    def _place_one(self, index, shape, eligible):
+        gpus = shape.gpu_per_slot
+        base = index.inventory.key_base
+        least = shape.slot_size * base + gpus
+        keys = index.keys
+        first = bisect_left(keys, least)
+        if first == len(keys):
             return None
-    left = wanted
-    chosen = {}
-    for cores, gpus, mask in found:
-        each = slots_on(cores, gpus, shape)
-        full, rest = divmod(left, each)
-        have = popcount(mask)
-        if have > full:
-            filled = take(mask, full)
-            if rest:
-                last = (mask ^ filled) & -(mask ^ filled)
-                index.pick(last, rest * shape.slot_size, rest * shape.gpu_per_slot, chosen)
-            left = 0
-        else:
-            filled = mask
-            left -= have * each
-        if filled:
-            index.pick(filled, each * shape.slot_size, each * shape.gpu_per_slot, chosen)
-        if not left:
-            return select(chosen), wanted
-    return None
-
-
-def _place_nodes(index, shape, eligible):
-    """So many nodes, the same number of slots on each."""
-    if shape.exclusive:
-        eligible &= index.idle
-    slots = shape.slot_count.min
-    found = index.fitting(shape.node_cores, shape.node_gpus, eligible)
-    nodes = _node_count(found, shape.node_count)
-    if nodes is None:
+        groups = index.groups
+        order = range(first, len(keys)) if self.best_fit else range(len(keys) - 1, first - 1, -1)
+        for at in order:
+            key = keys[at]
+            if not gpus or key % base >= gpus:
+                mask = groups[key] & eligible
+                if mask:
+                    rank = lowest(mask)
+                    return (rank, self.pick_one(index, rank, shape)), 1
         return None
-    if not shape.slot_count.fixed:
-        slots = _slots_each(found, nodes, shape)
-        found = index.fitting(slots * shape.slot_size, slots * shape.gpu_per_slot, eligible)
-    chosen = {}
-    left = nodes
-    for _, _, mask in found:
-        have = popcount(mask)
-        if have > left:
-            mask = take(mask, left)
-            have = left
+
+    def _place_slots(self, index, shape, eligible):
+        """Slots anywhere: node after node is filled."""
+        count = shape.slot_count
+        found = self.fitting(index, shape.slot_size, shape.gpu_per_slot, eligible)
+        wanted = count.min
+        if not count.fixed:
+            total = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
+            wanted = count.floor(total)
+            if wanted is None:
+                return None
+        left = wanted
+        steps = []
+        for cores, gpus, mask in found:
+            each = slots_on(cores, gpus, shape)
+            have = popcount(mask)
+            if have * each > left:
+                full, rest = divmod(left, each)
+                filled = take(mask, full)
+                if filled:
+                    steps.append((filled, each))
+                if rest:
+                    steps.append(((mask ^ filled) & -(mask ^ filled), rest))
+                left = 0
+            else:
+                steps.append((mask, each))
+                left -= have * each
+            if not left:
+                break
+        if left:
+            return None
+        chosen = {}
+        for mask, slots in steps:
+            self.pick(index, mask, slots, shape, chosen)
+        return select(chosen), wanted
+
+    def _place_nodes(self, index, shape, eligible):
+        """So many nodes, the same number of slots on each."""
         if shape.exclusive:
-            for units, ranks in index.inventory.kinds.items():
-                if ranks & mask:
-                    chosen[units] = chosen.get(units, 0) | ranks & mask
-        else:
-            index.pick(mask, slots * shape.slot_size, slots * shape.gpu_per_slot, chosen)
-        left -= have
-        if not left:
-            break
-    return select(chosen), shape.slots_given(nodes, slots)
+            eligible &= index.idle
+        found = self.fitting(index, shape.node_cores, shape.node_gpus, eligible)
+        nodes = _node_count(found, shape.node_count)
+        if nodes is None:
+            return None
+        slots = shape.slot_count.min
+        if not shape.slot_count.fixed:
+            slots = _slots_each(found, nodes, shape)
+            found = self.fitting(
+                index, slots * shape.slot_size, slots * shape.gpu_per_slot, eligible
+            )
+        chosen = {}
+        left = nodes
+        for _, _, mask in found:
+            have = popcount(mask)
+            if have > left:
+                mask = take(mask, left)
+                have = left
+            if shape.exclusive:
+                for units, ranks in index.inventory.kinds.items():
+                    if ranks & mask:
+                        chosen[units] = chosen.get(units, 0) | ranks & mask
+            else:
+                self.pick(index, mask, slots, shape, chosen)
+            left -= have
+            if not left:
+                break
+        return select(chosen), shape.slots_given(nodes, slots)
 
 
 def _node_count(found, count):
+    """The accepted number of nodes that is found, or None."""
     if count.fixed:
         left = count.min
         for _, _, mask in found:
@@ -141,3 +182,6 @@ def _slots_each(found, nodes, shape):
         if nodes <= 0:
             break
     return shape.slot_count.floor(slots)
+
+
+WORST_FIT = Placement()

@@ -36,6 +36,9 @@ class Plan:
     the reservations stay.
     """
 
+    #: Makes of the implementation that ``alloc()`` got what it answers with.
+    wrap = staticmethod(lambda impl: impl)
+
     def __init__(self, pool):
         self._pool = pool
         self._reserved = {}  # job id to Booking
@@ -156,7 +159,7 @@ class Plan:
             if before is not None:
                 self.cancel(jobid)
             self._enter_started(jobid)
-            return answer
+            return self.wrap(answer)
         if before is not None:
             self.cancel(jobid)
         self._sync()
@@ -168,7 +171,53 @@ class Plan:
                 self._enter(before)
             raise
         self._enter_started(jobid)
-        return answer
+        return self.wrap(answer)
+
+    def hold(self, jobid, request):
+        """Keep resources for a job from now on, without end.
+
+        For a job that has no earliest time because it waits for jobs without an
+        end: what it will need is kept from others. Ranks that have room now are
+        taken first, then those that have it soonest.
+
+        Raises:
+            InsufficientResources: it would not fit if every job ended: it waits
+                for ranks that are down.
+        """
+        self.cancel(jobid)
+        self._sync()
+        parts = self._choose_ever(request)
+        if parts is None:
+            raise InsufficientResources(lambda: self._pool.explain(request)["reason"])
+        booking = Booking(self._now(None), INFINITY, parts)
+        self._reserved[jobid] = booking
+        self._enter(booking)
+
+    def _choose_ever(self, request):
+        """Parts of a booking on ranks that are up, whatever runs on them."""
+        pool, profile = self._pool, self._profile
+        shape = request.shape
+        inventory = profile.inventory
+        up = pool.eligible(shape.match)
+        placed = pool.place_request(request, inventory.unused(), up & self._unbooked())
+        if placed is None:
+            placed = pool.place_request(request, inventory.unused(), up)
+        if placed is None:
+            return None
+        if shape.node_count is None or not pool.countable(shape):
+            return [(mask, inventory.key(units)) for mask, units in pairs(placed[0])]
+        need = Need.of(shape)
+        count = shape.node_count.min
+        large = pool.match_mask(request) & up & self._unbooked()
+        if popcount(large) < count:
+            large = pool.match_mask(request) & up
+        chosen = 0
+        time = self._now(None)
+        while popcount(chosen) < count:
+            room = large if time == INFINITY else large & profile.track(need).at(time)
+            chosen |= take(room & ~chosen, min(count, popcount(room)) - popcount(chosen & room))
+            time = profile.next_end_after(time)
+        return self._parts_of(chosen, shape)
 
     def note_started(self, jobid):
         """A job was started on the pool itself: its reservation is over."""
@@ -321,11 +370,14 @@ class Plan:
 
     def _left(self, rank, time):
         """What bookings leave of a rank at a time, as a key."""
-        key = self._profile.key_at(rank, time)
+        base = self._profile.inventory.key_base
+        cores, gpus = divmod(self._profile.key_at(rank, time), base)
         for start, end, used in self._on_rank.get(rank, ()):
             if start <= time < end:
-                key -= used
-        return max(key, 0)
+                # What is held for a job may be in use yet.
+                cores = max(0, cores - used // base)
+                gpus = max(0, gpus - used % base)
+        return cores * base + gpus
 
     def _least(self, rank, start, end):
         """The least counts that a rank has left in a span: ``(cores, gpus)``."""
@@ -393,13 +445,18 @@ class Plan:
         missing = needed - popcount(chosen)
         if missing:
             chosen |= self._highest(room & now, missing)
+        return self._parts_of(chosen, shape)
+
+    def _parts_of(self, ranks, shape):
+        """Parts of a booking of one node's or slot's need on each rank of a mask."""
+        inventory = self._profile.inventory
         if not shape.exclusive:
             need = Need.of(shape)
-            return [(chosen, need.cores * inventory.key_base + need.gpus)]
+            return [(ranks, need.cores * inventory.key_base + need.gpus)]
         return [
-            (chosen & mask, inventory.keys[units])
+            (ranks & mask, inventory.keys[units])
             for units, mask in inventory.kinds.items()
-            if chosen & mask
+            if ranks & mask
         ]
 
     @staticmethod
@@ -466,8 +523,8 @@ class Plan:
 
     # -- pools whose placement is not a matter of counts --------------------
 
-    def _unbooked(self, start, end):
-        """Ranks with no booking at all in a span."""
+    def _unbooked(self, start=-INFINITY, end=INFINITY):
+        """Mask (of any ranks) without those that have a booking in a span."""
         mask = ~self._full.union(start, end)
         for part, low, high in self._parts:
             if low < end and high > start:

@@ -54,6 +54,12 @@ class Profile:
             return max(self._ends[self._next][0], self.times[0])
         return INFINITY
 
+    def next_end_after(self, time):
+        """The first end later than a time; infinity if there is none."""
+        self.extend(time)
+        at = bisect_right(self.times, time)
+        return self.times[at] if at < len(self.times) else self.next_end()
+
     def step(self):
         """Sweep over the next end and all jobs that share it."""
         time = self.next_end()
@@ -73,7 +79,7 @@ class Profile:
 
     def extend(self, time):
         """Sweep over every end up to a time."""
-        while self.next_end() <= time and self._next < len(self._ends):
+        while self._next < len(self._ends) and self.next_end() <= time:
             self.step()
 
     def _release(self, mask, units, moves):

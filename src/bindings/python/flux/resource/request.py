@@ -16,8 +16,6 @@ from flux.resource.ResourceCount import COUNT_LIMIT, ONE, ResourceCount
 DEPTH_LIMIT = 64
 VERTEX_LIMIT = 10000
 
-_STANDARD = ("node", "slot", "core", "gpu")
-
 
 class CountProduct(ResourceCount):
     """Two counts of which neither is a plain number, one above the other.
@@ -113,6 +111,7 @@ class Shape:
             node_count and node_count._key(), slot_count._key(), slot_size, gpu_per_slot,
             exclusive, match, nodes_per_slot and nodes_per_slot._key(), container_level,
             containers_per_slot,
+            containers_per_slot,
         )  # fmt: skip
         shape = cls._known.get(key)
         if shape is None:
@@ -125,6 +124,7 @@ class Shape:
             shape.constraint = constraint
             shape.nodes_per_slot = nodes_per_slot
             shape.container_level = container_level
+            shape.containers_per_slot = containers_per_slot
             shape.containers_per_slot = containers_per_slot
             shape.match = match
             slots = slot_count.min if node_count is not None else 1
@@ -177,8 +177,9 @@ class ResourceRequest:
         duration (float): seconds; 0 is none.
         constraint (dict or None): RFC 31 constraint.
         exclusive (bool): whole nodes.
-        jobspec: the jobspec, as object or as JSON text: text is parsed each
-            time ``jobspec`` is read, which saves memory in a long queue.
+        jobspec: the jobspec, as object, as JSON text, or as a callable that
+            returns either: what is not an object is parsed each time
+            ``jobspec`` is read, which saves memory in a long queue.
         nodes_per_slot (ResourceCount or None): nodes inside one slot, for
             requests with the node below the slot.
 
@@ -194,13 +195,13 @@ class ResourceRequest:
     def __init__(
         self, node_count=None, slot_count=ONE, slot_size=1, gpu_per_slot=0, duration=0.0,
         constraint=None, exclusive=False, jobspec=None, nodes_per_slot=None,
-        container_level=None,
+        container_level=None, containers_per_slot=1,
     ):  # fmt: skip
         if node_count is not None:
             node_count = ResourceCount.parse(node_count)
         self.shape = Shape.of(
             node_count, ResourceCount.parse(slot_count), slot_size, gpu_per_slot,
-            bool(exclusive), constraint, nodes_per_slot, container_level,
+            bool(exclusive), constraint, nodes_per_slot, container_level, containers_per_slot,
         )  # fmt: skip
         self.duration = duration
         self._jobspec = jobspec
@@ -216,13 +217,22 @@ class ResourceRequest:
     @property
     def jobspec(self):
         """The jobspec as an object."""
-        if isinstance(self._jobspec, (str, bytes)):
-            return json.loads(self._jobspec)
-        return self._jobspec
+        jobspec = self._jobspec
+        if callable(jobspec):
+            jobspec = jobspec()
+        return json.loads(jobspec) if isinstance(jobspec, (str, bytes)) else jobspec
 
     @jobspec.setter
     def jobspec(self, jobspec):
         self._jobspec = jobspec
+
+    def with_jobspec(self, jobspec):
+        """The same request with another jobspec, in one of the forms above."""
+        new = object.__new__(type(self))
+        new.shape = self.shape
+        new.duration = self.duration
+        new._jobspec = jobspec
+        return new
 
     @property
     def nnodes(self):
@@ -349,7 +359,7 @@ class _Graph:
         self.cores = 0
         self.gpus = 0
         self.container = None
-        self.containers = 0
+        self.containers = 1
         for vertex in resources:
             self._above(vertex, ONE, None, False, 0)
 
@@ -377,9 +387,10 @@ class _Graph:
         """A vertex outside any slot; ``node`` is the count of nodes once one is passed."""
         kind, count, marked, children = self._fields(vertex, depth)
         if kind == "slot":
-            return self._slot(count, outer, node, exclusive, marked, children, depth)
+            self._slot(count, outer, node, exclusive, marked, children, depth)
+            return
         if kind in ("core", "gpu"):
-            return None  # outside a slot: nothing to do with the job
+            return  # outside a slot: nothing to do with the job
         if kind == "node":
             if node is not None:
                 raise ValueError("resource node inside another node")
@@ -388,7 +399,6 @@ class _Graph:
             outer = multiply(outer, count)
         for child in children:
             self._above(child, outer, node, exclusive, depth + 1)
-        return None
 
     def _slot(self, count, outer, node, exclusive, marked, children, depth):
         if self.slots is not None:
@@ -397,51 +407,60 @@ class _Graph:
         self.nodes = node
         self.exclusive = exclusive or (marked and node is None)
         for child in children:
-            self._inside(child, ONE, depth + 1)
+            self._inside(child, ONE, depth + 1, False)
         if self.slot_nodes is not None:
             self.nodes = multiply(self.slots, self.slot_nodes)
             self.slots = ONE
         elif self.nodes is None and self.exclusive:
             self.nodes, self.slots = self.slots, ONE
 
-    def _inside(self, vertex, outer, depth):
+    def _inside(self, vertex, outer, depth, in_node):
         """A vertex of the slot; ``outer`` is the count above it in the slot or its node."""
         kind, count, marked, children = self._fields(vertex, depth)
         if kind == "slot":
             raise ValueError("jobspec has more than one slot")
-        if kind == "core":
-            self.cores += outer.min * count.min
-        elif kind == "gpu":
-            self.gpus += outer.min * count.min
+        if kind in ("core", "gpu"):
+            if self.slot_nodes is not None and not in_node:
+                raise ValueError("cores or GPUs beside a node in a slot")
+            if kind == "core":
+                self.cores += outer.min * count.min
+            else:
+                self.gpus += outer.min * count.min
         elif kind == "node":
             if self.nodes is not None or self.slot_nodes is not None:
                 raise ValueError("resource node inside or beside another node")
-            if self.cores or self.gpus:
+            if self.cores or self.gpus or self.container:
                 raise ValueError("cores or GPUs beside a node in a slot")
             self.slot_nodes = multiply(outer, count)
-            self.exclusive = marked or not children  # a bare node is a whole one
-            outer = ONE
+            # RFC 14 takes a node of which nothing is named as a whole.
+            self.exclusive = marked or (self.takes_containers and not children)
+            outer, in_node = ONE, True
         elif marked and not children and self.takes_containers:
-            if self.container not in (None, kind):
-                raise ValueError("a slot of both %s and %s" % (quote(self.container), quote(kind)))
+            if self.container is not None:
+                raise ValueError(
+                    "slot of containers %s and %s: only one is possible"
+                    % (quote(self.container), quote(kind))
+                )
             self.container = kind
-            self.containers += outer.min * count.min
+            self.containers = outer.min * count.min
+            if self.containers > COUNT_LIMIT:
+                raise ValueError("slot of %d containers is too large" % self.containers)
         else:
             outer = multiply(outer, count)
         for child in children:
-            self._inside(child, outer, depth + 1)
+            self._inside(child, outer, depth + 1, in_node)
 
     def shape(self, constraint):
         if self.slots is None:
             raise ValueError("Unable to determine slot count")
         if not self.cores and self.container is None:
             # Whole nodes need no count of cores, but GPUs alone get none.
-            bare = self.gpus and not self.takes_containers
-            if self.slot_nodes is None or not self.exclusive or bare:
+            whole = self.slot_nodes is not None and self.exclusive
+            if not whole or (self.gpus and not self.takes_containers):
                 raise ValueError("Unable to determine slot size")
         if self.cores > COUNT_LIMIT or self.gpus > COUNT_LIMIT:
             raise ValueError("slot of %d cores and %d GPUs is too large" % (self.cores, self.gpus))
         return Shape.of(
             self.nodes, self.slots, self.cores, self.gpus, self.exclusive, constraint,
-            self.slot_nodes, self.container, max(1, self.containers),
+            self.slot_nodes, self.container, self.containers,
         )  # fmt: skip

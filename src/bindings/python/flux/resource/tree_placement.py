@@ -132,7 +132,7 @@ def _tightest(groups, free, slot_cores):
     for group_cores, _ in groups:
         near = free & group_cores
         count = popcount(near)
-        if count >= slot_cores and (count <= fewest or fewest < 0):
+        if count >= slot_cores and (count < fewest or fewest < 0):
             best, fewest = near, count
     return best
 
