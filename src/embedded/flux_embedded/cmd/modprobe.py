@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, error_text
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 
 # What rc1 loads; sched stands for whichever scheduler the configuration or the priorities choose.
@@ -51,15 +51,6 @@ def show_tree(catalog, name, label=None, indent="", seen=None):
         yield from show_tree(catalog, child["name"], indent=indent + ("    " if last else "│   "), seen=seen)
 
 
-def connect():
-    import flux
-
-    try:
-        return flux.Flux()
-    except OSError as exc:
-        raise CommandError("flux-modprobe: ERROR: " + error_text(exc)) from exc
-
-
 def alternatives(handle):
     """The [modules] alternatives of the configuration."""
     table = handle.conf_get("modules", {}) if handle is not None else {}
@@ -74,15 +65,17 @@ def main(argv):
     try:
         return run(options)
     except ModprobeError as exc:
-        raise CommandError("flux-modprobe: ERROR: {}".format(exc)) from exc
+        raise CommandError(str(exc)) from exc
 
 
 def run(options):
     from flux.modprobe import Catalog, Context, run_file
 
-    # The first two read files only; inside an instance its configuration has a say.
+    # The first two read files only; inside an instance its configuration has a say.  rc files get this handle.
     offline = options.command in ("show", "list-dependencies")
-    handle = connect() if not offline or "FLUX_URI" in os.environ else None
+    import flux
+
+    handle = flux.Flux() if not offline or "FLUX_URI" in os.environ else None
     catalog = Catalog(alternatives=alternatives(handle))
     if options.command == "show":
         print(json.dumps(catalog.resolve(options.module)))

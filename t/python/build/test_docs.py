@@ -1,0 +1,29 @@
+"""What the documents name exists."""
+
+import re
+
+import pytest
+
+from flux_embedded.cmd import dispatch
+
+
+def test_the_man_page_lists_the_commands_there_are(srcdir):
+    page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
+    section = re.search(r"Commands\n-+\n\n(.*?)\n\n", page, re.DOTALL).group(1)
+    listed = set(re.findall(r"\*\*([\w-]+)\*\*", section)) - {"--dry-run"}
+    assert listed == {name for name in dispatch.COMMANDS if name != "help"}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "NEWS.md"])
+def test_linked_files_exist(srcdir, name):
+    text = (srcdir / name).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert target.startswith("http") or (srcdir / target).exists(), target
+
+
+def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
+    lines = (srcdir / "scripts" / "quickstart.jobs").read_text().splitlines()
+    jobs = [line for line in lines if line.strip() and not line.startswith("#")]
+    count = sum(int(m.group(1)) if (m := re.search(r"--cc=1-(\d+)", line)) else 1 for line in jobs)
+    assert 55 <= count <= 65
+    assert sum("exec.test" not in line for line in jobs) >= 3
