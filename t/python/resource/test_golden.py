@@ -4,9 +4,10 @@ import json
 
 import pytest
 import shared
+
 from flux.hostlist import Hostlist
 from flux.idset import IDset
-from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource import InfeasibleRequest, ResourcePool
 
 NOW = 1000000000.0
 

@@ -25,10 +25,9 @@ import math
 from bisect import bisect_left, insort
 
 from flux.resource import explain, hooks
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.errors import InsufficientResources
 from flux.resource.inventory import (
     pairs,
-    rank_mask,
     read_inventory,
     read_lite,
     select,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.inventory import select
-from flux.resource.masks import members, popcount, quote
+from flux.resource.masks import members, quote
 from flux.resource.placement import slots_on
 
 

@@ -19,7 +19,6 @@ Selections
 
 from flux.resource.constraint import matching_ranks
 from flux.resource.hosts import HostNames
-from flux.resource.rankindex import RankIndex
 from flux.resource.masks import (
     RANK_LIMIT,
     UNIT_LIMIT,
@@ -32,6 +31,7 @@ from flux.resource.masks import (
     quote,
     runs,
 )
+from flux.resource.rankindex import RankIndex
 
 #: Constraints, and answers about requests, that one inventory remembers.
 CACHE_LIMIT = 4096
