@@ -90,7 +90,7 @@ def _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted):
     """First fit: each level from the finest, each group in the order of the topology."""
     left = wanted
     free_cores, free_gpus = cores, gpus
-    for groups, _ in layout.levels:
+    for groups in layout.levels:
         for group_cores, group_gpus in groups:
             mine = free_gpus & group_gpus
             if not mine:
@@ -113,13 +113,13 @@ def _cores_only(layout, cores, slot_cores, wanted):
     """
     left = wanted
     free = cores
-    for groups, disjoint in layout.levels:
+    for groups in layout.levels:
         while left:
             best = _tightest(groups, free, slot_cores)
             if not best:
                 break
-            # Filling a group leaves it the tightest one, unless it has cores in common with others.
-            count = min(left, popcount(best) // slot_cores) if disjoint else 1
+            # A group loses a core with each one taken, no other group more: it stays the tightest.
+            count = min(left, popcount(best) // slot_cores)
             free ^= take(best, count * slot_cores)
             left -= count
     return wanted - left, cores ^ free, 0

@@ -77,8 +77,7 @@ class Layout:
 
     Attributes:
         domain: its Domain.
-        levels: (groups, disjoint) of each level, finest first: groups are (cores, gpus) in the
-            order of the topology; disjoint is False if two of them share a core.
+        levels: tuples of (cores, gpus) groups, finest level first, in the order of the topology.
     """
 
     def __init__(self, topo, cores, gpus, where="topo"):
@@ -88,7 +87,7 @@ class Layout:
         self._containers = {}
         levels = []
         _collect(self.domain, levels)
-        self.levels = tuple(_level(dict.fromkeys(level)) for level in levels)
+        self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
     def containers(self, name):
         """(cores, gpus) of each domain called `name`, in the order of the topology.
@@ -101,15 +100,6 @@ class Layout:
             found = tuple(_named(self.domain, name))
             self._containers[name] = found
         return found
-
-
-def _level(groups):
-    together = 0
-    disjoint = True
-    for cores, _ in groups:
-        disjoint = disjoint and not together & cores
-        together |= cores
-    return tuple(groups), disjoint
 
 
 def _collect(domain, levels):

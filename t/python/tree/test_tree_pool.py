@@ -1,0 +1,304 @@
+"""TreePool from R: what is refused, how ranks are numbered, what goes into a job's R."""
+
+import copy
+import json
+
+import pytest
+from tree_help import alloc, jobspec, topo_R
+
+from flux.resource import ResourcePool
+from flux.resource.TreePool import TreePool, TreeResourceRequest, pool_class
+
+TWO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+
+
+def two_sockets(nodes=2):
+    return topo_R((nodes, "0-7", "0-1", TWO))
+
+
+def broken(change):
+    R = copy.deepcopy(two_sockets())
+    change(R)
+    return R
+
+
+def children(R):
+    return R["scheduling"]["children"]
+
+
+def test_names():
+    assert pool_class is TreePool
+    pool = TreePool(two_sockets())
+    assert (pool.impl.name, pool.version) == ("TreePool", 1)
+    assert isinstance(pool, ResourcePool)
+    assert isinstance(pool.parse_resource_request(jobspec("slot/core")), TreeResourceRequest)
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        (lambda R: R.pop("scheduling"), "no scheduling key"),
+        (lambda R: R.update(scheduling=7), "no scheduling key"),
+        (lambda R: R["scheduling"].pop("children"), "scheduling.children"),
+        (lambda R: R["scheduling"].update(children={}), "scheduling.children"),
+        (lambda R: R["scheduling"].update(children=[]), "scheduling.children"),
+        (lambda R: children(R).append(3), r"children\[1\]: expected an object"),
+        (lambda R: children(R)[0].update(ranks="00"), r"children\[0\]\.ranks: invalid idset"),
+        (lambda R: children(R)[0].update(ranks=[0]), r"children\[0\]\.ranks"),
+        (lambda R: children(R)[0].update(ranks="0"), "1 ranks are named, R has 2"),
+        (lambda R: children(R)[0].update(ranks="0-2"), "3 ranks are named, R has 2"),
+        (lambda R: children(R)[0].pop("topo"), "no entry has both"),
+        (lambda R: children(R)[0].update(topo=[]), r"children\[0\]\.topo: expected an object"),
+        (lambda R: children(R)[0].update(topo={"numa": []}), "no entry has both"),
+        (lambda R: children(R)[0].update(topo={"cores": "3-1"}), r"\[0\]\.topo\.cores: invalid idset"),
+        (lambda R: children(R)[0].update(topo={"cores": 7}), r"\[0\]\.topo\.cores: idset must be"),
+        (lambda R: children(R)[0].update(topo={"cores": "0-70000"}), r"\[0\]\.topo\.cores"),
+        (
+            lambda R: children(R)[0].update(topo={"cores": "0", "tray": {"cores": "0"}}),
+            r"\[0\]\.topo\.tray: expected an array",
+        ),
+        (
+            lambda R: children(R)[0].update(topo={"numa": [{"cores": "0"}, {"gpus": "x"}]}),
+            r"\[0\]\.topo\.numa\[1\]\.gpus: invalid idset",
+        ),
+        (lambda R: R.update(version=2), "version"),
+        (lambda R: R["execution"]["R_lite"][0].update(rank="1-2"), "not 0 to 1"),
+    ],
+)
+def test_bad_topology_is_named(change, text):
+    with pytest.raises(ValueError, match=text):
+        TreePool(broken(change))
+
+
+def test_deep_topology_is_refused():
+    topo = {"cores": "0-7"}
+    for _ in range(200):
+        topo = {"box": [topo]}
+    with pytest.raises(ValueError, match="levels"):
+        TreePool(topo_R((1, "0-7", "", topo)))
+    with pytest.raises(ValueError):
+        TreePool(json.dumps(two_sockets())[:-1] + "]" * 9)
+
+
+def test_text_and_object_are_the_same():
+    R = two_sockets()
+    assert TreePool(json.dumps(R)).to_dict() == TreePool(R).to_dict()
+
+
+def test_ranks_of_the_enclosing_instance_are_renumbered():
+    R = topo_R((1, "0-7", "", {"cores": "0-7"}), (2, "0-7", "0-1", TWO), (1, "0-7", "", {"cores": "0-7"}))
+    children(R)[0]["ranks"] = "12,400"
+    children(R)[1]["ranks"] = "9"
+    children(R)[1]["note"] = "kept"
+    children(R)[2]["ranks"] = "70"
+    R["scheduling"]["site"] = {"kept": 1}
+    before = copy.deepcopy(R)
+    R["execution"]["R_lite"] = [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}]
+    given = copy.deepcopy(R)
+    pool = TreePool(R)
+    assert R == given and before["scheduling"] == R["scheduling"]
+    scheduling = pool.to_dict()["scheduling"]
+    assert [entry["ranks"] for entry in scheduling["children"]] == ["1,3", "0", "2"]
+    assert scheduling["children"][1]["note"] == "kept"
+    assert scheduling["site"] == {"kept": 1} and scheduling["writer"] == "TreePool"
+    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
+
+
+def test_the_first_entry_that_names_a_rank_counts():
+    R = topo_R((2, "0-7", "0-1", TWO))
+    children(R).append({"ranks": "1", "topo": {"cores": "0-7"}})
+    pool = TreePool(R)
+    assert alloc(pool, 1, "slot=4/socket{x}") == "rank[0-1]/core[0-7],gpu[0-1]"
+
+
+def test_what_R_does_not_grant_is_not_there():
+    # Core 3 and GPU 0 are in the topology only: the first socket is free without them.
+    R = topo_R((1, "0-2,4-7", "1", TWO))
+    pool = TreePool(R)
+    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[0-2]"
+    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
+
+
+def test_a_container_with_nothing_granted_is_none():
+    pool = TreePool(topo_R((1, "4-7", "0-1", TWO)))
+    assert alloc(pool, 1, "slot=2/socket{x}") == "InfeasibleRequest"
+    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[4-7],gpu1"
+
+
+def test_what_no_domain_lists_belongs_to_the_node():
+    # Cores 8-9 and GPU 2 are in no socket: slots reach them when no socket holds the slot.
+    pool = TreePool(topo_R((1, "0-9", "0-2", TWO)))
+    assert alloc(pool, 1, "slot=3/[core;gpu]") == "rank0/core[0-1,4],gpu[0-2]"
+    assert alloc(pool, 2, "slot=7/core") == "rank0/core[2-3,5-9]"
+
+
+def test_equal_groups_with_other_names_are_other_types():
+    boxes = {"box": TWO["socket"]}
+    pool = TreePool(topo_R((1, "0-7", "0-1", TWO), (1, "0-7", "0-1", boxes)))
+    assert alloc(pool, 1, "slot/box{x}") == "rank1/core[0-3],gpu0"
+    assert alloc(pool, 2, "slot/socket{x}") == "rank0/core[0-3],gpu0"
+    assert alloc(pool, 3, "slot=3/box{x}") == "InfeasibleRequest"
+
+
+def test_branches_of_different_depth():
+    deep = {"numa": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3"}], "gpus": "1"}
+    pool = TreePool(topo_R((1, "0-7", "0-1", {"socket": [deep, {"cores": "4-7"}]})))
+    assert alloc(pool, 1, "slot/[core=2;gpu]") == "rank0/core[0-1],gpu0"
+    # No leaf has a GPU left; the socket has GPU 1 beside its numas.
+    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core2,gpu1"
+    assert alloc(pool, 3, "slot/core=4") == "rank0/core[4-7]"
+    assert alloc(pool, 4, "slot/numa{x}") == "InsufficientResources"
+
+
+def test_an_empty_domain_is_a_domain_of_nothing():
+    pool = TreePool(topo_R((1, "0-3", "0", {"tray": [{}, {"gpus": "0"}, {"cores": "0-3"}]})))
+    assert alloc(pool, 1, "slot=2/tray{x}") == "InfeasibleRequest"
+    assert alloc(pool, 2, "slot/[core=4;gpu]") == "rank0/core[0-3],gpu0"
+
+
+def test_a_domain_with_cores_is_a_leaf_but_names_its_levels():
+    topo = {"cores": "0-7", "half": [{"cores": "0-3"}, {"cores": "4-7"}]}
+    pool = TreePool(topo_R((1, "0-7", "", topo)))
+    assert alloc(pool, 1, "slot/core") == "rank0/core0"
+    assert alloc(pool, 2, "slot/half{x}") == "rank0/core[4-7]"
+
+
+def test_aliases_of_the_same_domains():
+    halves = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+    pool = TreePool(topo_R((1, "0-7", "0-1", {"socket": halves, "apu": halves})))
+    assert alloc(pool, 1, "slot/apu{x}") == "rank0/core[0-3],gpu0"
+    assert alloc(pool, 2, "slot=2/socket{x}") == "InsufficientResources"
+    assert alloc(pool, 3, "slot/socket{x}") == "rank0/core[4-7],gpu1"
+
+
+def test_the_outer_of_two_levels_of_one_name():
+    topo = {"numa": [{"numa": [{"cores": "0-1"}, {"cores": "2-3"}]}, {"cores": "4-7"}]}
+    pool = TreePool(topo_R((1, "0-7", "", topo)))
+    assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[0-3]"
+
+
+def test_a_slot_of_several_containers_lies_in_one_node():
+    pool = TreePool(two_sockets())
+    assert alloc(pool, 1, "slot/[core;gpu]") == "rank0/core0,gpu0"
+    assert alloc(pool, 2, "slot/socket=2{x}") == "rank1/core[0-7],gpu[0-1]"
+    assert alloc(pool, 3, "slot/socket=3{x}") == "InfeasibleRequest"
+    assert alloc(pool, 4, "slot=2/board=2/socket{x}") == "InsufficientResources"
+
+
+def test_cores_beside_a_container_are_a_minimum():
+    topo = {"socket": [{"cores": "0-1"}, {"cores": "2-7"}]}
+    pool = TreePool(topo_R((1, "0-7", "", topo)))
+    assert alloc(pool, 1, "slot/[socket{x};core=3]") == "rank0/core[2-7]"
+    assert alloc(pool, 2, "slot/[socket{x};core=7]") == "InfeasibleRequest"
+
+
+def test_two_kinds_of_container_in_a_slot_are_refused():
+    with pytest.raises(ValueError):
+        TreePool(two_sockets()).parse_resource_request(jobspec("slot/[socket{x};numa{x}]"))
+
+
+def test_whole_nodes():
+    pool = TreePool(two_sockets(3))
+    assert alloc(pool, 1, "slot/node{x}/gpu=2") == "rank0/core[0-7],gpu[0-1]"
+    assert alloc(pool, 2, "slot/node{x}/gpu=3") == "InfeasibleRequest"
+    assert alloc(pool, 3, "slot/node") == "rank1/core[0-7],gpu[0-1]"
+    assert alloc(pool, 4, "slot=2/node{x}/core=8") == "InsufficientResources"
+
+
+def test_a_slot_over_a_node_with_containers():
+    pool = TreePool(two_sockets(3))
+    assert alloc(pool, 1, "slot=2/node/socket{x}") == "rank[0-1]/core[0-3],gpu0"
+
+
+def test_smaller_whole_nodes_go_first():
+    pool = TreePool(topo_R((1, "0-7", "0-1", TWO), (1, "0-3", "", {"cores": "0-3"})))
+    assert alloc(pool, 1, "node{x}/slot/core") == "rank1/core[0-3]"
+
+
+def test_ranges_of_nodes_go_before_ranges_of_slots():
+    pool = TreePool(two_sockets(3))
+    assert alloc(pool, 1, "node/slot/core=7") == "rank0/core[0-6]"
+    # Three nodes with one slot each, not two with four.
+    assert alloc(pool, 2, "node=1+/slot=1-4/core") == "rank0/core7 rank[1-2]/core0"
+    assert alloc(pool, 3, "node=2/slot=1-4/socket{x}") == "rank[1-2]/core[4-7],gpu1"
+
+
+def test_removed_ranks_leave_the_key():
+    pool = TreePool(two_sockets(4))
+    pool.remove_ranks("1")
+    assert [entry["ranks"] for entry in children(pool.to_dict())] == ["0,2-3"]
+    pool.remove_ranks("0,2")
+    R = pool.to_dict()
+    assert [entry["ranks"] for entry in children(R)] == ["3"]
+    assert alloc(pool, 1, "slot/socket{x}") == "rank3/core[0-3],gpu0"
+    R["execution"]["R_lite"][0]["rank"] = "0"
+    assert alloc(TreePool(R), 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
+
+
+def test_part_of_a_job_can_be_freed_and_its_R_read_again():
+    pool = TreePool(two_sockets(4))
+    job = pool.alloc(1, pool.parse_resource_request(jobspec("node=3/slot/core")))
+    job.remove_ranks("1")
+    R = job.to_dict()
+    assert [entry["ranks"] for entry in children(R)] == ["0,2"]
+    other = TreePool(two_sockets(4))
+    other.register_alloc(1, R)  # by the ranks of the pool, whatever they are
+    assert other.copy().impl.dumps() == other.dumps()
+    assert alloc(other, 2, "slot=4/socket{x}") == "rank[0,2]/core[4-7],gpu1 rank1/core[0-7],gpu[0-1]"
+    pool.free(1, {**R, "execution": {**R["execution"]}})
+    pool._check()
+
+
+def test_a_job_on_any_rank_is_registered():
+    first = TreePool(two_sockets(4))
+    alloc(first, 1, "slot=2/socket{x}")
+    job = first.alloc(2, first.parse_resource_request(jobspec("slot=3/socket{x}")))
+    for R in (job, job.to_dict(), json.dumps(job.to_dict()), ResourcePool(job.to_dict())):
+        pool = TreePool(two_sockets(4))
+        pool.register_alloc(2, R)
+        pool._check()
+        assert alloc(pool, 3, "slot/socket{x}") == "rank2/core[4-7],gpu1"
+
+
+def test_levels_above_the_node_multiply():
+    pool = TreePool(two_sockets(4))
+    assert alloc(pool, 1, "rack=2/node=2/slot/[core=2;gpu]") == "rank[0-3]/core[0-1],gpu0"
+
+
+def test_a_sub_instance_of_a_sub_instance():
+    pool = TreePool(two_sockets(5))
+    alloc(pool, 1, "node=2/slot=8/core")
+    job = pool.alloc(2, pool.parse_resource_request(jobspec("node=3/slot=2/[core;gpu]"))).to_dict()
+    assert [entry["ranks"] for entry in children(job)] == ["2-4"]
+    job["execution"]["R_lite"][0]["rank"] = "0-2"
+    inner = TreePool(job)
+    # The job holds a core and the GPU of each socket.
+    assert alloc(inner, 1, "slot/socket{x}") == "rank0/core0,gpu0"
+    assert alloc(inner, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
+    assert [entry["ranks"] for entry in children(inner.to_dict())] == ["0-2"]
+
+
+def test_allocation_and_copy_keep_the_wrapper():
+    class Mine(TreePool):
+        pass
+
+    pool = Mine(two_sockets())
+    pool.site = "x"
+    job = pool.alloc(1, pool.parse_resource_request(jobspec("slot/core")))
+    assert type(job) is Mine and type(pool.copy()) is Mine
+    assert job.site == pool.copy().site == "x"
+
+
+def test_reasons_name_the_container():
+    pool = TreePool(two_sockets())
+    with pytest.raises(TreePool.InfeasibleRequest, match="need 5 exclusive 'socket' container.*only 4"):
+        pool.alloc(1, pool.parse_resource_request(jobspec("slot=5/socket{x}")))
+    alloc(pool, 1, "node=2/slot/core")
+    pool.mark_down("1")
+    request = pool.parse_resource_request(jobspec("slot=3/socket{x}"))
+    with pytest.raises(TreePool.InsufficientResources, match="3 slots.*'socket'"):
+        pool.alloc(2, request)
+    told = pool.explain(request)
+    assert (told["total"], told["up"], told["free"], told["available"]) == (2, 1, 1, 1)
+    told = pool.explain(pool.parse_resource_request(jobspec("slot/socket{x}")))
+    assert (told["matching"], told["free"], told["available"], told["needed"]) == (2, 1, 1, 1)

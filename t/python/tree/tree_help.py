@@ -1,0 +1,40 @@
+"""Short ways to say R, jobspec and allocation for the tests of TreePool."""
+
+from flux.resource.TreePool import TreePool
+from flux_embedded.formats import shape
+
+
+def topo_R(*kinds, hosts="n", properties=None):
+    """R of several kinds of node: `(count, cores, gpus, topo)`, ranks in order, gpus may be ""."""
+    lite, children = [], []
+    rank = 0
+    for count, cores, gpus, topo in kinds:
+        ranks = f"{rank}-{rank + count - 1}" if count > 1 else str(rank)
+        units = {"core": cores, "gpu": gpus} if gpus else {"core": cores}
+        lite.append({"rank": ranks, "children": units})
+        children.append({"ranks": ranks, "topo": topo})
+        rank += count
+    names = f"{hosts}[0-{rank - 1}]" if rank > 1 else f"{hosts}0"
+    execution = {"R_lite": lite, "nodelist": [names], "starttime": 0.0, "expiration": 0.0}
+    if properties:
+        execution["properties"] = properties
+    scheduling = {"writer": "TreePool", "children": children}
+    return {"version": 1, "execution": execution, "scheduling": scheduling}
+
+
+def jobspec(text, duration=0, **system):
+    return {
+        "version": 9999,
+        "resources": shape.parse(text),
+        "tasks": [{"command": ["true"], "slot": "default", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration, **system}},
+    }
+
+
+def alloc(pool, jobid, text, **system):
+    """Allocate by shape; the answer as text, or the exception's class name."""
+    request = pool.parse_resource_request(jobspec(text, **system))
+    try:
+        return pool.alloc(jobid, request).dumps()
+    except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:
+        return type(exc).__name__

@@ -1,0 +1,229 @@
+"""The placement rules written down plainly: sets of ids, one slot at a time, no index.
+
+Written for the tests from the rules of the topology format, not from the pool's code.
+"""
+
+RESOURCES = ("cores", "gpus", "memory", "storage")
+
+
+def ids(text):
+    found = set()
+    for item in text.split(",") if text else ():
+        low, _, high = item.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+class Insufficient(Exception):
+    pass
+
+
+class Infeasible(Exception):
+    pass
+
+
+class Node:
+    """A node: what it has, what is free, its domains."""
+
+    def __init__(self, cores, gpus, topo):
+        self.cores, self.gpus = cores, gpus
+        self.free_cores, self.free_gpus = set(cores), set(gpus)
+        self.topo = topo
+        self.up = True
+        self.groups = []  # (level, cores, gpus) in the order of the topology
+        height = self.walk(topo, top=True)
+        self.levels = range(height + 1)
+
+    def full(self, domain, top=False):
+        """All cores and GPUs of a domain that the node really has."""
+        if top:
+            return self.cores, self.gpus
+        cores, gpus = ids(domain.get("cores", "")), ids(domain.get("gpus", ""))
+        for name, below in domain.items():
+            if name not in RESOURCES:
+                for entry in below:
+                    more = self.full(entry)
+                    cores, gpus = cores | more[0], gpus | more[1]
+        return cores & self.cores, gpus & self.gpus
+
+    def walk(self, domain, top=False):
+        mine = self.full(domain, top)
+        if not mine[0]:
+            return -1
+        height, below = -1, []
+        if "cores" not in domain:
+            for name, entries in domain.items():
+                if name not in RESOURCES:
+                    for entry in entries:
+                        level = self.walk(entry)
+                        if level >= 0:
+                            below.append(self.full(entry))
+                        height = max(height, level)
+        if below == [mine]:
+            return height
+        self.groups.append((height + 1, *mine))
+        return height + 1
+
+    def containers(self, name, domain=None):
+        domain = self.topo if domain is None else domain
+        found = []
+        for key, entries in domain.items():
+            if key in RESOURCES:
+                continue
+            for entry in entries:
+                if key != name:
+                    found += self.containers(name, entry)
+                elif self.full(entry)[0]:
+                    found.append(self.full(entry))
+        return found
+
+    def is_idle(self):
+        return self.free_cores == self.cores and self.free_gpus == self.gpus
+
+    def place_one(self, cores, gpus, c, g):
+        """Cores and GPUs of one slot out of these free ones, or None."""
+        for level in self.levels:
+            fits = [
+                (len(mine & cores), mine & cores, own & gpus)
+                for at, mine, own in self.groups
+                if at == level and len(mine & cores) >= c and len(own & gpus) >= g
+            ]
+            if fits:
+                chosen = fits[0] if g else min(fits, key=lambda fit: fit[0])
+                return set(sorted(chosen[1])[:c]), set(sorted(chosen[2])[:g])
+        return None
+
+    def place(self, request, most, cores=None, gpus=None):
+        """(slots, cores, gpus) for at most so many slots."""
+        cores = set(self.free_cores if cores is None else cores)
+        gpus = set(self.free_gpus if gpus is None else gpus)
+        taken = set(), set()
+        slots = 0
+        while slots < most:
+            if request.level is not None:
+                one = self.place_box(cores, gpus, request)
+            else:
+                one = self.place_one(cores, gpus, request.c, request.g)
+            if one is None:
+                break
+            slots += 1
+            cores -= one[0]
+            gpus -= one[1]
+            taken[0].update(one[0])
+            taken[1].update(one[1])
+        return slots, taken[0], taken[1]
+
+    def place_box(self, cores, gpus, request):
+        got, left = (set(), set()), request.each
+        for mine, own in self.containers(request.level):
+            if left and mine <= cores - got[0] and own <= gpus - got[1]:
+                got[0].update(mine)
+                got[1].update(own)
+                left -= 1
+        return None if left else got
+
+
+class Request:
+    """nodes, slots: (min, max); nodes None: anywhere. level, each: containers of a slot."""
+
+    def __init__(self, nodes, slots, c, g, exclusive=False, level=None, each=1):
+        self.nodes, self.slots = nodes, slots
+        self.c, self.g = c, g
+        self.exclusive, self.level, self.each = exclusive, level, each
+
+    def shape(self):
+        def count(pair):
+            return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}-{pair[1]}"
+
+        text = f"slot={count(self.slots)}/"
+        if self.level is not None:
+            text += f"{self.level}={self.each}{{x}}"
+        elif self.g:
+            text += f"[core={self.c};gpu={self.g}]"
+        else:
+            text += f"core={self.c}"
+        if self.nodes is not None:
+            mark = "{x}" if self.exclusive else ""
+            text = f"node={count(self.nodes)}{mark}/{text}"
+        return text
+
+
+class Model:
+    """A pool: rank to Node, job to {rank: (cores, gpus)}."""
+
+    def __init__(self, nodes):
+        self.nodes = dict(enumerate(nodes))
+        self.jobs = {}
+
+    def alloc(self, jobid, request):
+        """{rank: (cores, gpus)}, nslots. Insufficient or Infeasible is raised."""
+        order = sorted(
+            (rank for rank, node in self.nodes.items() if node.up),
+            key=lambda r: (len(self.nodes[r].free_cores), len(self.nodes[r].free_gpus), r),
+        )
+        found = self.choose(request, order, empty=False)
+        if found is None:
+            if self.choose(request, sorted(self.nodes), empty=True) is None:
+                raise Infeasible
+            raise Insufficient
+        given, nslots = found
+        for rank, (cores, gpus) in given.items():
+            self.nodes[rank].free_cores -= cores
+            self.nodes[rank].free_gpus -= gpus
+        self.jobs[jobid] = given
+        return given, nslots
+
+    def room(self, rank, request, empty):
+        """Slots a node could hold now, or (empty) if nothing were on it."""
+        node = self.nodes[rank]
+        if empty:
+            return node.place(request, 10**6, node.cores, node.gpus)[0]
+        if request.exclusive and not node.is_idle():
+            return 0
+        return node.place(request, 10**6)[0]
+
+    def choose(self, request, order, empty):
+        rooms = [(rank, self.room(rank, request, empty)) for rank in order]
+        rooms = [(rank, room) for rank, room in rooms if room]
+        low, high = request.slots
+        if request.nodes is None:
+            total = sum(room for _, room in rooms)
+            if total < low:
+                return None
+            left = nslots = min(total, high)
+            given = {}
+            for rank, room in rooms:
+                if left and not empty:
+                    slots, cores, gpus = self.nodes[rank].place(request, min(room, left))
+                    given[rank] = (cores, gpus)
+                    left -= slots
+            return given, nslots
+        rooms = [(rank, room) for rank, room in rooms if room >= low]
+        if len(rooms) < request.nodes[0]:
+            return None
+        nodes = min(len(rooms), request.nodes[1])
+        slots = min(high, sorted((room for _, room in rooms), reverse=True)[nodes - 1])
+        given = {}
+        for rank, room in rooms:
+            if room >= slots and len(given) < nodes and not empty:
+                node = self.nodes[rank]
+                if request.exclusive:
+                    given[rank] = (set(node.cores), set(node.gpus))
+                else:
+                    given[rank] = node.place(request, slots)[1:]
+        return given, nodes * slots
+
+    def free(self, jobid, ranks=None):
+        given = self.jobs[jobid]
+        for rank in list(given) if ranks is None else ranks:
+            cores, gpus = given.pop(rank)
+            if rank in self.nodes:
+                self.nodes[rank].free_cores |= cores
+                self.nodes[rank].free_gpus |= gpus
+        if not given:
+            del self.jobs[jobid]
+
+    def remove(self, rank):
+        del self.nodes[rank]
+        for given in self.jobs.values():
+            given.pop(rank, None)
