@@ -125,4 +125,5 @@ class Instance:
         self.kernel.run_until_idle()
         self.handle.task.close()
         self.handle = None
+        self.kernel.dispose()
         self.ctx.ring.close()

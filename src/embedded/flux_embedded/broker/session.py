@@ -76,13 +76,13 @@ class Session:
             self.conductor.start()
             with Watchdog(self.ctx):
                 self.kernel.run(until=lambda: self.done)
-            self.instance.stop()
+            self.server.drain(1.0)
         finally:
+            if self.server is not None:
+                self.server.close()
             for function in undo:
                 function()
-            if self.server is not None:
-                self.server.drain(1.0)
-                self.server.close()
+            self.instance.stop()
             self._remove_rundir()
         return self.exit_code
 

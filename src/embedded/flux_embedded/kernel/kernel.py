@@ -260,6 +260,15 @@ class Kernel:
         """Make `run` return after the current turn."""
         self._until = _always
 
+    def dispose(self):
+        """Give back the descriptors: this kernel does not run again."""
+        if self._wakeup is not None:
+            signal.set_wakeup_fd(-1)
+            for end in self._wakeup:
+                end.close()
+            self._wakeup = None
+        self._selector.close()
+
     def _is_idle(self):
         return not self.ready and not self.idle_watchers and not self._due()
 

@@ -1,0 +1,40 @@
+"""The resource service (RFC 28, RFC 44), service ``resource``.
+
+TARGETS is an idset of ranks or a hostlist. What no RFC fixes is this project's own.
+
+=====================  ===========================================================================
+method                 payload -> response
+=====================  ===========================================================================
+acquire (S)            -> ``{resources: R, up: IDSET}``, then what changes: ``up``, ``down``,
+                       ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
+                       at a time (EBUSY); its disconnect ends the stream
+acquire-mute           -> ``{}``: nothing more is sent (at shutdown)
+journal (S)            -> ``{events: [...], R?}``: history, an empty one as a marker, live events;
+                       journal-cancel ``{matchtag}``
+drain                  ``{targets, reason?, mode?}`` -> ``{}``. mode: ``none`` (EEXIST if one is
+                       drained already), ``update`` (those stay as they are), ``overwrite`` (new
+                       reason), ``force-overwrite`` (new reason and time)
+undrain                ``{targets, mode?, reason?}`` -> ``{}``. mode ``force``: no error for ranks
+                       that are not drained
+exclude, include       ``{targets}`` -> ``{}``: not to be used, though in the inventory
+offline, online        ``{ranks: TARGETS}`` -> ``{}``: as if their brokers had gone, came back. A
+                       rank that was offline is not given back to a scheduler that has been told to
+                       forget it (``shrink``) before it acquires anew
+shrink                 ``{targets}`` -> ``{}``: the ranks leave the inventory for good
+property-add, -remove  ``{name, targets}`` -> ``{}``
+expiration             ``{expiration}`` -> ``{}``: end of all resources, seconds since the epoch or 0
+reload                 ``{R or path, force?}`` -> ``{}``: another inventory; EBUSY while a scheduler
+                       is loaded. Without force no rank may be beyond the instance's size
+status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, offline, exclude, torpid}``
+sched-status           -> ``{all: R, down: R, allocated: R}``; guests too
+=====================  ===========================================================================
+"""
+
+
+def __getattr__(name):
+    # The broker's start needs the parts that make an R, not the service: it is imported on demand.
+    if name == "Resource":
+        from flux_embedded.services.resource.service import Resource
+
+        return Resource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,94 @@
+"""The ``resource.acquire`` stream (RFC 28): one holder, exact deltas."""
+
+import errno
+
+from flux_embedded.formats import idset
+from flux_embedded.services.resource.inventory import difference, intersect, union
+
+
+class AcquireStream:
+    """What the one holder of the stream has been told.
+
+    Args:
+        service (Service): answers on its behalf
+
+    Attributes:
+        request (Message): the holder's request, or None
+        muted (bool): nothing more is sent (the instance ends)
+    """
+
+    def __init__(self, service):
+        self.service = service
+        self.request = None
+        self.muted = False
+        self._ranks = []  # bounds: what is in `resources` and has not been shrunk
+        self._up = []
+
+    def open(self, msg, R, ranks, up):
+        """Answer an acquire request with the whole state.
+
+        Arguments: R (dict), ranks (bounds of R), up (bounds).
+
+        Raises:
+            OSError: EBUSY, somebody holds the stream
+        """
+        if self.request is not None:
+            raise OSError(errno.EBUSY, f"resources are held by {self.request.sender.name}")
+        self.request = msg
+        self._ranks = ranks
+        self._up = intersect(up, ranks)
+        self.service.respond(msg, {"resources": R, "up": idset.encode(self._up)})
+
+    def close(self, sender):
+        """`sender` has gone; returns whether it was the holder."""
+        if self.request is None or self.request.sender is not sender:
+            return False
+        self.request = None
+        return True
+
+    def update(self, up, gone=(), properties=None, expiration=None):
+        """Tell the holder what has changed since it was last told, if anything.
+
+        Arguments: up (bounds), all ranks available now; gone (bounds), ranks that are not coming
+        back; properties (dict), ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration
+        (seconds since the epoch, or None for no change).
+        """
+        if self.request is None or self.muted:
+            return
+        shrink = intersect(gone, self._ranks)
+        self._ranks = difference(self._ranks, shrink)
+        up = intersect(up, self._ranks)
+        became_up = difference(up, self._up)
+        # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
+        became_down = union(difference(self._up, up), shrink)
+        self._up = up
+        answer = self._properties(properties or {})
+        for key, bounds in (("up", became_up), ("down", became_down), ("shrink", shrink)):
+            if bounds:
+                answer[key] = idset.encode(bounds)
+        if expiration is not None:
+            answer["expiration"] = expiration
+        if answer:
+            self.service.respond(self.request, answer)
+
+    def _properties(self, changes):
+        answer = {}
+        for key, table in changes.items():
+            known = {name: intersect(bounds, self._ranks) for name, bounds in table.items()}
+            known = {name: idset.encode(bounds) for name, bounds in known.items() if bounds}
+            if known:
+                answer[key] = known
+        return answer
+
+
+def property_changes(old, new):
+    """Return the ``properties`` argument of `AcquireStream.update` that leads from `old` to `new`.
+
+    Both are dicts of property name to bounds.
+    """
+    add = {name: difference(bounds, old.get(name, [])) for name, bounds in new.items()}
+    remove = {name: difference(bounds, new.get(name, [])) for name, bounds in old.items()}
+    return {
+        "property-remove": {name: bounds for name, bounds in remove.items() if bounds},
+        "property-add": {name: bounds for name, bounds in add.items() if bounds},
+    }

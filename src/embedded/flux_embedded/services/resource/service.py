@@ -1,0 +1,382 @@
+"""The resource service's requests; see the package for their table."""
+
+import errno
+import json
+
+from flux_embedded.formats import hostlist, idset
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.resource import drains, sources
+from flux_embedded.services.resource.acquire import AcquireStream, property_changes
+from flux_embedded.services.resource.inventory import Inventory, difference, empty_R, intersect, union
+from flux_embedded.services.resource.journal import Journal
+from flux_embedded.services.resource.state import ResourceState, targets
+
+LOG_ERR, LOG_DEBUG = 3, 7
+_OVERWRITE = {"none": drains.KEEP, "update": drains.KEEP, "overwrite": drains.REASON, "force-overwrite": drains.ALL}
+
+
+class Resource(Service):
+    """``resource``: inventory, availability, and the scheduler's view of both.
+
+    Module arguments: ``noverify`` leaves out the check that a rank runs on the host the inventory
+    gives it.
+    """
+
+    name = "resource"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        for arg in args:
+            if arg not in ("noverify", "monitor-force-up"):
+                raise OSError(errno.EINVAL, f"resource: unknown argument {arg!r}: expected noverify")
+        self.state = ResourceState(ctx.kernel.size)
+        self.acquired = AcquireStream(self)
+        self.journal = Journal(self, self._store)
+        self.shrinks = True  # a rank that goes offline is gone for good
+        self.has_kvs = "kvs" in ctx.kernel.services
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def begin(self):
+        R, method = self._find_R()
+        try:
+            self.state.define(Inventory(R), self.ctx.config)
+            former = self.journal.replay(self._lookup("resource.eventlog") or "")
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
+        self.shrinks = method != "configuration"
+        for event in former:
+            self._replay(event)
+        stored = [["put", "resource.R", _encode(R)]] if method != "kvs" else []
+        self.journal.post("resource-define", {"method": method}, R, stored)
+        monitor = self.rpc("overlay.monitor", streaming=True)
+        self._membership(monitor.body)
+        context = {"ranks": idset.encode(self.state.base.ranks), "online": idset.encode(self.state.online)}
+        context["nodelist"] = hostlist.encode(self.state.base.hosts)
+        self.journal.post("restart", context)
+        monitor.reset()
+        monitor.then(self._monitored)
+
+    def _find_R(self):
+        """Return R and how it was found, by the method names of RFC 44."""
+        try:
+            R = sources.from_config(self.ctx.config)
+            if R is not None:
+                return R, "configuration"
+            text = self._lookup("resource.R")
+            if text is not None:
+                return json.loads(text), "kvs"
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, self._complain(str(exc))) from None
+        if self.ctx.job_R is not None:
+            return self.ctx.job_R, "job-info"
+        return sources.discover(self.ctx.hosts), "dynamic-discovery"
+
+    def _complain(self, text):
+        """The reason goes to the log: who loads a module sees an errno only."""
+        self.log(LOG_ERR, text)
+        return text
+
+    def _lookup(self, key):
+        if not self.has_kvs:
+            return None
+        try:
+            return self.rpc("kvs.lookup", {"key": key}).body["value"]
+        except FileNotFoundError:
+            return None
+
+    def _store(self, ops):
+        if self.has_kvs:
+            self.rpc("kvs.commit", {"ops": ops}).then(self._stored)
+
+    def _stored(self, future):
+        try:
+            future.get()
+        except OSError as exc:
+            self.log(LOG_ERR, f"resource.eventlog: {exc.strerror}")
+
+    def _replay(self, event):
+        """Drain as a former run of the service left it."""
+        context = event.get("context", {})
+        if event["name"] not in ("drain", "undrain"):
+            return
+        ranks = intersect(idset.decode(context.get("idset", "")), self.state.base.ranks)
+        if event["name"] == "undrain":
+            self.state.drains.undrain(ranks)
+        else:
+            overwrite = context.get("overwrite", 0)
+            self.state.drains.drain(ranks, event["timestamp"], context.get("reason"), overwrite)
+
+    # -- ranks come and go ---------------------------------------------------------------------
+
+    def _monitored(self, future):
+        try:
+            update = future.body
+        except OSError:  # the overlay is unloaded at the end
+            return
+        future.reset()
+        self._membership(update)
+
+    def _membership(self, update):
+        online = idset.decode(update.get("online", ""))
+        offline = idset.decode(update.get("offline", ""))
+        if online:
+            self.state.joined = union(self.state.joined, online)
+            self._verify(online)
+            self.journal.post("online", {"idset": idset.encode(online)})
+        if offline:
+            self.state.joined = difference(self.state.joined, offline)
+            self.journal.post("offline", {"idset": idset.encode(offline)})
+        self._update(gone=offline if self.shrinks else ())
+
+    def _verify(self, ranks):
+        """Drain ranks that are on another host than the inventory says."""
+        table = self.ctx.config.get("resource", {})
+        if "noverify" in self.args or (isinstance(table, dict) and table.get("noverify")):
+            return
+        for rank in idset.members(intersect(ranks, self.state.base.ranks)):
+            # Rank 0 is the instance itself: without it there is nothing to be had.
+            expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
+            if rank and expected != found:
+                reason = f"rank {rank} got hostname '{found}', expected '{expected}'"
+                payload = {"level": LOG_ERR, "name": self.name, "text": f"draining: {reason}", "rank": rank}
+                self.notify("log.append", payload)
+                self._drain([rank, rank + 1], reason, drains.KEEP)
+
+    def _update(self, gone=(), properties=None, expiration=None):
+        self.acquired.update(self.state.up, gone, properties, expiration)
+
+    @request("offline")
+    def offline(self, msg):
+        ranks = self._targets(msg, "ranks")
+        self.state.forced_offline = union(self.state.forced_offline, ranks)
+        self.journal.post("offline", {"idset": idset.encode(ranks)})
+        self._update(gone=ranks if self.shrinks else ())
+        self.respond(msg, {})
+
+    @request("online")
+    def online(self, msg):
+        ranks = self._targets(msg, "ranks")
+        self.state.forced_offline = difference(self.state.forced_offline, ranks)
+        self.journal.post("online", {"idset": idset.encode(ranks)})
+        self._update()
+        self.respond(msg, {})
+
+    # -- the scheduler -------------------------------------------------------------------------
+
+    @request("acquire", streaming=True)
+    def acquire(self, msg):
+        view = self.state.view
+        self.acquired.open(msg, view.R, view.ranks, self.state.up)
+
+    @request("acquire-mute")
+    def acquire_mute(self, msg):
+        self.acquired.muted = True
+        self.respond(msg, {})
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        if self.acquired.close(msg.sender):
+            self.log(LOG_DEBUG, "aborted 1 resource.acquire(s)")
+        self.journal.disconnect(msg.sender)
+
+    @request("journal", streaming=True)
+    def open_journal(self, msg):
+        self.journal.open(msg, self.state.base.R)
+
+    @request("journal-cancel")
+    def cancel_journal(self, msg):
+        self.journal.cancel(msg.sender, (msg.body or {}).get("matchtag"))
+
+    # -- administration ------------------------------------------------------------------------
+
+    def _targets(self, msg, key="targets"):
+        try:
+            return targets((msg.body or {}).get(key), self.state.base)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+
+    @request("drain")
+    def drain(self, msg):
+        body = msg.body or {}
+        ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
+        if mode not in _OVERWRITE:
+            raise OSError(errno.EINVAL, f"mode={mode!r}: expected one of {', '.join(_OVERWRITE)}")
+        if reason is not None and not isinstance(reason, str):
+            raise OSError(errno.EPROTO, "resource.drain: the reason must be a string")
+        already = intersect(ranks, self.state.drains.ranks)
+        if already and mode == "none":
+            raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
+        self._drain(ranks, reason, _OVERWRITE[mode])
+        self._update()
+        self.respond(msg, {})
+
+    def _drain(self, ranks, reason, overwrite):
+        self.state.drains.drain(ranks, self.now(), reason, overwrite)
+        context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
+        if reason:
+            context["reason"] = reason
+        context["overwrite"] = overwrite
+        self.journal.post("drain", context)
+
+    @request("undrain")
+    def undrain(self, msg):
+        body = msg.body or {}
+        ranks, mode = self._targets(msg), body.get("mode") or "none"
+        if mode not in ("none", "force"):
+            raise OSError(errno.EINVAL, f"mode={mode!r}: expected none or force")
+        others = difference(ranks, self.state.drains.ranks)
+        if others and mode == "none":
+            raise OSError(errno.EINVAL, f"{_ranks(others)} not drained")
+        self.state.drains.undrain(ranks)
+        context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
+        if body.get("reason"):
+            context["reason"] = body["reason"]
+        context["overwrite"] = 1 if mode == "force" else 0
+        self.journal.post("undrain", context)
+        self._update()
+        self.respond(msg, {})
+
+    @request("exclude")
+    def exclude(self, msg):
+        self.state.excluded = union(self.state.excluded, self._targets(msg))
+        self._update()
+        self.respond(msg, {})
+
+    @request("include")
+    def include(self, msg):
+        ranks = self._targets(msg)
+        if intersect(ranks, self.state.config_excluded):
+            text = "excluded by configuration: change resource.exclude and reload the resource module"
+            raise OSError(errno.EINVAL, f"{_ranks(intersect(ranks, self.state.config_excluded))}: {text}")
+        self.state.excluded = difference(self.state.excluded, ranks)
+        self._update()
+        self.respond(msg, {})
+
+    @request("property-add")
+    def property_add(self, msg):
+        self._change_property(msg, True)
+
+    @request("property-remove")
+    def property_remove(self, msg):
+        self._change_property(msg, False)
+
+    def _change_property(self, msg, add):
+        ranks = self._targets(msg)
+        try:
+            inventory = self.state.with_property((msg.body or {}).get("name"), ranks, add)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        self._replace(inventory)
+        self.respond(msg, {})
+
+    @request("shrink")
+    def shrink(self, msg):
+        ranks = self._targets(msg)
+        try:
+            inventory = self.state.base.without(ranks)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        self._replace(inventory, gone=ranks)
+        self.respond(msg, {})
+
+    @request("expiration")
+    def expiration(self, msg):
+        value = (msg.body or {}).get("expiration")
+        try:
+            inventory = self.state.base.with_expiration(value)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        if value != self.state.base.expiration:
+            self.state.replace(inventory)
+            self.journal.post("resource-update", {"expiration": value}, ops=[["put", "resource.R", _encode(inventory.R)]])
+            self._update(expiration=value)
+        self.respond(msg, {})
+
+    def _replace(self, inventory, gone=()):
+        """The inventory changes under the scheduler: it is told what, and R is written anew."""
+        former = self.state.view.properties
+        self.state.replace(inventory)
+        self._define("reload")
+        # Properties of ranks that go are no change of their own.
+        left = {name: difference(bounds, gone) for name, bounds in former.items()}
+        self._update(gone, property_changes(left, self.state.view.properties))
+
+    def _define(self, method):
+        R = self.state.base.R
+        self.journal.post("resource-define", {"method": method}, R, [["put", "resource.R", _encode(R)]])
+
+    @request("reload")
+    def reload(self, msg):
+        body = msg.body or {}
+        if self.acquired.request is not None:
+            raise OSError(errno.EBUSY, "resources are busy (unload scheduler?)")
+        try:
+            R = body["R"] if "R" in body else sources.read_json(body.get("path"), "path")
+            inventory = Inventory(json.loads(R) if isinstance(R, str) else R)
+            size = self.kernel.size
+            if inventory.ranks[-1] > size and not body.get("force"):
+                # The real service's words, to the letter.
+                raise ValueError(f"resource object contains ranks execeeding size={size} (override with -f))")
+            self.state.define(inventory, self.ctx.config)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        self.shrinks = True
+        self._define("reload")
+        self.respond(msg, {})
+
+    @request("config-reload")
+    def config_reload(self, msg):
+        former = self.state.view.properties
+        try:
+            # A change of resource.exclude has no effect until this module is loaded anew.
+            self.state.set_queues(msg.body or {})
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        self._update(properties=property_changes(former, self.state.view.properties))
+        self.respond(msg, {})
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @request("status", guest=True)
+    def status(self, msg):
+        state = self.state
+        online = state.online
+        answer = {
+            "R": state.full.R,
+            "drain": state.drains.status(),
+            "online": idset.encode(online),
+            "offline": idset.encode(difference(state.base.ranks, online)),
+            "exclude": idset.encode(state.all_excluded),
+            "torpid": "",
+        }
+        self.respond(msg, answer)
+
+    @request("sched-status", guest=True)
+    def sched_status(self, msg):
+        self.rpc("job-manager.resource-status").then(self._allocated, msg)
+
+    def _allocated(self, future, msg):
+        try:
+            allocated = future.body["allocated"]
+        except OSError:  # no job manager: nothing is allocated
+            allocated = empty_R()
+        view = self.state.view
+        down = view.restrict(difference(view.ranks, self.state.up))
+        every = {key: value for key, value in view.R.items() if key != "scheduling"}
+        self.respond(msg, {"all": every, "down": down, "allocated": allocated})
+
+    @request("stats-get")
+    def stats(self, msg):
+        holder = self.acquired.request
+        answer = {"ranks": len(self.state.base), "up": idset.count(self.state.up), "events": len(self.journal.events)}
+        answer["acquired_by"] = holder.sender.name if holder is not None else ""
+        self.respond(msg, answer)
+
+
+def _ranks(bounds):
+    return f"rank{'s' if idset.count(bounds) > 1 else ''} {idset.encode(bounds)}"
+
+
+def _encode(R):
+    return json.dumps(R, separators=(",", ":"))

@@ -1,0 +1,131 @@
+"""The state of the resources: what there is, and which of it may be used.
+
+Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
+"""
+
+from flux_embedded.formats import hostlist, idset
+from flux_embedded.services.resource.drains import DrainTable
+from flux_embedded.services.resource.inventory import check_property, difference, intersect, union
+from flux_embedded.services.resource.queues import queue_properties
+
+
+class ResourceState:
+    """Inventory, drained, excluded and offline ranks of an instance.
+
+    Args:
+        size (int): broker ranks of the instance. Ranks of the inventory beyond have no broker and
+            count as online.
+
+    Attributes:
+        base (Inventory): as defined, without the queues' properties
+        view (Inventory): what a scheduler sees: base without the ranks excluded at start, with the
+            queues' ``+NAME`` properties
+        drains (DrainTable)
+        joined, forced_offline (list): broker ranks that are there; ranks taken away by command
+        config_excluded, excluded (list): by configuration at start; by command since
+    """
+
+    def __init__(self, size):
+        self.size = size
+        self.base = None
+        self.view = None
+        self.drains = DrainTable()
+        self.joined = []
+        self.forced_offline = []
+        self.config_excluded = []
+        self.excluded = []
+        self._queues = {}
+
+    def define(self, inventory, config):
+        """Take over a new inventory and what the configuration says about it.
+
+        Raises:
+            ValueError: ``resource.exclude`` or a queue names what is not there, or nothing is left
+        """
+        excluded = []
+        table = config.get("resource", {})
+        if isinstance(table, dict) and "exclude" in table:
+            excluded = targets(table["exclude"], inventory, "resource.exclude: ")
+            if not difference(inventory.ranks, excluded):
+                raise ValueError("resource.exclude: no resources are left")
+        queues = queue_properties(config, inventory)
+        self.base = inventory
+        self.config_excluded = excluded
+        self._queues = queues
+        self.drains.undrain(difference(self.drains.ranks, inventory.ranks))
+        self.excluded = intersect(self.excluded, inventory.ranks)
+        self.forced_offline = intersect(self.forced_offline, inventory.ranks)
+        self._make_view()
+
+    def set_queues(self, config):
+        """Take over the queues of a new configuration; ValueError if one names what is not there."""
+        self._queues = queue_properties(config, self.base)
+        self._make_view()
+
+    def replace(self, inventory):
+        """The same ranks, or fewer, with other properties or times."""
+        self.base = inventory
+        self._queues = {name: intersect(bounds, inventory.ranks) for name, bounds in self._queues.items()}
+        self.drains.undrain(difference(self.drains.ranks, inventory.ranks))
+        self._make_view()
+
+    def _make_view(self):
+        view = self.base.without(self.config_excluded)
+        if self._queues:
+            own = {name: intersect(bounds, view.ranks) for name, bounds in self._queues.items()}
+            view = view.with_properties({**view.properties, **own})
+        self.view = view
+
+    @property
+    def full(self):
+        """The whole Inventory, excluded ranks and queue properties included."""
+        return self.base.with_properties({**self.base.properties, **self._queues}) if self._queues else self.base
+
+    @property
+    def online(self):
+        """Bounds of the inventory's ranks that are there."""
+        there = union(self.joined, [self.size, idset.MAX_ID + 1])
+        return difference(intersect(self.base.ranks, there), self.forced_offline)
+
+    @property
+    def all_excluded(self):
+        return union(self.config_excluded, self.excluded)
+
+    @property
+    def up(self):
+        """Bounds of the ranks that may be used: online, not drained, not excluded."""
+        return difference(difference(self.online, self.drains.ranks), self.all_excluded)
+
+    def with_property(self, name, bounds, add):
+        """Return the Inventory in which these ranks have (or lack) property `name`.
+
+        Raises:
+            ValueError: not a name a property can have here
+        """
+        check_property(name)
+        if name.startswith("+"):
+            raise ValueError(f"property {name!r}: names that begin with + belong to the queues")
+        properties = dict(self.base.properties)
+        former = properties.get(name, [])
+        properties[name] = union(former, bounds) if add else difference(former, bounds)
+        return self.base.with_properties(properties)
+
+
+def targets(text, inventory, where=""):
+    """Return the bounds that an idset of ranks or a hostlist stands for.
+
+    Raises:
+        ValueError: it is neither, or names what is not in the inventory
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"{where}expected an idset or a hostlist")
+    try:
+        bounds = idset.decode(text)
+    except ValueError:
+        try:
+            return inventory.ranks_of_hosts(hostlist.decode(text))
+        except ValueError as exc:
+            raise ValueError(f"{where}invalid targets: {exc}") from None
+    if difference(bounds, inventory.ranks):
+        raise ValueError(f"{where}idset is out of range")
+    return bounds
