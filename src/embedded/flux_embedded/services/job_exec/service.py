@@ -54,6 +54,7 @@ class JobExec(Service):
     def begin(self):
         self.subscribe("job-exception", self._exception)
         self.rpc("job-manager.exec-hello", {"service": self.name}).get()
+        self.subscribe("job-manager-start", self._manager_started)
 
     def stop(self):
         for job in list(self.jobs.values()):
@@ -134,6 +135,15 @@ class JobExec(Service):
         mock = sum(1 for job in self.jobs.values() if isinstance(job, MockJob))
         running = {"mock": mock, "local": len(self.jobs) - mock}
         self.respond(msg, {"running": running, "started": self._started})
+
+    def _manager_started(self, msg):
+        def answered(future):
+            try:
+                future.get()
+            except OSError as exc:
+                self.log(LOG_ERR, f"exec-hello: {exc.strerror}")
+
+        self.rpc("job-manager.exec-hello", {"service": self.name}).then(answered)
 
     def _exception(self, msg):
         body = msg.body

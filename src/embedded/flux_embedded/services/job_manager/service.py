@@ -131,6 +131,8 @@ class JobManager(Service):
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.restart.run()
+        # An execution service that was there before has to introduce itself again.
+        self.publish("job-manager-start")
 
     def _configure(self, config):
         self.queues.configure(config)

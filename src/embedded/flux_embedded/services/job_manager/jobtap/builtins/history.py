@@ -1,4 +1,11 @@
-"""``.history``: ``job-manager.history.get`` ``{userid?, count?}`` -> ``{jobs: [id, ...]}``, latest first."""
+"""``.history``: ``job-manager.history.get`` ``{userid?, count?}`` -> ``{jobs: [id, ...]}``, latest first.
+
+userid defaults to the sender's; 4294967295 stands for all users, which only the owner may ask for.
+"""
+
+import errno
+
+ANY_USER = 0xFFFFFFFF
 
 
 def plugin_init(p):
@@ -9,7 +16,10 @@ def plugin_init(p):
 def get(p, msg):
     body = msg.body or {}
     userid, count = body.get("userid", msg.userid), body.get("count")
-    jm = p._jm
-    ids = [job.id for jobs in (jm.jobs, jm.inactive) for job in jobs.values() if job.userid == userid]
+    if msg.is_guest and userid != msg.userid:
+        raise OSError(errno.EPERM, "guests can only see their own history")
+    everybody = userid == ANY_USER
+    jobs = [*p._jm.jobs.values(), *p._jm.inactive.values()]
+    ids = [job.id for job in jobs if everybody or job.userid == userid]
     ids.sort(reverse=True)
     p.handle.respond(msg, {"jobs": ids[:count]})

@@ -1,0 +1,282 @@
+"""One job of the list: made from the job manager's journal, shown as attributes (RFC 43)."""
+
+import os
+
+from flux_embedded.formats import hostlist, idset
+from flux_embedded.services.job_exec.layout import count_tasks
+from flux_embedded.services.job_manager import rlite, states
+from flux_embedded.services.job_manager.job import lookup_path, update_path
+from flux_embedded.services.job_manager.jobtap.builtins.limits import count_resources
+from flux_embedded.services.job_manager.states import CLEANUP, INACTIVE, RUN, SCHED
+
+SYSTEM = "attributes.system"
+
+
+class Entry:
+    """A job.
+
+    Attributes:
+        id, userid, urgency, priority, state (int); priority is None while there is none
+        times (dict): state -> when it was first entered, seconds since the epoch
+        seq (int): its last journal entry, so that repeated ones are noticed
+        jobspec, R (dict): current ones
+        status (int), fatal (dict): of the ``finish`` and of the decisive ``exception`` event
+        annotations (dict); dependencies (dict): description -> open
+    """
+
+    __slots__ = (
+        "id", "userid", "urgency", "priority", "state", "times", "seq", "jobspec", "R", "status",
+        "exception", "fatal", "annotations", "dependencies", "_size",
+    )  # fmt: skip
+
+    def __init__(self, id, jobspec):
+        self.id = id
+        self.userid = 0
+        self.urgency = 16
+        self.priority = None
+        self.state = 0
+        self.times = {}
+        self.seq = 0
+        self.jobspec = jobspec
+        self.R = None
+        self.status = None
+        self.exception = None
+        self.fatal = None
+        self.annotations = None
+        self.dependencies = None
+        self._size = None
+
+    # -- taking events in ----------------------------------------------------------------------------
+
+    def apply(self, entry):
+        """Take in a journal entry; returns the state before."""
+        event = entry["event"]
+        name = event["name"]
+        context = event.get("context")
+        before = self.state
+        effect = _EFFECTS.get(name)
+        if effect is not None:
+            effect(self, context, entry)
+        if name == "annotations":
+            return before
+        self.seq = entry["seq"]
+        after = states.next_state(before, name, context)
+        if after != before:
+            self.state = after
+            if after not in self.times:
+                self.times[after] = event["timestamp"]
+        return before
+
+    # -- attributes ------------------------------------------------------------------------------------
+
+    @property
+    def queue(self):
+        return self.jobspec["attributes"]["system"].get("queue")
+
+    @property
+    def name(self):
+        name = lookup_path(self.jobspec, f"{SYSTEM}.job.name")
+        if name:
+            return name
+        command = self.jobspec["tasks"][0]["command"]
+        return os.path.basename(command if isinstance(command, str) else command[0])
+
+    @property
+    def result(self):
+        if self.state != INACTIVE:
+            return None
+        return states.result(self.status, self.fatal)
+
+    def attributes(self, names):
+        """{name: value} of those of `names` that the job has; id always."""
+        found = {"id": self.id}
+        for name in names:
+            getter = GETTERS.get(name)
+            if getter is not None:
+                value = getter(self)
+                if value is not None:
+                    found[name] = value
+        return found
+
+    def size(self):
+        """(ntasks, nnodes, ncores), each None where it is not known yet."""
+        if self._size is None:
+            self._size = self._count()
+        return self._size
+
+    def _count(self):
+        try:
+            resources = self.jobspec["resources"]
+            nodes, cores, _ = count_resources(resources)
+            if self.R is not None:
+                nodes, cores = rlite.count(self.R)
+            nslots = _count_slots(resources, 1)
+            ntasks = count_tasks(self.jobspec, nslots) if nslots else None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            return None, None, None
+        return ntasks, nodes or None, cores or None
+
+
+def _count_slots(vertices, factor):
+    total = 0
+    for vertex in vertices:
+        count = vertex.get("count", 1)
+        many = factor * (count if type(count) is int else 1)
+        total += many if vertex["type"] == "slot" else _count_slots(vertex.get("with", ()), many)
+    return total
+
+
+# -- what events change -----------------------------------------------------------------------------------
+
+
+def _submit(job, context, entry):
+    job.userid = context["userid"]
+    job.urgency = context["urgency"]
+    job.times["submit"] = entry["event"]["timestamp"]
+
+
+def _urgency(job, context, entry):
+    job.urgency = context["urgency"]
+
+
+def _priority(job, context, entry):
+    job.priority = context["priority"]
+
+
+def _alloc(job, context, entry):
+    job.R = entry.get("R")
+    job._size = None
+    if context and "annotations" in context:
+        job.annotations = context["annotations"]
+
+
+def _finish(job, context, entry):
+    job.status = context["status"]
+
+
+def _exception(job, context, entry):
+    # What is shown is the most severe, and of those the first.
+    if job.exception is None or context["severity"] < job.exception["severity"]:
+        job.exception = context
+    if context["severity"] == 0 and job.fatal is None:
+        job.fatal = context
+
+
+def _jobspec_update(job, context, entry):
+    for path, value in context.items():
+        job.jobspec = update_path(job.jobspec, path, value)
+    job._size = None
+
+
+def _resource_update(job, context, entry):
+    if job.R is not None and "expiration" in context:
+        job.R = rlite.with_expiration(job.R, context["expiration"])
+
+
+def _dependency_add(job, context, entry):
+    if job.dependencies is None:
+        job.dependencies = {}
+    job.dependencies[context["description"]] = True
+
+
+def _dependency_remove(job, context, entry):
+    if job.dependencies is not None:
+        job.dependencies.pop(context["description"], None)
+
+
+def _annotations(job, context, entry):
+    job.annotations = context["annotations"] or None
+
+
+
+_EFFECTS = {
+    "submit": _submit,
+    "urgency": _urgency,
+    "priority": _priority,
+    "alloc": _alloc,
+    "finish": _finish,
+    "exception": _exception,
+    "jobspec-update": _jobspec_update,
+    "resource-update": _resource_update,
+    "dependency-add": _dependency_add,
+    "dependency-remove": _dependency_remove,
+    "annotations": _annotations,
+}
+
+
+# -- attributes by name -----------------------------------------------------------------------------------
+
+
+def _system(key):
+    return lambda job: job.jobspec["attributes"]["system"].get(key)
+
+
+def _exception_key(key):
+    def get(job):
+        return job.exception[key] if job.state == INACTIVE and job.exception is not None else None
+
+    return get
+
+
+def _ranks(job):
+    return idset.encode(idset.from_ids(rlite.ranks(job.R)), brackets=True) if job.R else None
+
+
+def _nodelist(job):
+    return hostlist.encode(rlite.hosts(job.R)) if job.R else None
+
+
+def _expiration(job):
+    return (job.R["execution"].get("expiration") or None) if job.R else None
+
+
+def _success(job):
+    return job.result == states.COMPLETED if job.state == INACTIVE else None
+
+
+def _exception_occurred(job):
+    return job.exception is not None if job.state == INACTIVE else None
+
+
+def _wait_status(job):
+    return job.status if job.state >= CLEANUP else None
+
+
+def _dependencies(job):
+    return list(job.dependencies) if job.dependencies else None
+
+
+GETTERS = {
+    "userid": lambda job: job.userid,
+    "urgency": lambda job: job.urgency,
+    "priority": lambda job: job.priority,
+    "t_submit": lambda job: job.times.get("submit"),
+    "t_depend": lambda job: job.times.get(states.DEPEND),
+    "t_priority": lambda job: job.times.get(states.PRIORITY),
+    "t_sched": lambda job: job.times.get(SCHED),
+    "t_run": lambda job: job.times.get(RUN),
+    "t_cleanup": lambda job: job.times.get(CLEANUP),
+    "t_inactive": lambda job: job.times.get(INACTIVE),
+    "state": lambda job: job.state,
+    "name": lambda job: job.name,
+    "cwd": _system("cwd"),
+    "queue": _system("queue"),
+    "project": _system("project"),
+    "bank": _system("bank"),
+    "ntasks": lambda job: job.size()[0],
+    "nnodes": lambda job: job.size()[1],
+    "ncores": lambda job: job.size()[2],
+    "duration": _system("duration"),
+    "ranks": _ranks,
+    "nodelist": _nodelist,
+    "success": _success,
+    "exception_occurred": _exception_occurred,
+    "exception_severity": _exception_key("severity"),
+    "exception_type": _exception_key("type"),
+    "exception_note": _exception_key("note"),
+    "result": lambda job: job.result,
+    "expiration": _expiration,
+    "annotations": lambda job: job.annotations,
+    "waitstatus": _wait_status,
+    "dependencies": _dependencies,
+}

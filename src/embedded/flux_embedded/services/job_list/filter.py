@@ -1,0 +1,191 @@
+"""Constraints of a job query (RFC 43), compiled to a function of a job."""
+
+import errno
+import operator
+
+from flux_embedded.formats import hostlist, idset
+from flux_embedded.services.job_manager import rlite, states
+
+ANY_USER = 0xFFFFFFFF
+EVERY_STATE = 127
+STATE_MASKS = {
+    **{name.lower(): state for state, name in states.NAMES.items()},
+    "pending": states.PENDING,
+    "running": states.RUNNING,
+    "active": states.ACTIVE,
+}
+RESULT_MASKS = {name.lower(): mask for mask, name in states.RESULT_NAMES.items()}
+TIMES = {
+    "t_submit": "submit",
+    "t_depend": states.DEPEND,
+    "t_run": states.RUN,
+    "t_cleanup": states.CLEANUP,
+    "t_inactive": states.INACTIVE,
+}
+COMPARISONS = (
+    (">=", operator.ge),
+    ("<=", operator.le),
+    (">", operator.gt),
+    ("<", operator.lt),
+)
+MAX_DEPTH = 64
+
+
+def compile_constraint(constraint):
+    """Compile a constraint object.
+
+    Returns:
+        (predicate of an `Entry`, mask of the states that can match)
+
+    Raises:
+        OSError: EINVAL, with what is wrong
+    """
+    if constraint is None:
+        return (lambda job: True), EVERY_STATE
+    return _object(constraint, 0)
+
+
+def _object(constraint, depth):
+    if not isinstance(constraint, dict):
+        raise _invalid("expected an object")
+    if depth > MAX_DEPTH:
+        raise _invalid("nested too deeply")
+    parts = [_operator(name, values, depth) for name, values in constraint.items()]
+    return _and(parts)
+
+
+def _operator(name, values, depth):
+    if not isinstance(values, list):
+        raise _invalid(f"{name}: expected an array")
+    if name in ("and", "or", "not"):
+        parts = [_object(value, depth + 1) for value in values]
+        return {"and": _and, "or": _or, "not": _not}[name](parts)
+    if name in TIMES:
+        return _time(name, values)
+    function = _LEAVES.get(name)
+    if function is None:
+        raise _invalid(f"unknown operator {name}")
+    return function(values)
+
+
+def _and(parts):
+    mask = EVERY_STATE
+    for _, part in parts:
+        mask &= part
+    tests = [test for test, _ in parts]
+    if len(tests) == 1:
+        return tests[0], mask
+    return (lambda job: all(test(job) for test in tests)), mask
+
+
+def _or(parts):
+    mask = 0
+    for _, part in parts:
+        mask |= part
+    tests = [test for test, _ in parts]
+    # Without anything to choose from, all match: that is how RFC 31 has it.
+    if not tests:
+        return (lambda job: True), EVERY_STATE
+    return (lambda job: any(test(job) for test in tests)), mask
+
+
+def _not(parts):
+    test, _ = _and(parts)
+    return (lambda job: not test(job)), EVERY_STATE
+
+
+def _userid(values):
+    wanted = set()
+    for value in values:
+        if type(value) is not int:
+            raise _invalid(f"userid: {value!r} is not an integer")
+        wanted.add(value)
+    if ANY_USER in wanted or not wanted:
+        return (lambda job: True), EVERY_STATE
+    return (lambda job: job.userid in wanted), EVERY_STATE
+
+
+def _text(attribute):
+    def make(values):
+        for value in values:
+            if not isinstance(value, str):
+                raise _invalid(f"{attribute}: {value!r} is not a string")
+        wanted = set(values)
+        return (lambda job: getattr(job, attribute) in wanted), EVERY_STATE
+
+    return make
+
+
+def _mask_of(kind, values, names):
+    mask = 0
+    for value in values:
+        if type(value) is int:
+            mask |= value
+        elif isinstance(value, str) and value.lower() in names:
+            mask |= names[value.lower()]
+        else:
+            raise _invalid(f"{kind}: {value!r} is not one of {', '.join(names)}")
+    return mask
+
+
+def _states(values):
+    mask = _mask_of("states", values, STATE_MASKS)
+    return (lambda job: bool(job.state & mask)), mask
+
+
+def _results(values):
+    mask = _mask_of("results", values, RESULT_MASKS)
+    return (lambda job: bool((job.result or 0) & mask)), states.INACTIVE
+
+
+def _hostlist(values):
+    wanted = set()
+    for value in values:
+        try:
+            wanted.update(hostlist.decode(value))
+        except (ValueError, TypeError) as exc:
+            raise _invalid(f"hostlist: {exc}") from None
+    test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.hosts(job.R))  # noqa: E731
+    return test, states.RUNNING | states.INACTIVE
+
+
+def _ranks(values):
+    wanted = set()
+    for value in values:
+        try:
+            wanted.update(idset.members(idset.decode(value)))
+        except (ValueError, TypeError) as exc:
+            raise _invalid(f"ranks: {exc}") from None
+    test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.ranks(job.R))  # noqa: E731
+    return test, states.RUNNING | states.INACTIVE
+
+
+def _time(name, values):
+    if len(values) != 1 or not isinstance(values[0], str):
+        raise _invalid(f"{name}: expected one comparison, such as '>=100.5'")
+    text = values[0]
+    for sign, compare in COMPARISONS:
+        if text.startswith(sign):
+            try:
+                limit = float(text[len(sign) :])
+            except ValueError:
+                break
+            key = TIMES[name]
+            test = lambda job: key in job.times and compare(job.times[key], limit)  # noqa: E731
+            return test, EVERY_STATE
+    raise _invalid(f"{name}: {text!r}: expected >=, <=, > or < and seconds since the epoch")
+
+
+def _invalid(text):
+    return OSError(errno.EINVAL, f"invalid constraint: {text}")
+
+
+_LEAVES = {
+    "userid": _userid,
+    "name": _text("name"),
+    "queue": _text("queue"),
+    "states": _states,
+    "results": _results,
+    "hostlist": _hostlist,
+    "ranks": _ranks,
+}

@@ -1,0 +1,276 @@
+"""Service ``job-list`` (RFC 43).
+
+=======================  ===================================================================================
+method                   payload -> response
+=======================  ===================================================================================
+list                     ``{max_entries?, attrs?, since?, constraint?}`` -> ``{jobs: [{...}]}``. Streaming:
+                         ``{version: 1, jobs}`` in pieces, then ENODATA. max_entries 0: all. attrs: names,
+                         ``["all"]`` by default. since: only inactive jobs that ended later. Pending jobs by
+                         priority, then running ones, latest first, then inactive ones, latest first
+list-id                  ``{id, attrs?, state?}`` -> ``{job: {...}}``, once it has reached that state; ENOENT
+list-attrs               -> ``{attrs: [name]}``
+job-stats                -> ``{job_states: {depend, ..., total}, successful, failed, canceled, timeout,
+                         inactive_purged, queues: [...]}``; failed counts all that did not succeed
+stats-get                -> ``{jobs: {pending, running, inactive}}``
+=======================  ===================================================================================
+"""
+
+import errno
+
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_list.entry import GETTERS, Entry
+from flux_embedded.services.job_list.filter import compile_constraint
+from flux_embedded.services.job_manager import states
+from flux_embedded.services.job_manager.states import INACTIVE, PENDING, RUN, RUNNING
+
+ATTRS = ["id", *GETTERS]
+#: jobs in one response of a stream
+PIECE = 500
+LOG_ERR = 3
+
+
+class JobList(Service):
+    """The list of all jobs the job manager knows."""
+
+    name = "job-list"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self._jobs = {}
+        self._pending = {}
+        self._running = {}
+        self._inactive = {}
+        self._waiting = {}  # id -> [(message, state)]
+        self._purged = 0
+        self._early = []  # requests from before the history was there
+        self._journal = None
+
+    def begin(self):
+        self.subscribe("job-purge-inactive", self._purge)
+        self._follow()
+
+    def _follow(self):
+        self._early = []
+        self._journal = self.rpc("job-manager.events-journal", {"full": True}, streaming=True)
+        self._journal.then(self._events)
+
+    # -- the journal ---------------------------------------------------------------------------------
+
+    def _events(self, future):
+        try:
+            entries = future.body["events"]
+        except OSError as exc:
+            self._journal = None
+            if exc.errno not in (errno.ENODATA, errno.ENOSYS):
+                # The job manager is gone. Its successor has the same jobs, and tells their events again.
+                self.timer(1.0, self._follow)
+            return
+        future.reset()
+        jobs = self._jobs
+        for entry in entries:
+            job = jobs.get(entry["id"])
+            if job is None:
+                if "jobspec" not in entry:
+                    continue
+                job = jobs[entry["id"]] = Entry(entry["id"], entry["jobspec"])
+            elif entry["seq"] <= job.seq and entry["event"]["name"] != "annotations":
+                continue
+            before = job.apply(entry)
+            if job.state != before:
+                self._move(job)
+        if self._early is not None:
+            early, self._early = self._early, None
+            for function, msg in early:
+                self.task.guard(function, msg)
+
+    def _move(self, job):
+        state, id = job.state, job.id
+        if state & PENDING:
+            self._pending[id] = job
+        elif state == RUN:
+            self._pending.pop(id, None)
+            self._running[id] = job
+        elif state == INACTIVE:
+            if self._running.pop(id, None) is None:
+                self._pending.pop(id, None)
+            self._inactive[id] = job
+        elif id in self._pending:  # CLEANUP of a job that never ran
+            del self._pending[id]
+            self._running[id] = job
+        if id in self._waiting:
+            self._answer_waiting(job)
+
+    def _answer_waiting(self, job):
+        left = []
+        for msg, state in self._waiting.pop(job.id):
+            if job.state >= state:
+                self._answer_id(msg, job)
+            else:
+                left.append((msg, state))
+        if left:
+            self._waiting[job.id] = left
+
+    def _purge(self, msg):
+        for id in msg.body["jobs"]:
+            if self._inactive.pop(id, None) is not None:
+                del self._jobs[id]
+                self._purged += 1
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _is_early(self, function, msg):
+        if self._early is not None:
+            self._early.append((function, msg))
+            return True
+        return False
+
+    @request("list", guest=True)
+    def list(self, msg):
+        if self._is_early(self.list, msg):
+            return
+        body = msg.body or {}
+        attrs = _attrs_of(body)
+        limit = body.get("max_entries", 0)
+        if type(limit) is not int or limit < 0:
+            raise OSError(errno.EPROTO, "max_entries must be an integer >= 0")
+        since = body.get("since", 0.0)
+        if type(since) not in (int, float):
+            raise OSError(errno.EPROTO, "since must be a number")
+        jobs = self._select(body.get("constraint"), limit, since)
+        if not msg.streaming:
+            self.respond(msg, {"jobs": [job.attributes(attrs) for job in jobs]})
+            return
+        for start in range(0, max(1, len(jobs)), PIECE):
+            answer = {"jobs": [job.attributes(attrs) for job in jobs[start : start + PIECE]]}
+            self.respond(msg, {"version": 1, **answer} if start == 0 else answer)
+        self.respond_error(msg, errno.ENODATA)
+
+    def _select(self, constraint, limit, since):
+        test, mask = compile_constraint(constraint)
+        found = []
+        for jobs in self._in_order(mask):
+            for job in jobs:
+                if job.state == INACTIVE and since and job.times[INACTIVE] <= since:
+                    break
+                if test(job):
+                    found.append(job)
+                    if len(found) == limit:
+                        return found
+        return found
+
+    def _in_order(self, mask):
+        """The jobs whose state may be in `mask`, as up to three sequences."""
+        if mask & PENDING:
+            yield sorted(self._pending.values(), key=_pending_key)
+        if mask & RUNNING:
+            yield list(reversed(list(self._running.values())))
+        if mask & INACTIVE:
+            yield reversed(list(self._inactive.values()))
+
+    @request("list-id", guest=True)
+    def list_id(self, msg):
+        if self._is_early(self.list_id, msg):
+            return
+        body = msg.body
+        id = body.get("id")
+        if type(id) is not int:
+            raise OSError(errno.EPROTO, "id must be an integer")
+        _attrs_of(body)
+        job = self._jobs.get(id)
+        if job is None:
+            # It may be so new that the journal has not brought it yet.
+            self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"]}).then(self._looked_up, msg, id)
+            return
+        self._answer_or_wait(msg, job)
+
+    def _looked_up(self, future, msg, id):
+        job = self._jobs.get(id)
+        if job is not None:
+            self._answer_or_wait(msg, job)
+            return
+        try:
+            future.body  # noqa: B018  raises if there is no such job
+        except OSError:
+            self.respond_error(msg, errno.ENOENT, "unknown job id")
+            return
+        self._waiting.setdefault(id, []).append((msg, msg.body.get("state", 1)))
+
+    def _answer_or_wait(self, msg, job):
+        state = msg.body.get("state", 0)
+        if state and job.state < state:
+            self._waiting.setdefault(job.id, []).append((msg, state))
+        else:
+            self._answer_id(msg, job)
+
+    def _answer_id(self, msg, job):
+        self.respond(msg, {"job": job.attributes(_attrs_of(msg.body))})
+
+    @request("list-attrs", guest=True)
+    def list_attrs(self, msg):
+        self.respond(msg, {"attrs": ATTRS})
+
+    @request("job-stats", guest=True)
+    def job_stats(self, msg):
+        if self._is_early(self.job_stats, msg):
+            return
+        queues = {}
+        for job in self._jobs.values():
+            if job.queue is not None:
+                queues.setdefault(job.queue, []).append(job)
+        answer = _count(self._jobs.values())
+        answer["inactive_purged"] = self._purged
+        answer["queues"] = [
+            {"name": name, **_count(jobs), "inactive_purged": 0} for name, jobs in queues.items()
+        ]
+        self.respond(msg, answer)
+
+    @request("stats-get", guest=True)
+    def _stats(self, msg):
+        counts = {"pending": len(self._pending), "running": len(self._running), "inactive": len(self._inactive)}
+        self.respond(msg, {"jobs": counts})
+
+    @request("disconnect", guest=True)
+    def _disconnect(self, msg):
+        for id in list(self._waiting):
+            left = [entry for entry in self._waiting[id] if entry[0].sender is not msg.sender]
+            if left:
+                self._waiting[id] = left
+            else:
+                del self._waiting[id]
+
+
+def _attrs_of(body):
+    attrs = (body or {}).get("attrs", ["all"])
+    if not isinstance(attrs, list):
+        raise OSError(errno.EPROTO, "attrs must be an array of strings")
+    if "all" in attrs:
+        return ATTRS
+    for name in attrs:
+        if name not in GETTERS and name != "id":
+            raise OSError(errno.EINVAL, f"{name} is not a valid attribute")
+    return attrs
+
+
+def _pending_key(job):
+    return (-(job.priority if job.priority is not None else -1), job.times["submit"], job.id)
+
+
+def _count(jobs):
+    """Statistics of some jobs."""
+    counts = dict.fromkeys((name.lower() for state, name in states.NAMES.items() if state != states.NEW), 0)
+    ends = dict.fromkeys((states.COMPLETED, states.FAILED, states.CANCELED, states.TIMEOUT), 0)
+    total = 0
+    for job in jobs:
+        total += 1
+        name = states.NAMES.get(job.state, "").lower()
+        if name in counts:
+            counts[name] += 1
+        if job.state == INACTIVE:
+            ends[job.result] += 1
+    return {
+        "job_states": {**counts, "total": total},
+        "successful": ends[states.COMPLETED],
+        "failed": sum(ends.values()) - ends[states.COMPLETED],
+        "canceled": ends[states.CANCELED],
+        "timeout": ends[states.TIMEOUT],
+    }
