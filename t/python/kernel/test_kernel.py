@@ -521,6 +521,20 @@ def test_future_ext_and_wait_all(h):
         WaitAllFuture([h.rpc("echo.say"), h.rpc("echo.fail")]).get()
 
 
+def test_one_task_may_post_to_another(kernel, h):
+    order = []
+
+    def body(handle):
+        kernel.echo.task.post(lambda: order.append("echo"))
+        order.append("poster")
+        assert handle.rpc("echo.say", 1).get() == {"said": 1}
+        order.append("poster again")
+
+    module(kernel, "poster", body)
+    kernel.run_until_idle()
+    assert order == ["poster", "echo", "poster again"]
+
+
 def test_waiting_for_what_can_never_come_is_an_error(h):
     with pytest.raises(RuntimeError, match="nothing is left to wait for"):
         h.rpc("echo.park").get()

@@ -95,7 +95,12 @@ class Task(Endpoint):
         """Have the reactor handle `item`: a message, or a function to call."""
         self.inbox.append(item)
         if self._listening:
-            self._switch_to()
+            if getcurrent() is self.kernel.hub:
+                self._switch_to()
+            else:
+                # Another task posts: it goes on first, and we have our turn from the loop.
+                self._listening = False
+                self.kernel.resume(self.greenlet)
 
     def _switch_to(self):
         kernel = self.kernel
