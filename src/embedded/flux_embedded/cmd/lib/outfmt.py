@@ -223,9 +223,4 @@ class OutputFormat:
         return out
 
     def _join(self, kept, text):
-        parts = []
-        for position, (n, field) in enumerate(kept):
-            # a dropped first field takes the blank behind it along
-            literal = field.literal.lstrip(" ") if position == 0 and n else field.literal
-            parts.append(literal + text(n, field))
-        return "".join(parts) + self.tail
+        return "".join([field.literal + text(n, field) for n, field in kept]) + self.tail

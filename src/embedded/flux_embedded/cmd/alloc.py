@@ -1,0 +1,35 @@
+"""``flux alloc``: a sub-instance with resources of its own, and a command in it."""
+
+import json
+import os
+
+from flux_embedded.cmd.lib import attach, subinstance, submission
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.formats.jobid import f58
+
+
+def main(argv):
+    parser = submission.make_parser(
+        "alloc", "allocate a Flux instance for interactive use", "[COMMAND...]", slots=True
+    )
+    subinstance.add_options(parser)
+    parser.add_argument("--bg", action="store_true", help="Wait for new instance to start, but do not attach")
+    submission.add_command(parser)
+    args = parser.parse_args(argv)
+    spec = subinstance.build(args, args.command or [os.environ.get("SHELL", "/bin/sh")])
+    if args.dry_run:
+        print(json.dumps(spec, ensure_ascii=False))
+        return 0
+    if not args.command:
+        raise CommandError(
+            "the embedded instance gives a job no terminal: name a command (flux alloc ... COMMAND)"
+        )
+    client = connect()
+    jobid = client.rpc("job-ingest.submit", submission.request(args, spec))["id"]
+    if args.verbose:
+        warn(f"jobid: {f58(jobid)}")
+    if args.bg:
+        print(f58(jobid))
+        return 0
+    return attach.attach(client, jobid, label=args.label_io, verbose=args.verbose)

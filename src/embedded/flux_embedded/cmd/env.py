@@ -1,0 +1,59 @@
+"""``flux env`` and ``flux python``: commands with the instance's paths."""
+
+import os
+import sys
+
+from flux_embedded.broker import paths
+from flux_embedded.cmd.lib.errors import CommandError
+
+NAMED = True
+
+
+def environment():
+    """This environment with the Flux modules first on Python's path."""
+    environ = dict(os.environ)
+    parts = environ.get("FLUX_PYTHONPATH_PREPEND", "").split(":")
+    parts += [paths.BINDINGS, paths.EMBEDDED]
+    parts += environ.get("PYTHONPATH", "").split(":")
+    seen = []
+    for part in parts:
+        if part and part not in seen:
+            seen.append(part)
+    environ["PYTHONPATH"] = ":".join(seen)
+    environ.setdefault("FLUX_EXEC_PATH", paths.COMMANDS)
+    return environ
+
+
+def enter_parent(root=False):
+    """``flux --parent`` and ``--root``: speak to the instance that this one runs in."""
+    from flux_embedded.cmd.lib.client import connect
+
+    while True:
+        try:
+            answer = connect().rpc("attr.get", {"name": "parent-uri"})
+        except OSError:
+            return
+        os.environ["FLUX_URI"] = answer["value"]
+        if not root:
+            return
+
+
+def execute(argv, environ):
+    """Become another program."""
+    sys.stdout.flush()
+    try:
+        os.execvpe(argv[0], argv, environ)
+    except OSError as exc:
+        code = 127 if isinstance(exc, FileNotFoundError) else 126
+        raise CommandError(f"{argv[0]}: {exc.strerror}", code=code) from None
+
+
+def main(name, argv):
+    environ = environment()
+    if name == "python":
+        execute([sys.executable, *argv], environ)
+    if argv:
+        execute(argv, environ)
+    for key in sorted(environ):
+        print(f"{key}={environ[key]}")
+    return 0

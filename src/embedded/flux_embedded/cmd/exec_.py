@@ -1,0 +1,105 @@
+"""``flux exec``: run a command once for each broker rank.
+
+The ranks of the embedded instance are all on this host, so this runs the command here; what tells
+the copies apart is FLUX_EMBEDDED_RANK, which ``flux getattr rank`` prints.
+"""
+
+import os
+import selectors
+import subprocess
+import sys
+
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.formats import idset
+
+
+def main(argv):
+    parser = Parser(
+        "flux-exec",
+        "[OPTIONS] COMMAND...",
+        "Execute a process remotely",
+        [
+            Opt("rank", "r", "IDSET", "Specify specific target ranks. Default is \"all\""),
+            Opt("exclude", "x", "IDSET", "Exclude ranks from target."),
+            Opt("dir", "d", "PATH", "Set the working directory to PATH"),
+            Opt("label-io", "l", usage="Label lines of output with the source broker RANK"),
+            Opt("noinput", "n", usage="Redirect stdin from /dev/null"),
+            Opt("verbose", "v", usage="Run with more verbosity."),
+            Opt("quiet", "q", usage="Suppress extraneous output."),
+        ],
+        posix=True,
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    size = int(connect().rpc("attr.get", {"name": "size"})["value"])
+    ranks = _ranks(opts, size)
+    environ = dict(os.environ)
+    running = []
+    code = 0
+    for rank in ranks:
+        environ["FLUX_EMBEDDED_RANK"] = str(rank)
+        try:
+            process = subprocess.Popen(
+                opts.args,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environ,
+                cwd=opts.get("dir"),
+            )
+        except OSError as exc:
+            warn(f"flux-exec: Error: rank {rank}: {opts.args[0]}: {exc.strerror}")
+            code = 127
+            continue
+        running.append((rank, process))
+    _copy_output(running, bool(opts.get("label-io")))
+    for rank, process in running:
+        status = process.wait()
+        one = 128 - status if status < 0 else status
+        if one and not opts.get("quiet"):
+            warn(f"[{rank}]: Exit {one}" if status >= 0 else f"[{rank}]: Signal {-status}")
+        code = max(code, one)
+    return code
+
+
+def _ranks(opts, size):
+    try:
+        text = opts.get("rank", "all")
+        ranks = set(range(size)) if text == "all" else set(idset.members(idset.decode(text)))
+        ranks -= set(idset.members(idset.decode(opts.get("exclude", ""))))
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    if not ranks:
+        raise CommandError("No targets specified")
+    beyond = [rank for rank in ranks if rank >= size]
+    if beyond:
+        text = idset.encode(idset.from_ids(beyond))
+        raise CommandError(f"Error: rank {text}: No route to host", code=68)
+    return sorted(ranks)
+
+
+def _copy_output(running, label):
+    selector = selectors.DefaultSelector()
+    rests = {}
+    for rank, process in running:
+        for source, target in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+            selector.register(source, selectors.EVENT_READ, (rank, target))
+            rests[source] = b""
+    while selector.get_map():
+        for key, _ in selector.select():
+            rank, target = key.data
+            data = os.read(key.fileobj.fileno(), 65536)
+            if not data:
+                selector.unregister(key.fileobj)
+                data, rests[key.fileobj] = rests[key.fileobj], b""
+            else:
+                data = rests[key.fileobj] + data
+                cut = data.rfind(b"\n") + 1
+                data, rests[key.fileobj] = data[:cut], data[cut:]
+            for line in data.splitlines(keepends=True):
+                text = line.decode("utf-8", "surrogateescape")
+                target.write(f"{rank}: {text}" if label else text)
+            target.flush()

@@ -1,0 +1,370 @@
+"""Reading and writing keys."""
+
+import sys
+
+from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.errors import CommandError, strerror
+from flux_embedded.cmd.lib.optparse import Opt, Parser
+
+NAMESPACE = Opt("namespace", "N", "NAME", "Specify KVS namespace to use")
+
+
+class Store:
+    """The KVS, in the namespace of the options; errors name the key."""
+
+    def __init__(self, opts):
+        self.client = connect()
+        self.extra = {"namespace": opts.get("namespace")} if "namespace" in opts else {}
+
+    def rpc(self, method, payload, key=None):
+        try:
+            return self.client.rpc(f"kvs.{method}", {**payload, **self.extra})
+        except OSError as exc:
+            raise CommandError(f"{key}: {strerror(exc)}" if key else strerror(exc)) from None
+
+    def lookup(self, key):
+        return self.rpc("lookup", {"key": key}, key)["value"]
+
+    def commit(self, ops, key=None):
+        self.rpc("commit", {"ops": ops}, key)
+
+    def entries(self, key, **flags):
+        payload = {"values": True, **flags}
+        if key != ".":
+            payload["key"] = key
+        return self.rpc("dir", payload, key)["entries"]
+
+
+def get(argv):
+    parser = Parser(
+        "flux-kvs get",
+        "[-r|-t] [-a treeobj] [-l] [-W] [-w] [-u] [-A] [-f] [-c COUNT] key [key...]",
+        "Get value stored under key",
+        [
+            NAMESPACE,
+            Opt("raw", "r", usage="Interpret value(s) as raw data"),
+            Opt("label", "l", usage="Print key= before value"),
+            Opt("waitcreate", "W", usage="Wait for key to be created if it does not exist"),
+            Opt("watch", "w", usage="Monitor key writes"),
+            Opt("uniq", "u", usage="Only monitor key writes if values have changed"),
+            Opt("append", "A", usage="Only display value(s) appended"),
+            Opt("full", "f", usage="Monitor key writes with more complete accuracy"),
+            Opt("count", "c", "COUNT", "Display at most COUNT changes", kind="int"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    store = Store(opts)
+    if opts.get("watch") or opts.get("waitcreate"):
+        return _watch(store, opts)
+    for key in opts.args:
+        _print(key, store.lookup(key), opts)
+    return 0
+
+
+def _print(key, value, opts):
+    label = f"{key}=" if opts.get("label") else ""
+    if opts.get("raw"):
+        sys.stdout.write(label + value)
+    elif value or label:
+        print(label + value, flush=True)
+
+
+def _watch(store, opts):
+    import errno
+
+    for key in opts.args:
+        left = opts.get("count", 0) if opts.get("watch") else 1
+        payload = {"key": key, **store.extra}
+        for name in ("waitcreate", "append", "full"):
+            if opts.get(name):
+                payload[name] = True
+        last = None
+        call = store.client.stream("kvs.watch", payload)
+        while True:
+            try:
+                value = call.get()["value"]
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    break
+                raise CommandError(f"{key}: {strerror(exc)}") from None
+            if opts.get("uniq") and value == last:
+                continue
+            last = value
+            _print(key, value, opts)
+            left -= 1
+            if left == 0:
+                break
+    return 0
+
+
+def put(argv):
+    parser = Parser(
+        "flux-kvs put",
+        "[-N ns] [-O|-b|-s] [-r|-t] [-n] [-A] [-S] key=value [key=value...]",
+        "Store value under key",
+        [
+            NAMESPACE,
+            Opt("raw", "r", usage="Store value(s) as-is without adding NULL termination"),
+            Opt("append", "A", usage="Append value(s) to key instead of overwriting"),
+            Opt("no-merge", "n", usage="accepted for compatibility"),
+            Opt("sync", "S", usage="accepted for compatibility"),
+            Opt("sequence", "s", usage="Output root sequence of root containing namespace"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    ops = []
+    for word in opts.args:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise CommandError("put: you must specify a value as key=value")
+        if value == "-":
+            value = sys.stdin.read()
+            if not opts.get("raw") and value.endswith("\n"):
+                value = value[:-1]
+        ops.append(["append" if opts.get("append") else "put", key, value])
+    store = Store(opts)
+    answer = store.rpc("commit", {"ops": ops})
+    if opts.get("sequence"):
+        print(answer["rootseq"])
+    return 0
+
+
+def ls(argv):
+    parser = Parser(
+        "flux-kvs ls",
+        "[-N ns] [-R] [-d] [-F] [-w COLS] [-1] [key...]",
+        "List directory",
+        [
+            NAMESPACE,
+            Opt("recursive", "R", usage="List directory recursively"),
+            Opt("directory", "d", usage="List directory instead of contents"),
+            Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
+            Opt("1", "1", usage="Force one entry per line"),
+            Opt("classify", "F", usage="Append indicator (one of .@) to entries"),
+        ],
+    )
+    opts = parser.parse(argv)
+    store = Store(opts)
+    keys = opts.args or ["."]
+    width = 1 if opts.get("1") else opts.get("width", 80) or 1 << 30
+    plain, directories = [], []
+    for key in keys:
+        kind, entries = _classify(store, key)
+        if kind == "dir" and not opts.get("directory"):
+            directories.append((key, entries))
+        else:
+            plain.append((key, kind))
+    _columns([_marked(name, kind, opts) for name, kind in plain], width)
+    titles = len(keys) > 1 or opts.get("recursive")
+    first = not plain
+    while directories:
+        key, entries = directories.pop(0)
+        if titles:
+            if not first:
+                print()
+            print(f"{key}:")
+        first = False
+        _columns([_marked(name, kind, opts) for name, kind, _ in entries], width)
+        if opts.get("recursive"):
+            below = []
+            for name, kind, _ in entries:
+                if kind == "dir":
+                    path = name if key == "." else f"{key}.{name}"
+                    below.append((path, store.entries(path)))
+            directories[:0] = below
+    return 0
+
+
+def _classify(store, key):
+    """(type, entries) of a key."""
+    import errno
+
+    try:
+        payload = {"values": False} if key == "." else {"values": False, "key": key}
+        return "dir", store.client.rpc("kvs.dir", {**payload, **store.extra})["entries"]
+    except OSError as exc:
+        if exc.errno != errno.ENOTDIR:
+            raise CommandError(f"{key}: {strerror(exc)}") from None
+    return "val", None
+
+
+def _marked(name, kind, opts):
+    if opts.get("classify"):
+        return name + {"dir": ".", "symlink": "@"}.get(kind, "")
+    return name
+
+
+def _columns(names, width):
+    """Print names in columns of one width, the longest name and four blanks."""
+    if not names:
+        return
+    column = max(map(len, names)) + 4
+    each = max(1, width // column)
+    for start in range(0, len(names), each):
+        row = names[start : start + each]
+        print("".join(f"{name:<{column}}" for name in row[:-1]) + row[-1])
+
+
+def dir_(argv):
+    parser = Parser(
+        "flux-kvs dir",
+        "[-N ns] [-R] [-d] [-w COLS] [-a treeobj] [key]",
+        "Display all keys under directory",
+        [
+            NAMESPACE,
+            Opt("recursive", "R", usage="Recursively display keys under subdirectories"),
+            Opt("directory", "d", usage="List directory entries and not values"),
+            Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) > 1:
+        raise parser.fail_usage()
+    store = Store(opts)
+    _dump(store, opts.args[0] if opts.args else ".", opts)
+    return 0
+
+
+def _dump(store, key, opts):
+    width = opts.get("width", 80)
+    for name, kind, value in store.entries(key):
+        path = name if key == "." else f"{key}.{name}"
+        if kind == "symlink":
+            print(f"{path} -> {value}")
+        elif kind == "dir":
+            if opts.get("recursive"):
+                _dump(store, path, opts)
+            else:
+                print(f"{path}.")
+        elif opts.get("directory"):
+            print(path)
+        else:
+            line = f"{path} = {value}"
+            if width and len(line) > width:
+                line = line[: width - 3] + "..."
+            print(line.splitlines()[0] if line.splitlines() else line)
+
+
+def unlink(argv):
+    parser = Parser(
+        "flux-kvs unlink",
+        "[-N ns] [-O|-b|-s] [-R] [-f] key [key...]",
+        "Remove key",
+        [
+            NAMESPACE,
+            Opt("recursive", "R", usage="Remove directory contents recursively"),
+            Opt("force", "f", usage="ignore nonexistent files"),
+        ],
+    )
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    store = Store(opts)
+    for key in opts.args:
+        if opts.get("force"):
+            continue
+        kind, entries = _classify(store, key)
+        if kind == "dir" and entries and not opts.get("recursive"):
+            raise CommandError(f"unlink: {key}: Directory not empty")
+    store.commit([["unlink", key] for key in opts.args])
+    return 0
+
+
+def link(argv):
+    parser = Parser(
+        "flux-kvs link",
+        "[-N ns] [-T ns] target linkname",
+        "Create a new name for target",
+        [NAMESPACE, Opt("target-namespace", "T", "NAME", "Specify target's namespace")],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) != 2:
+        raise parser.fail_usage()
+    target, name = opts.args
+    op = ["symlink", name, target]
+    if "target-namespace" in opts:
+        op.append(opts.get("target-namespace"))
+    Store(opts).commit([op])
+    return 0
+
+
+def readlink(argv):
+    parser = Parser("flux-kvs readlink", "[-N ns] key [key...]", "Retrieve the key a link refers to", [NAMESPACE])
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    store = Store(opts)
+    for key in opts.args:
+        answer = store.rpc("readlink", {"key": key}, f"readlink: {key}")
+        print(f"{answer['namespace']}::{answer['target']}" if answer.get("namespace") else answer["target"])
+    return 0
+
+
+def mkdir(argv):
+    parser = Parser("flux-kvs mkdir", "[-N ns] key [key...]", "Create a directory", [NAMESPACE])
+    opts = parser.parse(argv)
+    if not opts.args:
+        raise parser.fail_usage()
+    Store(opts).commit([["mkdir", key] for key in opts.args])
+    return 0
+
+
+def _tree(store, source, target):
+    """The operations that make target a copy of source."""
+    kind, entries = _classify(store, source)
+    if kind == "val":
+        return [["put", target, store.lookup(source)]]
+    ops = [["mkdir", target]]
+    for name, _, _ in entries:
+        ops += _tree(store, f"{source}.{name}", f"{target}.{name}")
+    return ops
+
+
+def copy(argv, move=False):
+    verb = "move" if move else "copy"
+    parser = Parser(f"flux-kvs {verb}", "source destination", f"{verb.title()} source key to destination key", [NAMESPACE])
+    opts = parser.parse(argv)
+    if len(opts.args) != 2:
+        raise parser.fail_usage()
+    store = Store(opts)
+    source, target = opts.args
+    ops = _tree(store, source, target)
+    store.commit(ops + [["unlink", source]] if move else ops)
+    return 0
+
+
+def move(argv):
+    return copy(argv, move=True)
+
+
+def version(argv):
+    parser = Parser("flux-kvs version", "[-N ns]", "Display curent KVS version", [NAMESPACE])
+    opts = parser.parse(argv)
+    print(Store(opts).rpc("getroot", {})["rootseq"])
+    return 0
+
+
+def getroot(argv):
+    parser = Parser(
+        "flux-kvs getroot",
+        "[-N ns] [-s | -o]",
+        "Get KVS root",
+        [NAMESPACE, Opt("owner", "o", usage="Show owner"), Opt("sequence", "s", usage="Show sequence number")],
+    )
+    opts = parser.parse(argv)
+    answer = Store(opts).rpc("getroot", {})
+    print(answer["owner"] if opts.get("owner") else answer["rootseq"])
+    return 0
+
+
+def wait(argv):
+    parser = Parser("flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE])
+    opts = parser.parse(argv)
+    if len(opts.args) != 1 or not opts.args[0].isdigit():
+        raise parser.fail_usage()
+    Store(opts).rpc("wait-version", {"rootseq": int(opts.args[0])})
+    return 0

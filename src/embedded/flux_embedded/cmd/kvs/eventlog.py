@@ -1,0 +1,128 @@
+"""``flux kvs eventlog``."""
+
+import errno
+import json
+
+from flux_embedded.cmd.job.events import FORMAT_OPTIONS, formatter
+from flux_embedded.cmd.kvs.commands import NAMESPACE, Store
+from flux_embedded.cmd.lib import clock
+from flux_embedded.cmd.lib.errors import CommandError, strerror
+from flux_embedded.cmd.lib.eventlog import compact, parse
+from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
+from flux_embedded.formats import fsd
+
+
+def get(argv):
+    parser = Parser(
+        "flux-kvs eventlog get",
+        "[-N ns] [-u] [-W] [-w] [-c COUNT] key",
+        "Display eventlog",
+        [
+            NAMESPACE,
+            Opt("unformatted", "u", usage="Show event in RFC 18 form"),
+            Opt("waitcreate", "W", usage="Wait for creation"),
+            Opt("watch", "w", usage="Monitor eventlog"),
+            Opt("count", "c", "N", "Display at most N events", kind="int"),
+            *FORMAT_OPTIONS,
+        ],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) != 1:
+        raise parser.fail_usage()
+    form = formatter(opts)
+    if opts.get("unformatted"):
+        form.form = "json"
+    left = opts.get("count", 0)
+    for event in _events(Store(opts), opts.args[0], opts.get("watch"), opts.get("waitcreate")):
+        print(form.format(event), flush=bool(opts.get("watch")))
+        left -= 1
+        if left == 0:
+            break
+    return 0
+
+
+def _events(store, key, watch, waitcreate=False):
+    if not watch:
+        yield from parse(store.lookup(key))
+        return
+    payload = {"key": key, "append": True, "waitcreate": bool(waitcreate), **store.extra}
+    call = store.client.stream("kvs.watch", payload)
+    while True:
+        try:
+            value = call.get()["value"]
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return
+            raise CommandError(f"{key}: {strerror(exc)}") from None
+        yield from parse(value)
+
+
+def append(argv):
+    parser = Parser(
+        "flux-kvs eventlog append",
+        "[-N ns] [-t SECONDS] key name [context ...]",
+        "Append to eventlog",
+        [NAMESPACE, Opt("timestamp", "t", "SECONDS", "Specify timestamp in seconds since epoch")],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) < 2:
+        raise parser.fail_usage()
+    key, name, *words = opts.args
+    store = Store(opts)
+    event = {"timestamp": float(opts.get("timestamp", 0) or clock.now(store.client)), "name": name}
+    if words:
+        try:
+            event["context"] = json.loads(" ".join(words))
+        except ValueError:
+            event["context"] = {k: v for k, _, v in (word.partition("=") for word in words)}
+    store.commit([["append", key, compact(event) + "\n"]])
+    return 0
+
+
+def wait_event(argv):
+    parser = Parser(
+        "flux-kvs eventlog wait-event",
+        "[-N ns] [-t seconds] [-W] [-q] [-v] key event",
+        "Wait for an event",
+        [
+            NAMESPACE,
+            Opt("timeout", "t", "FSD", "timeout after FSD"),
+            Opt("waitcreate", "W", usage="Wait for creation"),
+            Opt("quiet", "q", usage="Do not output matched event"),
+            Opt("verbose", "v", usage="Output all events before matched event"),
+            *FORMAT_OPTIONS,
+        ],
+    )
+    opts = parser.parse(argv)
+    if len(opts.args) != 2:
+        raise parser.fail_usage()
+    key, name = opts.args
+    form = formatter(opts)
+    store = Store(opts)
+    if "timeout" in opts:
+        import signal
+
+        def expired(signum, frame):
+            raise CommandError(f"wait-event timeout on event '{name}'")
+
+        signal.signal(signal.SIGALRM, expired)
+        signal.setitimer(signal.ITIMER_REAL, fsd.parse(opts.get("timeout")) or 1e-6)
+    for event in _events(store, key, True, opts.get("waitcreate")):
+        if event["name"] == name:
+            if not opts.get("quiet"):
+                print(form.format(event))
+            return 0
+        if opts.get("verbose"):
+            print(form.format(event))
+        else:
+            form.start(event)
+    raise CommandError(f"event '{name}' never received")
+
+
+def main(argv):
+    commands = {
+        "append": (append, "Append to eventlog"),
+        "get": (get, "Get eventlog"),
+        "wait-event": (wait_event, "Wait for event"),
+    }
+    return Group("flux-kvs eventlog", "", commands).run(argv)

@@ -1,0 +1,40 @@
+"""Jobs that are instances: what ``flux alloc`` and ``flux batch`` share.
+
+The job's one process is ``flux start``, which finds from its environment that it runs in a job and
+takes over the resources of that job.
+"""
+
+from flux_embedded.cmd.lib import submission
+
+
+def add_options(parser):
+    parser.add_argument("--conf", action="append", metavar="CONF", help="Set configuration for the new instance (KEY=VAL or a file; multiple use OK)")
+    parser.add_argument("--broker-opts", action="append", metavar="OPTS", help="Pass options to the broker")
+    parser.add_argument("--dump", nargs="?", metavar="FILE", help="accepted for compatibility")
+
+
+def build(args, words, script=None):
+    """The jobspec.
+
+    Args:
+        args: parsed options.
+        words: command of the new instance, or arguments of script.
+        script: text of a script to run.
+    """
+    start = ["flux", "start"]
+    start += [f"--conf={text}" for text in args.conf or ()]
+    start += [f"--broker-opts={text}" for text in args.broker_opts or ()]
+    if script is not None:
+        # the script travels in the jobspec, and is put into a file by the job itself
+        runner = (
+            'f=$(mktemp "${TMPDIR:-/tmp}/flux-script.XXXXXX") && printf %s "$FLUX_BATCH_SCRIPT" >"$f" && '
+            'chmod 700 "$f" && { "$f" "$@"; rc=$?; rm -f "$f"; exit $rc; }'
+        )
+        words = ["sh", "-c", runner, "sh", *words]
+    if args.ntasks is None and args.nodes is None and not (args.resources_shape or args.resources_json):
+        args.ntasks = "1"
+    built = submission.build(args, start + words)
+    built.spec["tasks"][0]["count"] = {"total": 1}
+    if script is not None:
+        built.system["environment"]["FLUX_BATCH_SCRIPT"] = script
+    return built.spec
