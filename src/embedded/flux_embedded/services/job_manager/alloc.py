@@ -7,6 +7,7 @@ withdrawn, so that what the scheduler has is always the head of the order.
 """
 
 import heapq
+import itertools
 
 from flux_embedded.services.job_manager import rlite
 from flux_embedded.services.job_manager.annotations import merge
@@ -28,8 +29,11 @@ class Alloc:
         self.jm = jm
         self.pending = {}
         self.queued = 0
-        self._waiting = []  # heap of entries (-priority, t_submit, id, [job or None])
-        self._sent = []  # limited mode: heap of (priority, -t_submit, -id, [job or None])
+        # A job that was withdrawn and queued again has two entries with the same numbers for a while:
+        # a serial number keeps the heaps from comparing their cells.
+        self._serial = itertools.count()
+        self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
+        self._sent = []  # limited mode: heap of (priority, -t_submit, -id, serial, [job or None])
         self._reprioritized = {}
 
     # -- the order -------------------------------------------------------------------------------
@@ -43,7 +47,7 @@ class Alloc:
         if job.priority > 0 and self.jm.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
-            heapq.heappush(self._waiting, (-job.priority, job.t_submit, job.id, cell))
+            heapq.heappush(self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell))
             self.queued += 1
             self.jm.events.schedule()
 
@@ -101,7 +105,7 @@ class Alloc:
         if limit:
             self._make_way()
         while waiting:
-            cell = waiting[0][3]
+            cell = waiting[0][-1]
             job = cell[0]
             if job is not None and limit and len(self.pending) >= limit:
                 break
@@ -115,7 +119,7 @@ class Alloc:
         job.alloc_stale = False
         self.pending[job.id] = job
         if self.jm.peer.limit:
-            heapq.heappush(self._sent, (job.priority, -job.t_submit, -job.id, cell))
+            heapq.heappush(self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell))
         payload = {
             "id": job.id,
             "priority": job.priority,
@@ -130,15 +134,15 @@ class Alloc:
     def _make_way(self):
         """Withdraw the last job in order from the scheduler if one that waits precedes it."""
         waiting, sent = self._waiting, self._sent
-        while waiting and waiting[0][3][0] is None:
+        while waiting and waiting[0][-1][0] is None:
             heapq.heappop(waiting)
-        while sent and sent[0][3][0] is None:
+        while sent and sent[0][-1][0] is None:
             heapq.heappop(sent)
         if not waiting or not sent:
             return
         first, last = waiting[0], sent[0]
         if (-first[0], -first[1], -first[2]) > last[:3]:
-            self._cancel(last[3][0])
+            self._cancel(last[-1][0])
 
     def _cancel(self, job):
         if job.alloc_entry is not None:
