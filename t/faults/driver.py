@@ -19,22 +19,34 @@ from flux_embedded.kernel import VirtualClock
 LONG_ENOUGH = 100000.0
 
 
-def inventory(tree):
-    """R of the instance: four nodes of four cores and two GPUs."""
-    R = {
+HOSTS = [f"node{rank}" for rank in range(NODES)]
+
+#: Four nodes of four cores and two GPUs. Configured resources stay when a rank goes offline.
+CONFIG = {
+    "resource": {
+        "noverify": True,
+        "config": [
+            {"hosts": f"node[0-{NODES - 1}]", "cores": "0-3", "gpus": "0-1"},
+            {"hosts": f"node[2-{NODES - 1}]", "properties": ["big"]},
+        ],
+    }
+}
+
+
+def topology_R():
+    """R of the same nodes with a topology; a rank that goes offline leaves it for good."""
+    topo = {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}
+    return {
         "version": 1,
         "execution": {
             "R_lite": [{"rank": f"0-{NODES - 1}", "children": {"core": "0-3", "gpu": "0-1"}}],
             "starttime": 0,
             "expiration": 0,
             "nodelist": [f"node[0-{NODES - 1}]"],
-            "properties": {"big": "2-3"},
+            "properties": {"big": f"2-{NODES - 1}"},
         },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]},
     }
-    if tree:
-        topo = {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}
-        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]}
-    return R
 
 
 class Driver:
@@ -49,7 +61,10 @@ class Driver:
     def __init__(self, scheduler, tree=False, args=()):
         self.scheduler = scheduler
         self.args = args
-        self.instance = Instance(size=NODES, clock=VirtualClock(), R=inventory(tree))
+        resources = {"R": topology_R()} if tree else {"conf": CONFIG}
+        self.instance = Instance(size=NODES, clock=VirtualClock(), hosts=HOSTS, **resources)
+        # What is logged is looked at here (see Watch), not shown.
+        self.instance.ctx.attrs.define("log-stderr-level", "-1")
         self.kernel = self.instance.kernel
         self.watch = Watch(self.kernel, strict=scheduler != "sched-backfill")
         self.kernel.intercept = self._intercept
@@ -286,7 +301,7 @@ class Driver:
         if self.kernel.ready or self.kernel.turns % 50:
             return False
         manager = self.instance.service("job-manager")
-        return manager is not None and not manager.active_jobs()
+        return manager is not None and not manager.jobs
 
     def close(self):
         self.instance.stop()

@@ -71,6 +71,8 @@ class Watch:
         if msg.type == 1:
             if topic == "kvs.commit":
                 self._commit(msg.body)
+            elif topic == "log.append" and "Traceback" in msg.body["text"]:
+                raise Violation(f"{msg.body['name']} logged a bug:\n{msg.body['text']}")
             elif topic.startswith("sched.") and self.holds_sched(endpoint):
                 handler = getattr(self, "_sched_" + topic[6:].replace("-", "_"), None)
                 if handler:
@@ -92,6 +94,8 @@ class Watch:
         """No scheduler any more: its requests are void, and frees are not announced."""
         self.pending.clear()
         self.committed.clear()
+        for annotations in self.annotations.values():
+            annotations.pop("sched", None)
 
     # -- the resource service --------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ class Watch:
             self.up.add(rank)
             self.down_since.pop(rank, None)
         for rank in ids(body.get("down", "")):
-            if rank not in self.up:
+            if rank not in self.up and rank not in ids(body.get("shrink", "")):
                 raise Violation(f"rank {rank} went down while down")
             self.up.discard(rank)
             self.down_since[rank] = turn
