@@ -19,13 +19,18 @@ def flux(*words, check=True):
     """Run a flux command; return its standard output."""
     done = subprocess.run(["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if check and done.returncode:
-        sys.exit("quickstart: '{}' failed:\n{}".format(shlex.join(["flux", *words]), done.stderr.strip()))
+        sys.exit("quickstart: '{}' failed:\n{}".format(typed(*words), done.stderr.strip()))
     return done.stdout
+
+
+def typed(*words):
+    """Return a flux command as it would be typed; job ids need no quotes."""
+    return " ".join(["flux", *(w if w.isalnum() else shlex.quote(w) for w in words)])
 
 
 def show(*words, check=True):
     """Run a flux command and print it with its output, as in a terminal."""
-    print("$ " + shlex.join(["flux", *words]), flush=True)
+    print("$ " + typed(*words), flush=True)
     done = subprocess.run(["flux", *words], stderr=subprocess.STDOUT)
     if check and done.returncode:
         sys.exit("quickstart: that command failed (exit code {})".format(done.returncode))
@@ -95,24 +100,30 @@ def submit(lines):
     for words in lines:
         name = next(w.partition("=")[2] for w in words if w.startswith("--job-name="))
         ids[name] = flux("submit", *words).split()
-        kind = words[: next(i for i, w in enumerate(words) if not w.startswith("-"))]
-        shape = " ".join(w for w in kind if not w.startswith(("--job-name", "--setattr")))
-        print("  {:>2} x {:<14} flux submit {} ...".format(len(ids[name]), name, shape), flush=True)
+        shown = typed("submit", *(w for w in words if not w.startswith(("--job-name", "--setattr"))))
+        print("  {:>2} x {:<14} {}".format(len(ids[name]), name, shown if len(shown) < 60 else shown[:57] + "..."), flush=True)
+        if name == "whole-machine":
+            explain(ids[name][0])
     return ids
 
 
+def explain(jobid):
+    """Ask why a job is pending, as soon as the scheduler has said so (annotations come a moment after the job)."""
+    words = ["jobs", "-no", "{annotations.sched.reason_pending}", jobid]
+    for _ in range(10):
+        reason = flux(*words, check=False).strip()
+        if reason:
+            print("\n  why does it not run?\n  $ {}\n  {}\n".format(typed(*words), reason), flush=True)
+            return
+
+
 def wait(ids):
-    """Follow the jobs to their end; on the way say why the whole-machine job waits, and cancel the unwanted one."""
-    whole, unwanted = ids["whole-machine"][0], ids["unwanted"][0]
-    asked = ["jobs", "-no", "{annotations.sched.reason_pending}", whole]
-    reason = flux(*asked, check=False).strip()
-    total = sum(len(group) for group in ids.values())
-    if reason:
-        print("\n  why does 'whole-machine' wait?\n$ {}\n{}\n".format(shlex.join(["flux", *asked]), reason), flush=True)
-    print("$ flux cancel {}          # the unwanted one\n".format(unwanted), flush=True)
-    flux("cancel", unwanted)
+    """Cancel the unwanted job and follow the others to their end; return False if they do not end."""
+    unwanted = ids["unwanted"][0]
+    print()
+    show("cancel", unwanted)
     end = time.monotonic() + PATIENCE
-    with Progress(total) as progress:
+    with Progress(sum(len(group) for group in ids.values())) as progress:
         while True:
             counts = count_jobs()
             progress.update(counts, cores_in_use())

@@ -114,7 +114,7 @@ test_expect_success 'SIGINT ends it as well' '
 	nothing_left $pid
 '
 test_expect_success 'two instances at a time do not meet' '
-	flux start sh -c "flux kvs put a=1; flux start flux kvs get a" 2>err
+	flux start "flux kvs put a=1; flux start flux kvs get a" 2>err
 	test $? -ne 0 &&
 	grep "a: No such file or directory" err
 '
