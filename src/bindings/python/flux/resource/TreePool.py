@@ -14,9 +14,9 @@ from flux.resource.request import ResourceRequest, load_json
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree_amend import amend
-from flux.resource.tree_explain import explain_boxes, no_boxes
+from flux.resource.tree_explain import able, explain_boxes, no_boxes
 from flux.resource.tree_placement import NodeType
-from flux.resource.tree_policy import Kinds, place
+from flux.resource.tree_policy import Kinds, TreePlacement
 from flux.resource.tree_topology import cut_children, read_children
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
@@ -71,10 +71,11 @@ class _TreePoolV1(Rv1Pool):
         for entry in (R or {}).get("execution", {}).get("R_lite", ()):
             ranks |= parse_idset(entry["rank"])
         self.scheduling, children = read_children(self.scheduling, ranks)
-        self._kinds = _read_kinds(self._base, children)
+        self.placement = TreePlacement(_read_kinds(self._base, children))
 
-    def place(self, index, shape, eligible):
-        return place(index, shape, eligible, self._kinds)
+    def countable(self, shape):
+        # Containers must be free as a whole, which counts do not tell.
+        return shape.container_level is None and super().countable(shape)
 
     def check_shape(self, shape):
         if shape.container_level is None:
@@ -82,8 +83,15 @@ class _TreePoolV1(Rv1Pool):
         inventory = self._inventory
         eligible = inventory.matching(shape.match)
         if self.place(inventory.unused(), shape, eligible) is None:
-            return no_boxes(inventory, shape, eligible, self._kinds)
+            return no_boxes(self.placement, inventory, shape, eligible)
         return None
+
+    def match_mask(self, request):
+        shape = request.shape
+        if shape.container_level is None:
+            return super().match_mask(request)
+        inventory = self._inventory
+        return able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
 
     def explain(self, request):
         if request.shape.container_level is None:

@@ -1,7 +1,6 @@
 """Why a request for containers does not fit, in numbers and in a sentence for its user."""
 
 from flux.resource.masks import popcount
-from flux.resource.tree_policy import box_rooms
 
 
 def _needed(shape):
@@ -11,16 +10,28 @@ def _needed(shape):
     return shape.slot_count.min, "slots"
 
 
-def _count(index, shape, ranks, kinds):
-    """(nodes that have room, of those slots or nodes that can be had)."""
-    least = 1 if shape.node_count is None else shape.slot_count.min
-    nodes = have = 0
-    for room, mask in box_rooms(index, shape, ranks, kinds):
-        if room >= least:
-            count = popcount(mask)
-            nodes += count
-            have += count * room
-    return nodes, nodes if shape.node_count is not None else have
+def _least(shape):
+    """Slots that a node must have room for to be of use."""
+    return 1 if shape.node_count is None else shape.slot_count.min
+
+
+def able(placement, index, shape, ranks):
+    """Mask of the ranks that have room for one slot, or for one node's share."""
+    mask = 0
+    for room, some in placement.box_rooms(index, shape, ranks):
+        if room >= _least(shape):
+            mask |= some
+    return mask
+
+
+def _available(placement, index, shape, ranks):
+    """(nodes that have room, those slots or nodes that can be had)."""
+    nodes = slots = 0
+    for room, some in placement.box_rooms(index, shape, ranks):
+        if room >= _least(shape):
+            nodes += popcount(some)
+            slots += popcount(some) * room
+    return nodes, slots if shape.node_count is None else nodes
 
 
 def _text(shape):
@@ -37,10 +48,10 @@ def _text(shape):
     return each, text + (f" of at least {' and '.join(least)}" if least else "")
 
 
-def no_boxes(inventory, shape, ranks, kinds):
+def no_boxes(placement, inventory, shape, ranks):
     """Sentence for a request that an empty pool could not satisfy."""
     needed = _needed(shape)[0]
-    have = _count(inventory.unused(), shape, ranks, kinds)[1]
+    have = _available(placement, inventory.unused(), shape, ranks)[1]
     each, what = _text(shape)
     if shape.node_count is not None:
         need = f"{needed} node(s) with {each} {what} each"
@@ -53,13 +64,14 @@ def no_boxes(inventory, shape, ranks, kinds):
 
 def explain_boxes(pool, shape):
     """`ResourcePool.explain()` for a request for containers."""
-    inventory, index, kinds = pool._inventory, pool._index, pool._kinds
+    inventory, placement = pool._inventory, pool.placement
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)
     needed, unit = _needed(shape)
-    large = _count(inventory.unused(), shape, match, kinds)[0]
-    large_up = _count(inventory.unused(), shape, up, kinds)[0]
-    free, have = _count(index, shape, up, kinds)
+    large = able(placement, inventory.unused(), shape, match)
+    large_up = popcount(large & up)
+    large = popcount(large)
+    free, have = _available(placement, pool._index, shape, up)
     answer = {
         "total": popcount(inventory.ranks),
         "matching": popcount(match),
