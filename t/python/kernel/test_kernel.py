@@ -535,6 +535,14 @@ def test_one_task_may_post_to_another(kernel, h):
     assert order == ["poster", "echo", "poster again"]
 
 
+def test_stop_ends_a_run_and_nothing_else(kernel, h):
+    kernel.stop()
+    assert h.rpc("echo.say", 1).get() == {"said": 1}
+    kernel.call_later(5, kernel.stop)
+    kernel.run()
+    assert kernel.now() == 1005.0
+
+
 def test_waiting_for_what_can_never_come_is_an_error(h):
     with pytest.raises(RuntimeError, match="nothing is left to wait for"):
         h.rpc("echo.park").get()

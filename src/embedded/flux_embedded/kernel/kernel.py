@@ -257,8 +257,9 @@ class Kernel:
         self.run(until=self._is_idle)
 
     def stop(self):
-        """Make `run` return after the current turn."""
-        self._until = _always
+        """Make `run` return after the current turn; nothing happens when nobody is in it."""
+        if self._runner is not None:
+            self._until = _always
 
     def dispose(self):
         """Give back the descriptors: this kernel does not run again."""
