@@ -62,7 +62,7 @@ def explain(pool, request):
         own_cores, own_gpus = divmod(inventory.keys[units], inventory.key_base)
         if own_cores >= cores and own_gpus >= gpus:
             large |= mask & match
-    found = index.fitting(cores, gpus, up & index.idle if shape.exclusive else up)
+    found = list(index.fitting(cores, gpus, up & index.idle if shape.exclusive else up))
     free = sum([popcount(mask) for _, _, mask in found])
     if by_node:
         have = free
@@ -85,7 +85,7 @@ def explain(pool, request):
 
 
 def _reason(pool, shape, counts, down):
-    infeasible_text = pool._infeasible(shape)
+    infeasible_text = pool.verdict(shape)
     if infeasible_text is not None:
         return infeasible_text
     noun = counts["unit"]

@@ -63,7 +63,7 @@ class Hooks:
 
     def _check_feasibility(self, request):
         """Raise InfeasibleRequest if the pool could never satisfy a request."""
-        reason = self._infeasible(request.shape)
+        reason = self.verdict(request.shape)
         if reason is not None:
             raise InfeasibleRequest(reason)
 

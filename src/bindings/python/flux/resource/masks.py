@@ -120,18 +120,9 @@ def clip_idset(text, limit):
 
 
 def _spans_text(mask):
-    """Text of a mask of any length: one search per end of a run."""
-    bits = bin(mask)[:1:-1]
-    find = bits.find
-    parts = []
-    low = find("1")
-    while low >= 0:
-        high = find("0", low)
-        if high < 0:
-            high = len(bits)
-        parts.append("%d" % low if high - low == 1 else "%d-%d" % (low, high - 1))
-        low = find("1", high)
-    return ",".join(parts)
+    return ",".join(
+        ["%d" % low if n == 1 else "%d-%d" % (low, low + n - 1) for low, n in runs(mask)]
+    )
 
 
 _short_text = lru_cache(maxsize=8192)(_spans_text)
@@ -157,8 +148,9 @@ def bracketed(mask):
     return text if text.isdigit() else "[%s]" % text
 
 
+@lru_cache(maxsize=64)
 def runs(mask):
-    """List of the ``(low, count)`` runs of consecutive members, ascending."""
+    """Tuple of the ``(low, count)`` runs of consecutive members, ascending."""
     result = []
     bits = bin(mask)[:1:-1]
     find = bits.find
@@ -169,7 +161,7 @@ def runs(mask):
             high = len(bits)
         result.append((low, high - low))
         low = find("1", high)
-    return result
+    return tuple(result)
 
 
 def members(mask):

@@ -68,13 +68,6 @@ class Placement:
             units |= take(free >> inventory.shift, shape.gpu_per_slot) << inventory.shift
         return units
 
-    def fitting(self, index, cores, gpus, ranks):
-        """``RankIndex.fitting()`` in the order of the policy."""
-        found = index.fitting(cores, gpus, ranks)
-        if self.best_fit:
-            found.reverse()
-        return found
-
     def _place_one(self, index, shape, eligible):
         gpus = shape.gpu_per_slot
         base = index.inventory.key_base
@@ -97,9 +90,10 @@ class Placement:
     def _place_slots(self, index, shape, eligible):
         """Slots anywhere: node after node is filled."""
         count = shape.slot_count
-        found = self.fitting(index, shape.slot_size, shape.gpu_per_slot, eligible)
+        found = index.fitting(shape.slot_size, shape.gpu_per_slot, eligible, self.best_fit)
         wanted = count.min
         if not count.fixed:
+            found = list(found)
             total = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
             wanted = count.floor(total)
             if wanted is None:
@@ -133,45 +127,41 @@ class Placement:
         """So many nodes, the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
-        found = self.fitting(index, shape.node_cores, shape.node_gpus, eligible)
-        nodes = _node_count(found, shape.node_count)
-        if nodes is None:
-            return None
+        found = index.fitting(shape.node_cores, shape.node_gpus, eligible, self.best_fit)
         slots = shape.slot_count.min
-        if not shape.slot_count.fixed:
-            slots = _slots_each(found, nodes, shape)
-            found = self.fitting(
-                index, slots * shape.slot_size, slots * shape.gpu_per_slot, eligible
-            )
-        chosen = {}
+        nodes = shape.node_count.min
+        if not (shape.node_count.fixed and shape.slot_count.fixed):
+            found = list(found)
+            nodes = shape.node_count.floor(sum([popcount(mask) for _, _, mask in found]))
+            if nodes is None:
+                return None
+            if not shape.slot_count.fixed:
+                slots = _slots_each(found, nodes, shape)
+                found = index.fitting(
+                    slots * shape.slot_size, slots * shape.gpu_per_slot, eligible, self.best_fit
+                )
         left = nodes
+        masks = []
         for _, _, mask in found:
             have = popcount(mask)
             if have > left:
                 mask = take(mask, left)
                 have = left
+            masks.append(mask)
+            left -= have
+            if not left:
+                break
+        if left:
+            return None
+        chosen = {}
+        for mask in masks:
             if shape.exclusive:
                 for units, ranks in index.inventory.kinds.items():
                     if ranks & mask:
                         chosen[units] = chosen.get(units, 0) | ranks & mask
             else:
                 self.pick(index, mask, slots, shape, chosen)
-            left -= have
-            if not left:
-                break
         return select(chosen), shape.slots_given(nodes, slots)
-
-
-def _node_count(found, count):
-    """The accepted number of nodes that is found, or None."""
-    if count.fixed:
-        left = count.min
-        for _, _, mask in found:
-            left -= popcount(mask)
-            if left <= 0:
-                return count.min
-        return None
-    return count.floor(sum([popcount(mask) for _, _, mask in found]))
 
 
 def _slots_each(found, nodes, shape):
@@ -180,8 +170,8 @@ def _slots_each(found, nodes, shape):
     for slots, have in room:
         nodes -= have
         if nodes <= 0:
-            break
-    return shape.slot_count.floor(slots)
+            return shape.slot_count.floor(slots)
+    return None
 
 
 WORST_FIT = Placement()

@@ -244,7 +244,7 @@ class Plan:
             return
         self._seen = pool.generation
         self._profile = Profile(
-            pool._inventory, pool._index, pool.ends_in_order(), pool._held, pool.clock()
+            pool._inventory, pool._index, pool.ends_in_order(), pool.held, pool.clock()
         )
         self._started = []
         self._rebook()
@@ -288,8 +288,8 @@ class Plan:
         if self._profile is None or pool.generation != self._seen + 1:
             return
         inventory = pool._inventory
-        end = pool._ends[jobid] or INFINITY
-        parts = [(mask, inventory.key(units)) for mask, units in pairs(pool._held[jobid])]
+        end = pool.end_of(jobid) or INFINITY
+        parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
         booking = Booking(self._now(None), end, parts)
         self._started.append(booking)
         self._enter(booking)
@@ -299,7 +299,7 @@ class Plan:
 
     def _search(self, request, shape, start, length, only=False):
         """First time from ``start`` on at which a request fits; infinity if none."""
-        pool, profile = self._pool, self._profile
+        profile = self._profile
         while start < INFINITY:
             if self._fits(request, shape, start, start + length):
                 return start
@@ -498,7 +498,7 @@ class Plan:
         if placed is None:
             pool.check_feasibility(request)
             raise InsufficientResources(lambda: self._why(request))
-        return pool._grant(jobid, request, *placed)
+        return pool.grant(jobid, request, *placed)
 
     def _why(self, request):
         counts = self._pool.explain(request)

@@ -26,7 +26,8 @@ class Profile:
     Args:
         inventory, index: of the pool; the index is copied.
         ends: ascending ``(end, jobid)`` of the running jobs that end.
-        held: mapping of these jobs to selections; read during the sweep.
+        held: callable that tells the selection of one of these jobs; called during
+            the sweep.
         now (float): ends before it count as now.
     """
 
@@ -67,7 +68,7 @@ class Profile:
         ends = self._ends
         at = self._next
         while at < len(ends) and (ends[at][0] <= time):
-            for mask, units in pairs(self._held[ends[at][1]]):
+            for mask, units in pairs(self._held(ends[at][1])):
                 if units:
                     self._release(mask, units, moves)
             at += 1
@@ -171,7 +172,7 @@ class Profile:
         for end, jobid in self._ends:
             if max(end, self.times[0]) > time:
                 break
-            index.give([one for one in self._held[jobid]])
+            index.give(self._held(jobid))
         return index
 
 

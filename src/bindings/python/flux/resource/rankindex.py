@@ -5,8 +5,8 @@ The state is four things, all of integers:
 ``idle``
     mask of the ranks that are wholly free;
 ``partial``
-    for each rank that is partly free, its free units; a rank that is neither
-    idle nor in here has nothing free;
+    list with the free units of each rank that is partly free; 0 for all others,
+    those that are idle and those that have nothing free;
 ``groups``
     key to mask of the ranks that have so many cores and GPUs free, idle ones
     included, those with nothing free left out.  A key is
@@ -17,7 +17,7 @@ The state is four things, all of integers:
 
 So "the ranks of a set with at least four free cores, fewest first" is an AND
 per group, whole nodes are taken and given back without looking at any of them,
-and ``copy()`` copies two dicts and a list of integers.
+and ``copy()`` copies two lists and a small dict of integers.
 
 Units, selections and inventories are explained in ``inventory.py``.  Whether a
 rank is up, or meets a constraint, is not known here: callers pass masks.
@@ -25,7 +25,7 @@ rank is up, or meets a constraint, is not known here: callers pass masks.
 
 from bisect import bisect_left, insort
 
-from flux.resource.masks import members, popcount, take
+from flux.resource.masks import members, runs, take
 
 
 class RankIndex:
@@ -36,7 +36,7 @@ class RankIndex:
     def __init__(self, inventory):
         self.inventory = inventory
         self.idle = inventory.ranks
-        self.partial = {}
+        self.partial = [0] * inventory.ranks.bit_length()
         self.groups = {}
         for units, mask in inventory.kinds.items():
             key = inventory.keys[units]
@@ -48,17 +48,14 @@ class RankIndex:
         new = RankIndex.__new__(RankIndex)
         new.inventory = self.inventory
         new.idle = self.idle
-        new.partial = self.partial.copy()
+        new.partial = self.partial[:]
         new.groups = self.groups.copy()
         new.keys = self.keys[:]
         return new
 
     def free(self, rank):
         """Free units of a rank of the inventory."""
-        units = self.partial.get(rank)
-        if units is None:
-            return self.inventory.full[rank] if self.idle >> rank & 1 else 0
-        return units
+        return self.partial[rank] or (self.inventory.full[rank] if self.idle >> rank & 1 else 0)
 
     def is_free(self, selection):
         """True if all units of a selection are free; its ranks are in the inventory."""
@@ -76,7 +73,7 @@ class RankIndex:
                     return False
             partial = self.partial
             for rank in members(mask ^ idle):
-                if units & ~partial.get(rank, 0):
+                if units & ~partial[rank]:
                     return False
         return True
 
@@ -94,16 +91,14 @@ class RankIndex:
         partial = self.partial
         key = self.inventory.key
         bit = 1 << rank
-        free = partial.get(rank)
-        if free is None:
+        free = partial[rank]
+        if not free:
             free = self.inventory.full[rank]
             self.idle ^= bit
-        left = free ^ units
+        partial[rank] = left = free ^ units
         if left:
-            partial[rank] = left
             self._move(bit, key(free), key(left))
         else:
-            partial.pop(rank, None)
             self._leave(bit, key(free))
 
     def _take_many(self, mask, units):
@@ -117,7 +112,8 @@ class RankIndex:
                     continue
                 left = kind ^ units
                 if left:
-                    self.partial.update(dict.fromkeys(members(part), left))
+                    for low, count in runs(part):
+                        self.partial[low : low + count] = [left] * count
                     self._move(part, inventory.keys[kind], inventory.key(left))
                 else:
                     self._leave(part, inventory.keys[kind])
@@ -137,12 +133,11 @@ class RankIndex:
     def _give_one(self, rank, units):
         inventory = self.inventory
         bit = 1 << rank
-        free = self.partial.get(rank, 0)
+        free = self.partial[rank]
         more = free | units
         if more == inventory.full[rank]:
             self.idle |= bit
-            if free:
-                del self.partial[rank]
+            self.partial[rank] = 0
         else:
             self.partial[rank] = more
         if free:
@@ -186,36 +181,35 @@ class RankIndex:
         """Forget a mask of ranks; ``inventory`` is the one without them."""
         self.inventory = inventory
         self.idle &= ~ranks
-        for rank in members(ranks):
-            self.partial.pop(rank, None)
+        for low, count in runs(ranks):
+            self.partial[low : low + count] = [0] * count
         for key in self.keys[:]:
             gone = self.groups[key] & ranks
             if gone:
                 self._leave(gone, key)
 
-    def fitting(self, cores, gpus, ranks):
-        """Groups that can hold a request, most free first.
+    def fitting(self, cores, gpus, ranks, best_fit=False):
+        """Iterate over the groups that can hold a request, most free first.
 
         Args:
             cores, gpus (int): least free number.
             ranks (int): mask of the ranks to look at.
+            best_fit (bool): fewest free first instead.
 
-        Returns:
-            list of ``(free cores, free GPUs, mask of ranks)``, no mask empty.
+        Yields:
+            ``(free cores, free GPUs, mask of ranks)``, no mask empty.
         """
         base = self.inventory.key_base
         groups = self.groups
-        least = cores * base + gpus
-        found = []
-        for key in reversed(self.keys):
-            if key < least:
-                break
-            free_gpus = key % base
-            if free_gpus >= gpus:
-                mask = groups[key] & ranks
-                if mask:
-                    found.append((key // base, free_gpus, mask))
-        return found
+        keys = self.keys[bisect_left(self.keys, cores * base + gpus) :]
+        if not best_fit:
+            keys.reverse()
+        for key in keys:
+            mask = groups[key] & ranks
+            if mask:
+                free_gpus = key % base
+                if free_gpus >= gpus:
+                    yield key // base, free_gpus, mask
 
     def pick(self, ranks, cores, gpus, into):
         """Choose the lowest free ids on each of a mask of ranks that have enough.
@@ -249,23 +243,18 @@ class RankIndex:
         inventory = self.inventory
         groups = {}
         for rank in members(inventory.ranks):
+            units = self.partial[rank]
             if self.idle >> rank & 1:
+                assert not units, "rank %d is idle and partial" % rank
                 units = inventory.full[rank]
-                assert rank not in self.partial, "rank %d is idle and partial" % rank
             else:
-                units = self.partial.get(rank, 0)
-                assert rank not in self.partial or units, "rank %d: empty partial" % rank
                 assert units != inventory.full[rank], "rank %d is free but not idle" % rank
                 assert not units & ~inventory.full[rank], "rank %d: foreign units" % rank
             if units:
                 key = inventory.key(units)
                 groups[key] = groups.get(key, 0) | 1 << rank
         assert not self.idle & ~inventory.ranks, "idle ranks that are not there"
-        assert all(inventory.ranks >> r & 1 for r in self.partial), "partial rank not there"
+        for rank, units in enumerate(self.partial):
+            assert not units or inventory.ranks >> rank & 1, "rank %d is not there" % rank
         assert self.groups == groups, "groups %r, expected %r" % (self.groups, groups)
         assert self.keys == sorted(groups), "keys %r, expected %r" % (self.keys, sorted(groups))
-
-
-def count_ranks(groups):
-    """Number of ranks of what ``fitting()`` returned."""
-    return sum([popcount(mask) for _, _, mask in groups])
