@@ -69,7 +69,7 @@ class Events:
         self.nesting += 1
         try:
             while queue:
-                process(job, queue.popleft())
+                process(job, queue.pop(0))
         finally:
             job.busy = False
             self.nesting -= 1

@@ -4,10 +4,20 @@
 not derived from events says so below.
 """
 
-from collections import deque
-
 from flux_embedded.formats import jobid
 from flux_embedded.services.job_manager import states
+
+#: Annotations of a job that has none; never changed.
+EMPTY = {}
+_event_bits = {}
+
+
+def event_bit(name):
+    """The bit of `Job.posted` that stands for events `name`."""
+    bit = _event_bits.get(name)
+    if bit is None:
+        bit = _event_bits[name] = 1 << len(_event_bits)
+    return bit
 
 
 class Job:
@@ -24,7 +34,7 @@ class Job:
         status (int): wait status of the ``finish`` event, or None
         end_event (dict): the event that led to CLEANUP, if it was an exception its context counts
         dependencies (dict): description -> True while it is open, False once removed
-        posted (set): names of all events so far
+        posted (int): which events there were so far, see `event_bit`
         perilogs (int): prologs and epilogs that have not finished
         has_resources (bool): between ``alloc`` and ``free``
         bypass (bool): R did not come from the scheduler
@@ -35,7 +45,7 @@ class Job:
 
     Attributes:
         annotations (dict): RFC 27
-        queue (deque), busy, hold (bool): the event queue, see `events`
+        queue (list), busy, hold (bool): the event queue, see `events`
         alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
         alloc_pending (bool): a ``sched.alloc`` is outstanding
         alloc_stale (bool): the outstanding request has an outdated jobspec
@@ -69,14 +79,14 @@ class Job:
         self.end_event = None
         self.first_fatal = None
         self.dependencies = None
-        self.posted = {"submit"}
+        self.posted = event_bit("submit")
         self.perilogs = 0
         self.has_resources = False
         self.bypass = False
         self.released = None
         self.memo = None
-        self.annotations = {}
-        self.queue = deque()
+        self.annotations = EMPTY
+        self.queue = []
         self.busy = False
         self.hold = False
         self.alloc_entry = None
@@ -103,6 +113,10 @@ class Job:
         """COMPLETED, FAILED, CANCELED or TIMEOUT, as far as it is known by now."""
         return states.result(self.status, self.first_fatal)
 
+    def was_posted(self, name):
+        """Whether the job has had an event `name`."""
+        return bool(self.posted & event_bit(name))
+
     def apply(self, event):
         """Take in an event, a dict with timestamp, name and perhaps context.
 
@@ -112,7 +126,7 @@ class Job:
         name = event["name"]
         context = event.get("context")
         before = self.state
-        self.posted.add(name)
+        self.posted |= _event_bits.get(name) or event_bit(name)
         effect = _EFFECTS.get(name)
         if effect is not None:
             effect(self, context, event)

@@ -57,7 +57,7 @@ class Restart:
         events = eventlog.parse(files["eventlog"])
         job = Job(id, 0, 0, 0, 0.0, jobspec)
         job.state = 0
-        job.posted = set()
+        job.posted = 0
         job.hold = True
         final = False
         R = json.loads(files["R"]) if "R" in files else None
@@ -67,7 +67,7 @@ class Restart:
             job.apply(event)
             job.seq += 1
             final = final or (event["name"] == "release" and event["context"]["final"])
-        job.start_pending = job.state in (RUN, CLEANUP) and "start" in job.posted and not final
+        job.start_pending = job.state in (RUN, CLEANUP) and job.was_posted("start") and not final
         return job
 
     def _announce(self, job):

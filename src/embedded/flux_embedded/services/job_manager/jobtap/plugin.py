@@ -124,7 +124,7 @@ class Plugin:
     def job_event_posted(self, id, name):
         """Whether an event `name` was ever posted to the job."""
         job = self._job(id, active=False)
-        return name in job.posted or any(event["name"] == name for event in job.queue)
+        return job.was_posted(name) or any(event["name"] == name for event in job.queue)
 
     def job_set_flag(self, id, flag):
         """Set a flag of a job, ``waitable`` or ``debug``: posts ``set-flags``."""
@@ -260,7 +260,7 @@ class Plugin:
     def prolog_start(self, description, id=CURRENT_JOB):
         """Keep the job from being started until `prolog_finish`."""
         job = self._job(id)
-        if job.state > RUN or job.start_pending or "start" in job.posted:
+        if job.state > RUN or job.start_pending or job.was_posted("start"):
             raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
         self._jm.events.post(job, "prolog-start", {"description": description})
 
