@@ -538,6 +538,8 @@ def test_one_task_may_post_to_another(kernel, h):
 def test_stop_ends_a_run_and_nothing_else(kernel, h):
     kernel.stop()
     assert h.rpc("echo.say", 1).get() == {"said": 1}
+    kernel.run(until=lambda: True)
+    assert h.rpc("echo.say", 1).get() == {"said": 1}
     kernel.call_later(5, kernel.stop)
     kernel.run()
     assert kernel.now() == 1005.0

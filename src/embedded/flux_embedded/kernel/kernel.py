@@ -242,9 +242,9 @@ class Kernel:
         Raises:
             RuntimeError: nothing is left that could ever make another turn
         """
-        self._until = until
         if until is not None and until():
             return
+        self._until = until
         self._runner = getcurrent()
         try:
             self.switch_to_hub()
