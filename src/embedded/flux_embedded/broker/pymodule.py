@@ -112,7 +112,7 @@ def _load_entry(path):
     except (Exception, SystemExit) as exc:
         if isinstance(exc, SystemExit):
             raise LoaderExit(exc.code if isinstance(exc.code, int) else 1) from None
-        print_traceback(exc)
+        print_traceback(exc, path)
         raise LoaderExit(1) from None
     from flux.brokermod import resolve_entry_point
 
@@ -123,12 +123,12 @@ def _load_entry(path):
         raise LoaderExit(1) from None
 
 
-def print_traceback(exc):
-    """Print the traceback of an exception from module code, without the loader's own frames."""
+def print_traceback(exc, path=None):
+    """Print the traceback of an exception from module code, from the module's file on."""
     tb = exc.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+    while tb is not None and tb.tb_frame.f_code.co_filename != path:
         tb = tb.tb_next
-    traceback.print_exception(type(exc), exc, tb)
+    traceback.print_exception(type(exc), exc, tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__))
     sys.stderr.flush()
 
 
@@ -145,5 +145,5 @@ def failure_of(exc, path):
     if isinstance(exc, ValueError):
         print(f"{os.path.basename(path)}: {exc}", file=sys.stderr, flush=True)
         return errno.EINVAL, os.strerror(errno.EINVAL)
-    print_traceback(exc)
+    print_traceback(exc, path)
     return errno.ECONNRESET, os.strerror(errno.ECONNRESET)

@@ -21,7 +21,7 @@ from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.kernel import RealClock, Task, VirtualClock
 from flux_embedded.kernel.future import FutureExt
-from flux_embedded.kernel.handle import Flux
+from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Signals that end the instance.
 FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -53,6 +53,7 @@ class Session:
         self.kernel = self.instance.kernel
         self.ctx = self.instance.ctx
         self.ctx.fatal = self.stop
+        self.ctx.job_R = options.job_R
         self.conductor = Task(self.kernel, "broker", self._conduct)
         self.h = Flux(self.conductor)
         self.server = None
@@ -74,12 +75,16 @@ class Session:
             self.server = SocketServer(self.ctx, os.path.join(self.rundir, "local-0"))
             self.conductor.on_exit = self._conducted
             self.conductor.start()
+            if self.options.parent is not None:
+                self.options.parent.watch_expiration(self.kernel, self._expires, lambda: self.stop(signal.SIGTERM))
             with Watchdog(self.ctx):
                 self.kernel.run(until=lambda: self.done)
             self.server.drain(1.0)
         finally:
             if self.server is not None:
                 self.server.close()
+            if self.options.parent is not None:
+                self.options.parent.close(self.kernel)
             for function in undo:
                 function()
             self.instance.stop()
@@ -101,6 +106,10 @@ class Session:
         given = self.options.rundir_given
         if self.rundir is not None and not given and self.ctx.attrs.is_true("rundir-cleanup"):
             shutil.rmtree(self.rundir, ignore_errors=True)
+
+    def _expires(self, when):
+        """The enclosing instance changed the time limit of the job that this instance is."""
+        self.h.rpc("resource.expiration", {"expiration": when}, flags=RPC_NORESPONSE)
 
     # -- ending early ----------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class StartOptions:
         personality (str or None): which modules to load; None: what ``broker.rc1_path`` says
         virtual_time (bool), verbose (int), dry_run (bool)
         test (bool): a size was asked for: the instance does not take over a job's resources
+        parent (Parent or None): the instance in which this one is a job
+        job_R (dict or None): that job's resources
         rundir_given (bool): the run directory is the user's, who keeps it
     """
 
@@ -64,6 +66,8 @@ class StartOptions:
         self.verbose = 0
         self.dry_run = False
         self.test = False
+        self.parent = None
+        self.job_R = None
         self.rundir_given = False
 
 
@@ -208,10 +212,44 @@ def main(argv):
     from flux_embedded.broker.session import Session
 
     try:
+        if not _join_job(options, os.environ):
+            return 0
         return Session(options).run()
-    except OSError as exc:
-        print(f"flux-start: {exc.strerror or exc}", file=sys.stderr)
+    except (OSError, ValueError) as exc:
+        print(f"flux-start: {getattr(exc, 'strerror', None) or exc}", file=sys.stderr)
         return 1
+
+
+def _join_job(options, environ):
+    """Take over the resources of the job this is a task of, if it is one.
+
+    Returns whether there is an instance to start: one process plays all ranks, so of a job's tasks
+    only the first does.
+
+    Raises:
+        OSError, ValueError: the enclosing instance does not give the job's resources
+    """
+    if options.test or "FLUX_JOB_ID" not in environ:
+        return True
+    from flux_embedded.broker.parent import Parent, hosts_of
+
+    if environ.get("FLUX_TASK_RANK", "0") != "0":
+        return False
+    try:
+        parent = Parent.of_environment(environ)
+        if parent is None:
+            return True
+        options.job_R = parent.resources()
+        level = parent.level() + 1
+    except (OSError, ValueError) as exc:
+        job = environ["FLUX_JOB_ID"]
+        raise OSError(5, f"job {job}: no resources from the enclosing instance: {exc}") from None
+    options.parent = parent
+    options.hosts = hosts_of(options.job_R)
+    options.size = len(options.hosts)
+    for name, value in (("instance-level", level), ("jobid", parent.job), ("parent-uri", parent.uri)):
+        options.attrs.define(name, value)
+    return True
 
 
 def _print_log(text):

@@ -1,0 +1,135 @@
+"""The enclosing instance, for an instance that runs as a job: its resources are the job's."""
+
+import json
+import os
+import selectors
+import socket
+
+from flux_embedded.formats import hostlist, idset, jobid
+from flux_embedded.kernel import message
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.wire import Unpacker, pack
+
+#: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
+_CURRENT = 3
+
+
+class Parent:
+    """A connection to the enclosing instance.
+
+    Args:
+        uri (str): where it is
+        job (str): id of the job in it that this process belongs to
+
+    Attributes:
+        id (int): the job's id
+        uri (str), job (str): as given
+
+    Raises:
+        OSError: it does not answer
+        ValueError: `job` is no job id
+    """
+
+    def __init__(self, uri, job):
+        self.uri = uri
+        self.job = job
+        self.id = jobid.decode(job)
+        self._sock = socket.socket(socket.AF_UNIX)
+        self._sock.connect(uri[len("local://") :])
+        self._unpacker = Unpacker()
+        self._tag = 0
+
+    @classmethod
+    def of_environment(cls, environ):
+        """Return the Parent that the environment of a job tells of, or None outside any job.
+
+        Raises:
+            OSError: the parent does not answer
+            ValueError: FLUX_JOB_ID is no job id
+        """
+        uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
+        if not job or not uri.startswith("local://"):
+            return None
+        return cls(uri, job)
+
+    def level(self):
+        """Return how deep the parent is nested; 0 for one that is no job itself."""
+        return int(self.call("attr.get", {"name": "instance-level"})["value"])
+
+    def resources(self):
+        """Return the job's R with ranks from 0 on, as the instance in it has them."""
+        return renumber(self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"])
+
+    def call(self, topic, payload):
+        """Make a request and wait for its answer; for use before the instance's own loop runs."""
+        tag = self._send(topic, payload)
+        while True:
+            for msg in self._receive():
+                if msg.matchtag == tag:
+                    if msg.errnum:
+                        raise message.error_of(msg)
+                    return msg.body
+
+    def watch_expiration(self, kernel, changed, lost):
+        """From now on, call ``changed(expiration)`` whenever the job's time limit changes.
+
+        Arguments: kernel (Kernel), whose loop looks at the connection; changed; lost, called when
+        the parent has gone.
+        """
+        request = {"id": self.id, "key": "R", "flags": 0}
+        tag = self._send("job-info.update-watch", request, message.FLAG_STREAMING)
+
+        def ready(fd, events):
+            try:
+                messages = self._receive()
+            except (OSError, ValueError):
+                self.close(kernel)
+                lost()
+                return
+            for msg in messages:
+                if msg.matchtag == tag and not msg.errnum:
+                    changed(msg.body["R"]["execution"].get("expiration", 0))
+
+        kernel.add_fd(self._sock.fileno(), selectors.EVENT_READ, ready)
+
+    def close(self, kernel):
+        """Hang up."""
+        if self._sock.fileno() >= 0:
+            kernel.remove_fd(self._sock.fileno())
+            self._sock.close()
+
+    def _send(self, topic, payload, flags=0):
+        self._tag += 1
+        msg = Message(message.REQUEST, topic, json.dumps(payload), matchtag=self._tag, flags=flags)
+        self._sock.sendall(pack(msg))
+        return self._tag
+
+    def _receive(self):
+        data = self._sock.recv(1 << 18)
+        if not data:
+            raise OSError(104, os.strerror(104))
+        return self._unpacker.feed(data)
+
+
+def renumber(R):
+    """Return R with its ranks replaced by 0, 1, ... in their order; ``scheduling`` stays as it is.
+
+    Who understands ``scheduling`` renumbers it for itself (RFC 49).
+    """
+    execution = R["execution"]
+    ranks = sorted(r for entry in execution["R_lite"] for r in idset.members(idset.decode(entry["rank"])))
+    new = {rank: i for i, rank in enumerate(ranks)}
+
+    def mapped(text):
+        return idset.encode(idset.from_ids(new[r] for r in idset.members(idset.decode(text)) if r in new))
+
+    result = dict(execution)
+    result["R_lite"] = [{**entry, "rank": mapped(entry["rank"])} for entry in execution["R_lite"]]
+    if "properties" in execution:
+        result["properties"] = {name: mapped(text) for name, text in execution["properties"].items()}
+    return {**R, "execution": result}
+
+
+def hosts_of(R):
+    """Return the host of each rank of R, in rank order."""
+    return [host for text in R["execution"]["nodelist"] for host in hostlist.decode(text)]
