@@ -23,8 +23,8 @@ class FIFOScheduler(PolicyScheduler):
                 alloc = self.resources.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
                 return  # the head waits, and everybody behind it
-            except OSError as exc:
-                job.request.deny(str(exc))  # it could never run
+            except Exception as exc:
+                self.refuse(job, exc)  # it could never run
             else:
                 self.start(job, alloc)
             heapq.heappop(self._queue)

@@ -62,8 +62,8 @@ class SimpleScheduler(PolicyScheduler):
                 alloc = self.resources.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
                 return
-            except OSError as exc:
-                job.request.deny(str(exc))
+            except Exception as exc:
+                self.refuse(job, exc)
             else:
                 self.start(job, alloc)
             heapq.heappop(self._queue)

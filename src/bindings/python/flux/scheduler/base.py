@@ -81,6 +81,9 @@ class Scheduler(Running, Passes, Handlers):
     #: Further arguments for the pool's class.
     pool_kwargs: dict = {}
 
+    #: What keeps the pending jobs.
+    _queue_class = PendingQueue
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
@@ -94,7 +97,7 @@ class Scheduler(Running, Passes, Handlers):
         arguments.parse_depth(self.queue_depth)
         self._pool = None
         self._parser = None
-        self._backlog = PendingQueue()
+        self._backlog = self._queue_class()
         #: open requests by job id
         self._requests = {}
         #: the same by the identity of their messages
@@ -160,14 +163,12 @@ class Scheduler(Running, Passes, Handlers):
             jobspec (dict): what it asks for (RFC 14)
         """
         try:
-            resource_request = self._parser.parse(jobspec)
+            resource_request = self._parser.parse(jobspec, request._read_jobspec)
         except ValueError as exc:
             self.log.error("alloc: cannot parse jobspec for {}: {}".format(self._name_of(jobid), exc))
             request.deny("cannot parse jobspec: {}".format(exc))
             return
-        job = PendingJob(jobid, priority, t_submit, request, resource_request)
-        request._job = job
-        self._backlog.push(job)
+        self._backlog.push(PendingJob(jobid, priority, t_submit, request, resource_request))
 
     def free(self, jobid, R, final=False):
         """Called when resources come back; returns them to the pool.
@@ -347,10 +348,13 @@ class Scheduler(Running, Passes, Handlers):
             # What is in doubt stays allocated: better idle until a reload than given out twice.
             self._mishap("free: {}".format(self._name_of(jobid)), trace=True)
             return
-        self._releases += 1
+        self._released()
         if final:
             self._holding.discard(jobid)
         self._guard("free", self._freed, jobid, R, final)
+
+    def _released(self):
+        """Something happened that may let a waiting job run; for what the library does about it."""
 
     def _freed(self, jobid, R, final):
         """Resources came back, R being a dict or a pool; for what the library does about it."""

@@ -53,6 +53,8 @@ class Handlers(BrokerModule):
         request = self._open(msg, jobid)
         try:
             priority = _integer(payload, "priority", PRIORITY_MAX)
+            if jobid in self._holding:
+                raise ValueError("the job holds resources already")
             userid = payload.get("userid", 0)
             t_submit = payload.get("t_submit")
             if not isinstance(t_submit, (int, float)):
@@ -126,8 +128,8 @@ class Handlers(BrokerModule):
             if not 0 <= expiration < float("inf"):
                 raise ValueError("invalid expiration {!r}".format(expiration))
             self._events += 1
-            self._releases += 1
             self.expiration(msg, jobid, expiration)
+            self._released()
             self._request_schedule()
 
         self._serve(msg, serve)

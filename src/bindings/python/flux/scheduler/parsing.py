@@ -21,8 +21,13 @@ class RequestParser:
         self.pool = pool
         self._known = {}
 
-    def parse(self, jobspec):
+    def parse(self, jobspec, read=None):
         """The pool's request for `jobspec` (a dict), to be treated as read-only.
+
+        Args:
+            jobspec (dict): what the job asks for
+            read: returns the jobspec again; given that, the request need not keep it, which is what
+                takes most of the memory of a pending job
 
         Raises:
             ValueError: the jobspec cannot be parsed, for whatever reason; the text says which
@@ -39,6 +44,8 @@ class RequestParser:
         request = self._known.get(key)
         if request is None:
             request = self._parse(jobspec)
+            if read is not None and hasattr(request, "with_jobspec"):
+                request = request.with_jobspec(read)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[key] = request

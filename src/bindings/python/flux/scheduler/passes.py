@@ -23,8 +23,6 @@ class Passes:
         #: of these, what the pass under way had seen when it began, and the last that was completed
         self._events_seen = 0
         self._events_passed = 0
-        #: times at which something happened that may let a waiting job run
-        self._releases = 0
         #: [message, events before it, R to be stored before the answer] of sched.quiescent
         self._quiet = []
         #: jobs whose request has its answer, and that may still sit in the queue
@@ -63,7 +61,7 @@ class Passes:
 
     def _request_schedule(self):
         """Something happened that a pass should look at."""
-        if self._always_wanted or self._queue:
+        if self._always_wanted or len(self._backlog):
             self._pace.event(self.now())
             self._guard("start_schedule", self.start_schedule)
         elif self._pass.active:
@@ -96,7 +94,7 @@ class Passes:
             self._backoff = 0.0
             if seconds is not None and self._pace.passed(seconds):
                 self.log.debug("sched_delay={:.6f}".format(self._pace.delay))
-            if not self._no_forecast and (self._always_wanted or self._queue):
+            if not self._no_forecast and (self._always_wanted or len(self._backlog)):
                 if self._outlook.active:
                     self._outlook_again = True
                 else:
@@ -128,13 +126,13 @@ class Passes:
         for job in self._answered:
             self._backlog.remove(job)
         self._answered.clear()
-        self._queue_before = len(self._backlog.settle())
+        self._queue_before = len(self._backlog)
 
     def _after_step(self):
         """A policy's code has run: what it has answered leaves the queue before anything else happens."""
         answered = self._answered
         if answered:
-            if len(self._backlog.heap) != self._queue_before - len(answered):
+            if len(self._backlog) != self._queue_before - len(answered):
                 # The usual policy pops what it answers, which this length tells without a search.
                 for job in answered:
                     self._backlog.remove(job)

@@ -36,6 +36,9 @@ class PolicyScheduler(Scheduler):
 
     def __init__(self, h, *args):
         super().__init__(h, *args)
+        #: by shape of request: the ranks that match it; whether it waits for ranks that are down
+        self._matching = {}
+        self._down = {}
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError("reason-depth={!r} is invalid: expected a number of jobs, 0 for none".format(value))
@@ -54,6 +57,41 @@ class PolicyScheduler(Scheduler):
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
+
+    def name_of(self, job):
+        """A job's id as users write it."""
+        return self._name_of(job.jobid)
+
+    def pending(self, jobid):
+        """The pending job of this id, or None."""
+        request = self._requests.get(jobid)
+        return None if request is None else request._job
+
+    def shares_ranks(self, one, other):
+        """Whether two pending jobs could want the same rank, whatever is up or free."""
+        return self._ranks_of(one) & self._ranks_of(other) != 0
+
+    def _ranks_of(self, job):
+        mask = self._matching.get(_shape(job))
+        if mask is None:
+            mask = self._matching[_shape(job)] = self.resources.match_mask(job.resource_request)
+        return mask
+
+    def waits_for_down_ranks(self, job):
+        """Whether a job could not start on the ranks that are up if all jobs had ended."""
+        waits = self._down.get(_shape(job))
+        if waits is None:
+            try:
+                self.resources.plan().hold(job.jobid, job.resource_request)
+                waits = False
+            except InsufficientResources:
+                waits = True
+            self._down[_shape(job)] = waits
+        return waits
+
+    def _inventory_changed(self):
+        self._matching.clear()
+        self._down.clear()
 
     # -- starting ---------------------------------------------------------------------------------------
 
@@ -74,13 +112,25 @@ class PolicyScheduler(Scheduler):
         alloc.set_expiration(now + duration if duration > 0 else self.resources.expiration)
         summary = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
-            self.log.debug("alloc: {}: {}".format(self._name_of(job.jobid), summary))
+            self.log.debug("alloc: {}: {}".format(self.name_of(job), summary))
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
     def _freed(self, jobid, R, final):
         if self.log.level >= LOG_DEBUG:
             what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
             self.log.debug("free: {}: {}{}".format(self._name_of(jobid), what, " (final)" if final else ""))
+
+    def refuse(self, job, error):
+        """Deny a job that the pool will not have.
+
+        Args:
+            job (PendingJob): the job
+            error (Exception): what ``alloc()`` raised: the reason, or a bug of the pool, which is
+                logged and costs this job, not the scheduler
+        """
+        if not isinstance(error, OSError):
+            self._mishap("alloc: {}".format(self.name_of(job)), error)
+        job.request.deny(str(error))
 
     # -- estimates --------------------------------------------------------------------------------------
 
@@ -128,11 +178,21 @@ class PolicyScheduler(Scheduler):
 
     # -- reasons ----------------------------------------------------------------------------------------
 
+    def first_pending(self):
+        """The first pending jobs in order, as many as are told why they wait."""
+        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
+            if not job.request.finalized:
+                yield job
+
     def show_reason(self, job, reason):
         """Annotate `job` with what it waits for; None removes it."""
         if reason != getattr(job, "_reason", None):
             job._reason = reason
             job.request.annotate({"sched": {"reason_pending": reason}})
+
+    def behind(self, head):
+        """The reason of a job that could start but for `head`."""
+        return "behind {}".format(self.name_of(head))
 
     def reasons(self):
         """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.
@@ -141,13 +201,15 @@ class PolicyScheduler(Scheduler):
         job.
         """
         head = None
-        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
-            if job.request.finalized:
-                continue
+        for job in self.first_pending():
             if head is None:
                 head = job
-                reason = describe(self.resources.explain(job.resource_request))
+                self.show_reason(job, describe(self.resources.explain(job.resource_request)))
             else:
-                reason = "behind {}".format(self._name_of(head.jobid))
-            self.show_reason(job, reason)
+                self.show_reason(job, self.behind(head))
             yield
+
+
+def _shape(job):
+    """What jobs that ask for the same have in common."""
+    return getattr(job.resource_request, "shape", job.resource_request)

@@ -34,6 +34,9 @@ class AllocRequest:
         """Whether the request has had its answer."""
         return self.outcome is not None
 
+    def _read_jobspec(self):
+        return self.msg.payload["jobspec"]
+
     def _finalize(self, outcome):
         if self.outcome is not None:
             raise RuntimeError(

@@ -58,13 +58,17 @@ class Running:
             return
         self._events += 1
         self._update(update)
+        self._inventory_changed()
         self._guard("resource_update", self.resource_update)
         self._request_schedule()
+
+    def _inventory_changed(self):
+        """Ranks came, went or changed; for what the library knows about them."""
 
     def _update(self, update):
         helpful, errors = apply_update(self._pool, update, self.log, self._warned)
         if helpful:
-            self._releases += 1
+            self._released()
         for key, exc in errors:
             self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
 
