@@ -110,7 +110,7 @@ class Driver:
         self.kernel.call_later(seconds, lambda: self._release(endpoint))
 
     def _release(self, endpoint):
-        waiting = self.held_back.pop(endpoint)
+        waiting = self.held_back.pop(endpoint, ())
         self.kernel.ready.extendleft((endpoint, msg) for msg in reversed(waiting))
 
     # -- steps ---------------------------------------------------------------------------------
@@ -291,6 +291,8 @@ class Driver:
                 raise Violation(f"job {jobid} never ended: {state}, {[event['name'] for event in log]}")
         if self.watch.books.held:
             raise Violation(f"resources are still held: {self.watch.books.held}")
+        if self.violation is not None:
+            raise self.violation
 
     def _held_jobs(self):
         jobs = self.h.rpc("job-list.list", {"max_entries": 0, "attrs": ["urgency", "state"]}).get()["jobs"]
@@ -304,4 +306,8 @@ class Driver:
         return manager is not None and not manager.jobs
 
     def close(self):
+        """End the instance, whatever state the run left it in."""
+        self.kernel.intercept = None
+        for endpoint in list(self.held_back):
+            self._release(endpoint)
         self.instance.stop()

@@ -39,18 +39,23 @@ POOLS = ("rv1", "tree")
 def run(history, scheduler, pool):
     """Run one history; returns None, or what was violated."""
     name, args = SCHEDULERS[scheduler]
-    driver = None
+    driver = failure = None
     try:
         driver = Driver(name, pool == "tree", args)
         driver.run(history)
-        if driver.violation is not None:
-            raise driver.violation
     except Exception as exc:
-        return f"{type(exc).__name__}: {exc}\n" + "".join(traceback.format_exc(limit=-4))
-    finally:
+        failure = described(exc)
+    try:
         if driver is not None:
             driver.close()
-    return None
+    except Exception as exc:
+        # What went wrong first says more.
+        failure = failure or described(exc)
+    return failure
+
+
+def described(exc):
+    return f"{type(exc).__name__}: {exc}\n" + "".join(traceback.format_tb(exc.__traceback__, limit=-4))
 
 
 def report(seed, scheduler, pool, steps, failure):
