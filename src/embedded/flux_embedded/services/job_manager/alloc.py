@@ -35,6 +35,7 @@ class Alloc:
         self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
         self._sent = []  # limited mode: heap of (priority, -t_submit, -id, serial, [job or None])
         self._reprioritized = {}
+        self._canceling = set()
 
     # -- the order -------------------------------------------------------------------------------
 
@@ -132,7 +133,12 @@ class Alloc:
         self.jm.events.send(self.jm.h.send_untagged, "sched.alloc", payload)
 
     def _make_way(self):
-        """Withdraw the last job in order from the scheduler if one that waits precedes it."""
+        """Withdraw the last job in order from the scheduler if one that waits precedes it.
+
+        One at a time: the next when the answer to this one is in.
+        """
+        if self._canceling:
+            return
         waiting, sent = self._waiting, self._sent
         while waiting and waiting[0][-1][0] is None:
             heapq.heappop(waiting)
@@ -149,6 +155,7 @@ class Alloc:
             if job.alloc_entry[0] is None:
                 return  # canceled before; one is enough
             job.alloc_entry[0] = None
+        self._canceling.add(job.id)
         self.jm.events.send(self.jm.notify, "sched.cancel", {"id": job.id})
 
     def _send_prioritize(self):
@@ -203,6 +210,7 @@ class Alloc:
         del self.pending[job.id]
         job.alloc_pending = False
         self._reprioritized.pop(job.id, None)
+        self._canceling.discard(job.id)
         if job.alloc_entry is not None:
             job.alloc_entry[0] = None
             job.alloc_entry = None
@@ -280,6 +288,7 @@ class Alloc:
         self.pending.clear()
         self._sent.clear()
         self._reprioritized.clear()
+        self._canceling.clear()
         for job in pending:
             job.alloc_pending = False
             job.alloc_stale = False

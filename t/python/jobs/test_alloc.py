@@ -1,0 +1,449 @@
+"""The job manager's side of RFC 27: protocols.md section 16, and what golden/lifecycle.jsonl shows."""
+
+import errno
+
+import pytest
+from jobs_instance import jobspec, make_R
+
+SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
+
+
+def seen(inst):
+    """What the scheduler received since the last call, abridged."""
+    out = []
+    for method, body in inst.sched.seen:
+        if method == "prioritize":
+            out.append((method, body["jobs"]))
+        else:
+            out.append((method, body["id"]))
+    inst.sched.seen.clear()
+    return out
+
+
+def urgency(inst, id, value):
+    inst.rpc("job-manager.urgency", {"id": id, "urgency": value})
+
+
+# -- the messages ---------------------------------------------------------------------------------
+
+
+def test_alloc_request(inst):
+    inst.load_sched()
+    id = inst.submit(environment={"A": "b"}, duration=3600.0, urgency=20)
+    [body] = inst.sched.of("alloc")
+    assert list(body) == ["id", "priority", "userid", "t_submit", "jobspec"]
+    assert (body["id"], body["priority"]) == (id, 20)
+    assert "environment" not in body["jobspec"]["attributes"]["system"]
+    assert inst.sched.requests[id].matchtag == 0
+    assert not inst.sched.requests[id].streaming
+
+
+def test_success(inst):
+    inst.load_sched()
+    id = inst.submit(run=5)
+    inst.sched.allocate(id, make_R(), {"sched": {"resource_summary": "x", "t_estimate": None}})
+    inst.run()
+    alloc = inst.eventlog(id)[4]
+    assert alloc["context"] == {"annotations": {"sched": {"resource_summary": "x"}}}
+    assert inst.state(id) == RUN
+    inst.advance(5)
+    assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
+
+
+def test_two_requests_answered_in_reverse(inst):
+    inst.load_sched()
+    one, two = inst.submit(run=9), inst.submit(run=9)
+    inst.sched.allocate(two, make_R(cores="1"))
+    inst.sched.allocate(one, make_R(cores="0"))
+    inst.run()
+    assert inst.jm.jobs[one].R == make_R(cores="0")
+    assert inst.jm.jobs[two].R == make_R(cores="1")
+
+
+def test_deny(inst):
+    inst.load_sched()
+    id = inst.submit()
+    inst.sched.answer(id, type=1, annotations={"sched": {"x": 1}})
+    inst.sched.answer(id, type=2, note="too big")
+    inst.run()
+    context = inst.eventlog(id)[-2]["context"]
+    assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, "too big")
+    assert inst.events(id)[-2:] == ["exception", "clean"]
+    assert inst.sched.of("free") == []
+    assert inst.jm.job_or_error(id).annotations == {}
+
+
+def test_deny_without_note(inst):
+    inst.load_sched()
+    id = inst.submit()
+    inst.sched.answer(id, type=2)
+    inst.run()
+    assert inst.eventlog(id)[-2]["context"]["note"] == ""
+
+
+ANNOTATIONS = [
+    ({"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}, {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}),
+    ({"sched": {"t_estimate": 90.0}}, {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}}),
+    (
+        {"user": {"tag": ["a", "b"]}, "sched": {"x": {"y": 1, "z": 2}}},
+        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"y": 1, "z": 2}}, "user": {"tag": ["a", "b"]}},
+    ),
+    (
+        {"sched": {"x": {"y": None}}},
+        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"z": 2}}, "user": {"tag": ["a", "b"]}},
+    ),
+    (
+        {"sched": {"x": 5}},
+        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": 5}, "user": {"tag": ["a", "b"]}},
+    ),
+    ({"sched": {"t_estimate": None, "reason_pending": None}}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
+    ({"nothere": None}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
+    ({"sched": {"x": None}}, {"user": {"tag": ["a", "b"]}}),
+]
+
+
+def test_annotations(inst):
+    inst.load_sched()
+    id = inst.submit()
+    before = len(inst.events(id))
+    for update, after in ANNOTATIONS:
+        inst.sched.answer(id, type=1, annotations=update)
+        inst.run()
+        assert inst.jm.jobs[id].annotations == after
+        assert inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"] == after
+    assert len(inst.events(id)) == before
+
+
+def test_nulls_in_new_objects_are_not_stored(inst):
+    inst.load_sched()
+    id = inst.submit()
+    inst.sched.answer(id, type=1, annotations={"sched": {"a": None, "b": {"c": None}}})
+    inst.run()
+    assert inst.jm.jobs[id].annotations == {}
+
+
+# -- canceling ------------------------------------------------------------------------------------
+
+
+def test_cancel_of_a_pending_job(inst):
+    inst.load_sched()
+    id = inst.submit()
+    inst.cancel(id)
+    assert seen(inst) == [("alloc", id), ("cancel", id)]
+    assert inst.events(id)[-2:] == ["exception", "clean"]
+
+
+def test_cancel_crosses_success(inst):
+    inst.load_sched()
+    id = inst.submit(run=5)
+    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
+    inst.cancel(id)
+    assert inst.state(id) == CLEANUP  # the request is still out
+    inst.sched.allocate(id, make_R())
+    inst.run()
+    assert "alloc" not in inst.events(id)
+    assert inst.events(id)[-1] == "clean"
+    assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
+
+
+def test_cancel_after_alloc_before_start(inst):
+    inst.load_sched()
+    inst.unload("job-exec")
+    id = inst.submit()
+    inst.sched.allocate(id)
+    inst.run()
+    inst.cancel(id)
+    assert inst.events(id)[-3:] == ["exception", "free", "clean"]
+    assert len(inst.sched.of("free")) == 1
+
+
+def test_hold_withdraws_the_request(inst):
+    inst.load_sched()
+    id = inst.submit()
+    urgency(inst, id, 0)
+    assert seen(inst) == [("alloc", id), ("cancel", id)]
+    assert inst.state(id) == SCHED
+    urgency(inst, id, 16)
+    assert seen(inst) == [("alloc", id)]
+    assert inst.events(id)[-4:] == ["urgency", "priority", "urgency", "priority"]
+
+
+def test_hold_crosses_success(inst):
+    inst.load_sched()
+    id = inst.submit()
+    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
+    urgency(inst, id, 0)
+    inst.sched.allocate(id, make_R())
+    inst.run()
+    assert inst.state(id) == SCHED
+    assert [method for method, _ in seen(inst)] == ["alloc", "free"]
+
+
+def test_urgency_is_refused_once_allocated(inst):
+    inst.load_sched(auto=lambda body: None)
+    id = inst.submit(run=5)
+    with pytest.raises(OSError, match="urgency cannot be changed once resources are allocated"):
+        urgency(inst, id, 20)
+
+
+# -- unlimited and limited mode ---------------------------------------------------------------------
+
+
+def test_unlimited_mode_prioritizes(inst):
+    inst.load_sched()
+    one, two = inst.submit(), inst.submit()
+    urgency(inst, two, 20)
+    assert seen(inst) == [("alloc", one), ("alloc", two), ("prioritize", [[two, 20]])]
+    assert inst.events(two)[-2:] == ["urgency", "priority"]
+    urgency(inst, one, 31)
+    assert seen(inst) == [("prioritize", [[one, 4294967295]])]
+
+
+def test_order_of_requests(inst):
+    low, high, same = inst.submit(urgency=5), inst.submit(urgency=20), inst.submit(urgency=20)
+    inst.load_sched()
+    assert seen(inst) == [("alloc", high), ("alloc", same), ("alloc", low)]
+    assert inst.sched.count == 3
+
+
+def test_limited_mode(inst):
+    """limit 2, five jobs; one success makes room for a third; an urgent one displaces the last."""
+    inst.load_sched(mode="limited", limit=2)
+    jobs = [inst.submit(run=100) for _ in range(5)]
+    assert seen(inst) == [("alloc", jobs[0]), ("alloc", jobs[1])]
+    assert inst.rpc("job-manager.alloc-query") == {
+        "queue_length": 3, "alloc_pending": 2, "running": 0, "pending": 5,
+    }  # fmt: skip
+    inst.sched.allocate(jobs[0])
+    inst.run()
+    assert seen(inst) == [("alloc", jobs[2])]
+    urgent = inst.submit(urgency=25)
+    # The last in order makes way; with it gone, the one before it does not precede the newcomer either.
+    assert seen(inst) == [("cancel", jobs[2]), ("cancel", jobs[1]), ("alloc", urgent), ("alloc", jobs[1])]
+
+
+def test_limited_mode_moves_requests_with_room_to_spare(inst):
+    """golden: C gets higher-priority job in front."""
+    inst.load_sched(mode="limited", limit=8)
+    first = inst.submit()
+    second = inst.submit(urgency=20)
+    assert seen(inst) == [("alloc", first), ("cancel", first), ("alloc", second), ("alloc", first)]
+
+
+def test_limited_mode_priority_raised(inst):
+    """golden: sixth job pending, its urgency raised to 20."""
+    inst.load_sched(mode="limited", limit=8)
+    fifth, sixth = inst.submit(), inst.submit()
+    seen(inst)
+    urgency(inst, sixth, 20)
+    assert seen(inst) == [
+        ("prioritize", [[sixth, 20]]), ("cancel", sixth), ("cancel", fifth), ("alloc", sixth), ("alloc", fifth),
+    ]  # fmt: skip
+
+
+def test_limited_mode_waiting_job_raised(inst):
+    """golden: the 10th pending job is raised to urgency 26."""
+    inst.load_sched(mode="limited", limit=3)
+    jobs = [inst.submit() for _ in range(5)]
+    seen(inst)
+    urgency(inst, jobs[4], 26)
+    assert seen(inst) == [("cancel", jobs[2]), ("cancel", jobs[1]), ("alloc", jobs[4]), ("alloc", jobs[1])]
+
+
+@pytest.mark.parametrize("mode", [{"mode": "limited", "limit": 8}, {"mode": "unlimited"}])
+def test_duration_update_of_a_pending_job(inst, mode):
+    """prioritize with the unchanged priority, cancel, then a request with the new jobspec."""
+    inst.load_sched(**mode)
+    id = inst.submit(duration=60)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
+    assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "cancel", "alloc"]
+    assert inst.sched.seen[1][1] == {"jobs": [[id, 16]]}
+    assert inst.sched.of("alloc")[1]["jobspec"]["attributes"]["system"]["duration"] == 300
+    stored = inst.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 1})
+    current = inst.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 3})
+    assert stored["jobspec"]["attributes"]["system"]["duration"] == 60
+    assert current["jobspec"]["attributes"]["system"]["duration"] == 300
+
+
+def test_update_crosses_success(inst):
+    """An R for the old jobspec is given back."""
+    inst.load_sched()
+    id = inst.submit(duration=60)
+    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
+    inst.sched.allocate(id, make_R())
+    inst.run()
+    assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "free", "alloc"]
+
+
+# -- queues ---------------------------------------------------------------------------------------------
+
+
+def test_queue_stop_and_start(inst):
+    inst.load_sched()
+    one, two = inst.submit(), inst.submit(urgency=20)
+    seen(inst)
+    inst.rpc("job-manager.queue-start", {"start": False})
+    assert sorted(seen(inst)) == [("cancel", one), ("cancel", two)]
+    inst.rpc("job-manager.queue-start", {"start": True})
+    assert seen(inst) == [("alloc", two), ("alloc", one)]
+
+
+# -- failure, unload, reload ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"mode": "limited"}, {"mode": "limited", "limit": 0}, {"mode": "single"}, {}, {"mode": "unlimited", "limit": 3},
+        {"mode": "limited", "limit": True}, {"mode": "limited", "limit": 1 << 31},
+    ],
+)  # fmt: skip
+def test_bad_ready(inst, payload):
+    future = inst.handle.rpc("job-manager.sched-hello", {}, flags=2)
+    inst.run()
+    with pytest.raises(OSError) as caught:
+        future.get()
+    assert caught.value.errno == errno.ENODATA
+    with pytest.raises(OSError) as caught:
+        inst.rpc("job-manager.sched-ready", payload)
+    assert caught.value.errno == errno.EPROTO
+
+
+def test_ready_without_hello(inst):
+    with pytest.raises(OSError) as caught:
+        inst.rpc("job-manager.sched-ready", {"mode": "unlimited"})
+    assert caught.value.errno == errno.EPROTO
+
+
+def test_hello_needs_streaming(inst):
+    with pytest.raises(OSError) as caught:
+        inst.rpc("job-manager.sched-hello", {})
+    assert caught.value.errno == errno.EPROTO
+
+
+def test_error_response_suspends(inst):
+    inst.load_sched()
+    id = inst.submit()
+    msg = inst.sched.requests.pop(id)
+    inst.sched.respond_error(msg, errno.EINVAL, "no")
+    inst.run()
+    assert inst.state(id) == SCHED
+    assert inst.submit() and len(inst.sched.of("alloc")) == 1  # nothing is sent any more
+    inst.unload_sched()
+    inst.load_sched()
+    assert len(inst.sched.of("alloc")) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": 0}, {"id": "x", "type": 0}, {"id": 1, "type": 9}, {"id": 1, "type": 1}, {"id": 1, "type": 0},
+        {"id": 1, "type": 1, "annotations": 3}, {"id": 1, "type": 2, "note": 3},
+    ],
+)  # fmt: skip
+def test_malformed_response_suspends(inst, body):
+    inst.load_sched()
+    id = inst.submit()
+    inst.sched.respond(inst.sched.requests[id], body)
+    inst.run()
+    assert not inst.jm.peer.is_ready
+    assert inst.state(id) == SCHED
+
+
+def test_unload_and_reload(inst):
+    inst.load_sched(auto=lambda body: None)
+    running = inst.submit(run=1000)
+    inst.sched.auto = None
+    pending = inst.submit()
+    inst.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
+    inst.run()
+    inst.unload_sched()
+    assert inst.jm.jobs[pending].annotations == {"user": {"y": 2}}
+    assert inst.rpc("job-manager.queue-status") == {
+        "enable": True, "start": False, "blocked": "scheduler", "stop_reason": "Scheduler is offline",
+    }  # fmt: skip
+    inst.load_sched()
+    assert inst.sched.hello == [
+        {"id": running, "priority": 16, "userid": inst.jm.owner, "t_submit": inst.jm.jobs[running].t_submit}
+    ]
+    assert inst.sched.count == 1
+    assert seen(inst) == [("alloc", pending)]
+    assert inst.rpc("job-manager.queue-status") == {"enable": True, "start": True}
+
+
+def test_a_second_hello_replaces_the_scheduler(inst):
+    first = inst.load_sched()
+    id = inst.submit()
+    inst.kernel.remove_service("sched", first.task)
+    inst.kernel.remove_service("feasibility", first.task)
+    second = inst.load_sched()
+    assert [body["id"] for body in second.of("alloc")] == [id]
+    first.task.close()
+    inst.run()
+    assert inst.jm.peer.sender is second.task
+    second.allocate(id)
+    inst.run()
+    assert inst.state(id) == RUN
+
+
+def test_late_response_is_ignored(inst):
+    inst.load_sched()
+    id = inst.submit()
+    msg = inst.sched.requests[id]
+    inst.sched.answer(id, type=3)
+    inst.sched.respond(msg, {"id": 999, "type": 1, "annotations": {"a": 1}})
+    inst.run()
+    assert inst.jm.peer.is_ready
+
+
+# -- expiration ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, errno.ENOSYS])
+def test_expiration_update(inst, number):
+    inst.load_sched()
+    if number:
+        inst.sched.expiration_error = OSError(number, "no such method")
+    id = inst.submit(jobspec(run=100, duration=50))
+    now = inst.kernel.time
+    inst.sched.allocate(id, make_R(start=now, expiration=now + 50))
+    inst.run()
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    assert inst.sched.of("expiration") == [{"id": id, "expiration": now + 20}]
+    assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
+    inst.advance(25)
+    timeout = [event for event in inst.eventlog(id) if event["name"] == "exception"]
+    assert [(event["timestamp"], event["context"]["type"]) for event in timeout] == [(now + 20, "timeout")]
+    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 3})["R"]
+    assert R["execution"]["expiration"] == now + 20
+    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]
+    assert R["execution"]["expiration"] == now + 50
+
+
+def test_expiration_refused(inst):
+    inst.load_sched(auto=lambda body: None)
+    inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
+    id = inst.submit(run=100)
+    with pytest.raises(OSError, match="scheduler refused expiration update"):
+        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    assert inst.events(id)[-1] == "start"
+
+
+def test_expiration_without_scheduler(inst):
+    inst.load_sched(auto=lambda body: None)
+    id = inst.submit(run=100)
+    inst.unload_sched()
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
+
+
+def test_scheduler_reload_with_updated_expiration(inst):
+    """The scheduler finds the new end time through job-info."""
+    inst.load_sched(auto=lambda body: None)
+    id = inst.submit(run=100)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    inst.unload_sched()
+    inst.load_sched()
+    R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R"})["R"]
+    assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20
