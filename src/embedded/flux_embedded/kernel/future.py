@@ -55,11 +55,15 @@ class Future:
         Raises:
             OSError: the request failed
         """
+        self.settle()
+        return self._value()
+
+    def settle(self):
+        """Wait for the answer; raises like `get`, but does not look at the payload."""
         if not self.is_ready():
             self._start()
             self.task.wait(self)
         self._check()
-        return self._value()
 
     def wait_for(self, timeout):
         """Wait at most `timeout` seconds; returns the future.
@@ -216,13 +220,13 @@ class RPC(Future):
 
     def get_str(self):
         """The payload as text (None for none); waits and raises like `get`."""
-        super().get()
+        self.settle()
         return self._current.payload_str if self._current is not None else None
 
     @property
     def body(self):
         """The payload as a shared object, for builtin services: read only. Waits like `get`."""
-        super().get()
+        self.settle()
         return self._current.body if self._current is not None else None
 
     def stop(self):
