@@ -1,0 +1,147 @@
+"""A node's topology as an SVG picture, with what is free and who holds what."""
+
+from html import escape
+
+from flux.resource.masks import idset_text, members
+from flux.resource.tree_view import view
+
+CELL = 14
+GAP = 3
+PAD = 8
+LINE = 15
+CELLS_A_ROW = 8
+BOXES_A_ROW = 4
+FREE = "#ffffff"
+COLOURS = (
+    "#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d",
+    "#ff9da6", "#79706e", "#2f4b7c", "#a05195",
+)  # fmt: skip
+SHADES = ("#f7f7f4", "#eeeee9", "#e5e5de")
+
+
+def render_svg(R, jobs=(), down="", ranks=None, title=None):
+    """Draw the nodes of R as one SVG picture: a box for each set of nodes in the same state.
+
+    Args:
+        R, jobs, down, ranks: as for `flux.resource.tree_view.view()`.
+        title (str or None): a line above the picture.
+
+    Cores are squares, GPUs rounded ones; a colour is a job, white is free. Returns the document.
+
+    Raises:
+        ValueError: R, a job's R, the topology or an idset is not well-formed.
+    """
+    states = view(R, jobs, down, ranks)
+    colours = {}
+    for state in states:
+        for job, _, _ in state.held:
+            colours.setdefault(job, COLOURS[len(colours) % len(COLOURS)])
+    out = []
+    y = PAD
+    width = 240
+    if title:
+        out.append(_text(PAD, y + LINE - 4, title, bold=True))
+        y += LINE + GAP
+        width = max(width, _text_width(title) + 2 * PAD)
+    for state in states:
+        for line, bold in ((state.title(), True), (state.summary(), False)):
+            out.append(_text(PAD, y + LINE - 4, line, bold))
+            y += LINE
+            width = max(width, _text_width(line) + 2 * PAD)
+        box = _Box(state, state.part, colours, 0)
+        box.draw(out, PAD, y)
+        y += box.height + PAD
+        width = max(width, box.width + 2 * PAD)
+    for job, colour in colours.items():
+        out.append(_rect(PAD, y, CELL, CELL, colour))
+        out.append(_text(PAD + CELL + GAP * 2, y + CELL - 3, str(job)))
+        width = max(width, _text_width(str(job)) + 2 * PAD + CELL + GAP * 2)
+        y += CELL + GAP
+    y += PAD - GAP
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}"'
+        f' viewBox="0 0 {width} {y}" font-family="sans-serif" font-size="11">'
+    )
+    background = f'<rect width="{width}" height="{y}" fill="#ffffff"/>'
+    return "\n".join([head, background, *out, "</svg>"]) + "\n"
+
+
+def _rect(x, y, width, height, fill, radius=0, tip=None):
+    round_off = f' rx="{radius}"' if radius else ""
+    attributes = f'x="{x}" y="{y}" width="{width}" height="{height}"{round_off} fill="{fill}"'
+    if tip is None:
+        return f'<rect {attributes} stroke="#666666"/>'
+    return f'<rect {attributes} stroke="#666666"><title>{escape(tip)}</title></rect>'
+
+
+def _text(x, y, text, bold=False):
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x}" y="{y}"{weight}>{escape(text)}</text>'
+
+
+def _text_width(text):
+    return int(len(text) * 6.4)
+
+
+class _Box:
+    """The rectangle of a domain: its label, its own cores and GPUs, the boxes below."""
+
+    def __init__(self, state, part, colours, depth):
+        self.state = state
+        self.part = part
+        self.colours = colours
+        self.depth = depth
+        self.rows = [
+            (list(members(mask))[at : at + CELLS_A_ROW], gpu)
+            for mask, gpu in ((part.cores, False), (part.gpus, True))
+            for at in range(0, len(members(mask)), CELLS_A_ROW)
+        ]
+        below = [_Box(state, sub, colours, depth + 1) for sub in part.below]
+        # Leaves side by side; boxes with levels of their own one below the other.
+        across = 1 if any(sub.part.below for sub in below) else BOXES_A_ROW
+        self.lines = [below[at : at + across] for at in range(0, len(below), across)]
+        self.label = self._label()
+        cells = max((len(row) for row, _ in self.rows), default=0)
+        inner = max(
+            [cells * (CELL + GAP) - GAP, _text_width(self.label)]
+            + [sum(box.width + GAP for box in line) - GAP for line in self.lines]
+        )
+        self.width = inner + 2 * PAD
+        self.height = (
+            2 * PAD + LINE - GAP + len(self.rows) * (CELL + GAP)
+            + sum(max(box.height for box in line) + GAP for line in self.lines)
+        )  # fmt: skip
+
+    def _label(self):
+        part = self.part
+        words = [] if self.depth == 0 and self.lines else [part.name]
+        if part.cores:
+            words.append(f"cores {idset_text(part.cores)}")
+        if part.gpus:
+            words.append(f"gpus {idset_text(part.gpus)}")
+        if part.memory:
+            words.append(f"{part.memory} GiB")
+        return "  ".join(words) or part.name
+
+    def draw(self, out, x, y):
+        shade = "#dddddd" if self.state.down else SHADES[min(self.depth, len(SHADES) - 1)]
+        out.append(_rect(x, y, self.width, self.height, shade, radius=3))
+        at = y + PAD
+        out.append(_text(x + PAD, at + 9, self.label))
+        at += LINE
+        for row, gpu in self.rows:
+            for number, bit in enumerate(row):
+                out.append(self._cell(x + PAD + number * (CELL + GAP), at, bit, gpu))
+            at += CELL + GAP
+        for line in self.lines:
+            along = x + PAD
+            for box in line:
+                box.draw(out, along, at)
+                along += box.width + GAP
+            at += max(box.height for box in line) + GAP
+
+    def _cell(self, x, y, bit, gpu):
+        job = self.state.holder(bit, gpu)
+        colour = FREE if job is None else self.colours[job]
+        tip = f"{'gpu' if gpu else 'core'} {bit}: {'free' if job is None else job}"
+        return _rect(x, y, CELL, CELL, colour, radius=6 if gpu else 0, tip=tip)

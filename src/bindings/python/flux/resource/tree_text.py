@@ -1,0 +1,104 @@
+"""A node's topology as text, with what is free and who holds what."""
+
+from flux.resource.masks import idset_text, members
+from flux.resource.tree_view import counted, view
+
+FREE = "."
+MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CELLS_A_LINE = 64
+
+
+def render_text(R, jobs=(), down="", ranks=None, ascii_only=False):
+    """Draw the nodes of R as text: a block for each set of nodes in the same state.
+
+    Args:
+        R, jobs, down, ranks: as for `flux.resource.tree_view.view()`.
+        ascii_only (bool): no line-drawing characters.
+
+    Each core and GPU is a character: `.` free, a letter the job that holds it (the legend names
+    it), `*` a job past the letters. Returns the text, ending in a newline.
+
+    Raises:
+        ValueError: R, a job's R, the topology or an idset is not well-formed.
+    """
+    states = view(R, jobs, down, ranks)
+    marks = _marks(states)
+    lines = []
+    for state in states:
+        lines.append(f"{state.title()}: {state.summary()}")
+        lines += _below(state, state.part, "", marks, ascii_only, top=True)
+        lines.append("")
+    if marks:
+        lines += _legend(states, marks)
+        lines.append("")
+    return "\n".join(lines[:-1]) + "\n" if lines else ""
+
+
+def _marks(states):
+    marks = {}
+    for state in states:
+        for job, _, _ in state.held:
+            if job not in marks:
+                marks[job] = MARKS[len(marks)] if len(marks) < len(MARKS) else "*"
+    return marks
+
+
+def _below(state, part, pad, marks, ascii_only, top=False):
+    lines = []
+    own = _cells(state, part, marks)
+    if top and own:
+        lines += [f"{pad}  {line}" for line in own]
+    for number, below in enumerate(part.below):
+        last = number == len(part.below) - 1
+        if ascii_only:
+            branch, stem = ("`- ", "   ") if last else ("|- ", "|  ")
+        else:
+            branch, stem = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        memory = f"  {below.memory} GiB" if below.memory else ""
+        cells = _cells(state, below, marks)
+        if below.below:
+            lines.append(f"{pad}{branch}{below.name}{memory}")
+            lines += [f"{pad}{stem}{line}" for line in cells]
+        else:
+            first = cells[0] if cells else "nothing"
+            lines.append(f"{pad}{branch}{below.name:<9} {first}{memory}")
+            lines += [f"{pad}{stem}{'':<9} {line}" for line in cells[1:]]
+        lines += _below(state, below, pad + stem, marks, ascii_only)
+    return lines
+
+
+def _cells(state, part, marks):
+    """Lines for the cores and GPUs that are a domain's own."""
+    cores = _row(state, part.cores, "core", False, marks)
+    gpus = _row(state, part.gpus, "gpu", True, marks)
+    if len(cores) == 1 and gpus:
+        return [cores[0] + "   " + gpus[0]] + gpus[1:]
+    return cores + gpus
+
+
+def _row(state, mask, noun, gpu, marks):
+    if not mask:
+        return []
+    text = "".join(marks.get(state.holder(bit, gpu), FREE) for bit in members(mask))
+    ids = idset_text(mask)
+    label = f"{noun}{'' if ids.isdigit() else 's'} {ids}"
+    rows = [text[at : at + CELLS_A_LINE] for at in range(0, len(text), CELLS_A_LINE)]
+    width = 0 if gpu else 12  # cores of the leaves stand below one another
+    return [f"{label:<{width}} {rows[0]}"] + [f"{'':<{width}} {row}" for row in rows[1:]]
+
+
+def _legend(states, marks):
+    """A line for each job: its letter, its name, what it holds on the nodes shown."""
+    lines = []
+    for job, mark in marks.items():
+        cores = gpus = nodes = 0
+        for state in states:
+            count = len(members(state.ranks))
+            for one, some_cores, some_gpus in state.held:
+                if one == job:
+                    nodes += count
+                    cores += count * len(members(some_cores))
+                    gpus += count * len(members(some_gpus))
+        where = f" on {nodes} nodes" if nodes > 1 else ""
+        lines.append(f"{mark} {job}: {counted(cores, gpus)}{where}")
+    return lines

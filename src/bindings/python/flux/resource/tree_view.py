@@ -1,0 +1,158 @@
+"""What a node looks like and who holds what of it: the data behind the pictures.
+
+`view(R, jobs, down)` gives one `NodeState` for each set of nodes that look alike: same topology,
+same parts held by the same jobs. `tree_text.py` and `tree_svg.py` draw them.
+"""
+
+from flux.resource.hosts import HostNames
+from flux.resource.inventory import read_lite
+from flux.resource.masks import idset_text, members, parse_idset, popcount, runs
+from flux.resource.tree_topology import Domain, Renumbering
+
+
+class Part:
+    """A domain as it is drawn.
+
+    name: `socket 0`; cores, gpus: masks that are its own (not of a domain below); all_cores,
+    all_gpus: with those below; memory: GiB or None; below: list of Part.
+    """
+
+    __slots__ = ("name", "cores", "gpus", "all_cores", "all_gpus", "memory", "below")
+
+    def __init__(self, name, domain, counts):
+        self.name = name
+        self.all_cores = domain.cores
+        self.all_gpus = domain.gpus
+        self.memory = domain.memory if type(domain.memory) is int else None
+        self.below = []
+        self.cores, self.gpus = domain.cores, domain.gpus
+        if domain.leaf:
+            return
+        for level, entries in domain.levels:
+            for entry in entries:
+                number = counts[level] = counts.get(level, -1) + 1
+                part = Part(f"{level} {number}", entry, counts)
+                self.below.append(part)
+                self.cores &= ~part.all_cores
+                self.gpus &= ~part.all_gpus
+
+
+class NodeState:
+    """Nodes that look alike.
+
+    ranks: mask; hosts: their names as a hostlist; part: the node as a Part; down: whether they are
+    down; held: [(job, cores, gpus)] masks on each of them, job as given; free_cores, free_gpus.
+    """
+
+    def __init__(self, ranks, hosts, part, down, held):
+        self.ranks = ranks
+        self.hosts = hosts
+        self.part = part
+        self.down = down
+        self.held = held
+        self.free_cores = part.all_cores
+        self.free_gpus = part.all_gpus
+        for _, cores, gpus in held:
+            self.free_cores &= ~cores
+            self.free_gpus &= ~gpus
+
+    def title(self):
+        """`fake[0-1] (ranks 0-1)`, for people."""
+        many = popcount(self.ranks) > 1
+        ranks = f"rank{'s' if many else ''} {idset_text(self.ranks)}"
+        return f"{self.hosts} ({ranks})" if self.hosts else ranks
+
+    def summary(self):
+        """`8 cores, 2 GPUs; 5 cores, 1 GPU free`, of each node."""
+        part = self.part
+        all_of_it = counted(popcount(part.all_cores), popcount(part.all_gpus))
+        if self.down:
+            return f"{all_of_it}; down"
+        if not self.held:
+            return f"{all_of_it}; all free"
+        free = counted(popcount(self.free_cores), popcount(self.free_gpus), part.all_gpus)
+        return f"{all_of_it}; {free} free"
+
+    def holder(self, bit, gpu):
+        """The job that holds a core or GPU (index), or None."""
+        for job, cores, gpus in self.held:
+            if (gpus if gpu else cores) >> bit & 1:
+                return job
+        return None
+
+
+def counted(cores, gpus, show_gpus=True):
+    """`5 cores, 1 GPU`."""
+    text = f"{cores} core{'' if cores == 1 else 's'}"
+    if gpus or (show_gpus and show_gpus is not True):
+        text += f", {gpus} GPU{'' if gpus == 1 else 's'}"
+    return text
+
+
+def view(R, jobs=(), down="", ranks=None):
+    """The states of the nodes of R, by lowest rank.
+
+    Args:
+        R (dict): resource set (RFC 20); without a topology a node is one domain.
+        jobs: dict or pairs of job (any name for it) to the R object it holds.
+        down: idset of ranks that are down.
+        ranks: idset of the ranks to look at; default: all.
+
+    Raises:
+        ValueError: R, a job's R, the topology or an idset is not well-formed.
+    """
+    lite = read_lite(R)
+    everything = 0
+    for mask, _, _ in lite:
+        everything |= mask
+    wanted = everything if ranks is None else everything & parse_idset(ranks)
+    down = parse_idset(down)
+    hosts = HostNames(everything, R["execution"].get("nodelist") or None)
+    held = _held(jobs)
+    topologies = _topologies(R, everything)
+    states = {}
+    for mask, cores, gpus in lite:
+        for number, (named, _) in enumerate(topologies):
+            for rank in members(mask & named & wanted):
+                is_down = down >> rank & 1
+                key = (number, cores, gpus, is_down, tuple(held.get(rank, ())))
+                states[key] = states.get(key, 0) | 1 << rank
+    answer = []
+    for (number, cores, gpus, is_down, jobs_on), mask in states.items():
+        domain = Domain(topologies[number][1], "topo", cores, gpus)
+        domain.cores, domain.gpus = cores, gpus
+        names = hosts.hostlist(mask) if hosts.named else ""
+        answer.append(NodeState(mask, names, Part("node", domain, {}), bool(is_down), jobs_on))
+    answer.sort(key=lambda state: state.ranks & -state.ranks)
+    return answer
+
+
+def _held(jobs):
+    held = {}
+    for job, R in jobs.items() if isinstance(jobs, dict) else jobs:
+        for mask, cores, gpus in read_lite(R):
+            for rank in members(mask):
+                held.setdefault(rank, []).append((job, cores, gpus))
+    return held
+
+
+def _topologies(R, everything):
+    """[(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
+    scheduling = R.get("scheduling")
+    children = scheduling.get("children") if isinstance(scheduling, dict) else None
+    entries = []
+    named = 0
+    for entry in children if isinstance(children, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("topo"), dict):
+            mask = parse_idset(entry.get("ranks", "")) & ~named
+            named |= mask
+            entries.append((mask, entry["topo"]))
+    if popcount(named) == popcount(everything) and named != everything:
+        # An enclosing instance numbered them: they stand for R's in ascending order.
+        position = Renumbering(named)
+        back = [rank for low, count in runs(everything) for rank in range(low, low + count)]
+        entries = [
+            (sum(1 << back[at] for at in members(position(mask))), topo) for mask, topo in entries
+        ]
+        named = everything
+    return entries + [(everything & ~named, {})]

@@ -1,0 +1,124 @@
+"""Pictures of a node: what is free and who holds what, as text and as SVG."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from tree_help import jobspec, topo_R
+
+from flux.resource.tree_svg import render_svg
+from flux.resource.tree_text import render_text
+from flux.resource.tree_view import view
+from flux.resource.TreePool import TreePool
+
+SOCKETS = {
+    "socket": [
+        {"numa": [{"cores": "0-1", "gpus": "0", "memory": 4}, {"cores": "2-3"}], "gpus": "1"},
+        {"cores": "4-7"},
+    ]
+}
+
+
+def pool_with_jobs(*shapes, nodes=3):
+    R = topo_R((nodes, "0-8", "0-2", SOCKETS))
+    pool = TreePool(R)
+    jobs = {}
+    for number, shape in enumerate(shapes, 1):
+        jobs[f"job{number}"] = pool.alloc(number, pool.parse_resource_request(jobspec(shape))).to_dict()
+    return R, jobs
+
+
+def test_text():
+    R, jobs = pool_with_jobs("slot/[core=2;gpu]", "slot/core=3", "slot=2/[core;gpu]")
+    assert render_text(R, jobs, down="2") == (
+        "n0 (rank 0): 9 cores, 3 GPUs; 2 cores, 0 GPUs free\n"
+        "  core 8       .   gpu 2 c\n"
+        "├─ socket 0\n"
+        "│  gpu 1 c\n"
+        "│  ├─ numa 0    cores 0-1    aa   gpu 0 a  4 GiB\n"
+        "│  └─ numa 1    cores 2-3    cc\n"
+        "└─ socket 1  cores 4-7    bbb.\n"
+        "\n"
+        "n1 (rank 1): 9 cores, 3 GPUs; all free\n"
+        "  core 8       .   gpu 2 .\n"
+        "├─ socket 0\n"
+        "│  gpu 1 .\n"
+        "│  ├─ numa 0    cores 0-1    ..   gpu 0 .  4 GiB\n"
+        "│  └─ numa 1    cores 2-3    ..\n"
+        "└─ socket 1  cores 4-7    ....\n"
+        "\n"
+        "n2 (rank 2): 9 cores, 3 GPUs; down\n"
+        "  core 8       .   gpu 2 .\n"
+        "├─ socket 0\n"
+        "│  gpu 1 .\n"
+        "│  ├─ numa 0    cores 0-1    ..   gpu 0 .  4 GiB\n"
+        "│  └─ numa 1    cores 2-3    ..\n"
+        "└─ socket 1  cores 4-7    ....\n"
+        "\n"
+        "a job1: 2 cores, 1 GPU\n"
+        "b job2: 3 cores\n"
+        "c job3: 2 cores, 2 GPUs\n"
+    )
+
+
+def test_nodes_in_one_state_are_one_block():
+    R, jobs = pool_with_jobs("node=3/slot/core")
+    (state,) = view(R, jobs)
+    assert (state.title(), state.summary()) == ("n[0-2] (ranks 0-2)", "9 cores, 3 GPUs; 8 cores, 3 GPUs free")
+    text = render_text(R, jobs, ascii_only=True)
+    assert text.isascii() and "a job1: 3 cores on 3 nodes" in text
+
+
+def test_only_some_ranks():
+    R, _ = pool_with_jobs()
+    assert [state.title() for state in view(R, ranks="1")] == ["n1 (rank 1)"]
+
+
+def test_R_of_a_job_whose_topology_has_other_rank_numbers():
+    R = topo_R((1, "0-3", "", {"cores": "0-3"}), (1, "0-8", "0-2", SOCKETS))
+    for entry, ranks in zip(R["scheduling"]["children"], ("7", "30")):
+        entry["ranks"] = ranks
+    first, second = view(R)
+    assert [len(first.part.below), len(second.part.below)] == [0, 2]
+    R["execution"]["R_lite"][0]["rank"], R["execution"]["R_lite"][1]["rank"] = "3", "5"
+    assert [state.title() for state in view(R)] == ["n0 (rank 3)", "n1 (rank 5)"]
+    assert len(view(R)[1].part.below) == 2
+
+
+def test_R_without_topology_or_hosts():
+    R = {"version": 1, "execution": {"R_lite": [{"rank": "0-3", "children": {"core": "0-69"}}]}}
+    text = render_text(R)
+    assert text.startswith("ranks 0-3: 70 cores; all free\n  cores 0-69   " + "." * 64 + "\n")
+
+
+def test_more_jobs_than_letters():
+    R = topo_R((1, "0-59", "", {"cores": "0-59"}))
+    jobs = {}
+    for core in range(60):
+        lite = [{"rank": "0", "children": {"core": str(core)}}]
+        jobs[core] = {"version": 1, "execution": {"R_lite": lite}}
+    text = render_text(R, jobs)
+    assert "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ********" in text
+
+
+def test_svg():
+    R, jobs = pool_with_jobs("slot/[core=2;gpu]", "slot/core=3")
+    jobs["<&>"] = jobs.pop("job2")
+    root = ET.fromstring(render_svg(R, jobs, down="2", title="three & nodes"))
+    space = "{http://www.w3.org/2000/svg}"
+    tips = [tip.text for tip in root.iter(f"{space}title")]
+    assert len(tips) == 3 * (9 + 3)
+    assert tips.count("core 0: job1") == 1 and tips.count("gpu 0: job1") == 1
+    assert [tips.count(f"core {core}: <&>") for core in (4, 5, 6, 7)] == [1, 1, 1, 0]
+    labels = [text.text for text in root.iter(f"{space}text")]
+    assert "three & nodes" in labels and "job1" in labels and "socket 0  gpus 1" in labels
+    # No box reaches out of the picture.
+    for rect in root.iter(f"{space}rect"):
+        assert float(rect.get("x", 0)) + float(rect.get("width")) <= float(root.get("width"))
+        assert float(rect.get("y", 0)) + float(rect.get("height")) <= float(root.get("height"))
+
+
+@pytest.mark.parametrize("down, jobs", [("x", {}), ("", {"a": {"execution": {"R_lite": 3}}})])
+def test_bad_input(down, jobs):
+    R, _ = pool_with_jobs()
+    with pytest.raises(ValueError):
+        render_text(R, jobs, down=down)
