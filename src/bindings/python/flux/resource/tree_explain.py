@@ -82,7 +82,7 @@ def explain_boxes(pool, shape):
         "needed": needed,
         "unit": unit,
     }
-    answer["reason"] = pool._infeasible(shape) or _reason(shape, answer, large_up)
+    answer["reason"] = pool.verdict(shape) or _reason(shape, answer, large_up)
     return answer
 
 
