@@ -45,7 +45,7 @@ def store_R(context):
             "nodelist": [",".join([socket.gethostname()] * size)],
         },
     }
-    flux.kvs.put(h, "resource.R", json.dumps(R), raw=True)
+    flux.kvs.put(h, "resource.R", json.dumps(R, separators=(",", ":")), raw=True)
     flux.kvs.commit(h)
 
 
