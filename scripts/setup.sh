@@ -76,7 +76,7 @@ apt_install() {
 
 # python_environment FILE ...: have .venv with what the requirements files name.
 python_environment() {
-    step "Python environment (.venv)"
+    case $1 in *-dev*) step "Tools for tests and documentation" ;; *) step "Python environment (.venv)" ;; esac
     sum=$(cat "$@" | cksum)
     stamp=.venv/.complete-$(basename "$1" .txt)
     if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sum" ] && .venv/bin/python -c '' 2>/dev/null; then

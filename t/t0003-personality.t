@@ -46,8 +46,12 @@ look() {
 		FLUX_BUILD_DIR=$PWD/b
 		export PERSONALITY SIZE FLUX_BUILD_DIR
 		unset TEST_UNDER_FLUX_ACTIVE SHARNESS_TEST_DIRECTORY SHARNESS_TRASH_DIRECTORY
-		run_timeout 120 sh src/t/personality.t -v
+		run_timeout 120 sh src/t/personality.t -v >inner.out 2>&1
 	)
+	look_rc=$?
+	# Indented: its results are not ours.
+	sed "s/^/    /" inner.out
+	return $look_rc
 }
 
 test_expect_success 'minimal: the broker alone' '
@@ -81,8 +85,8 @@ test_expect_success 'full: everything' '
 test_expect_success 'a script that leaves a module behind fails' '
 	sed "s/^test_done/test_expect_success load \"flux module remove sched-simple \&\& flux module load sched-fifo\"\ntest_done/" \
 		personality.t >src/t/personality.t &&
-	test_must_fail look job 1 >out 2>&1 &&
-	cat out && grep "left modules behind: sched-fifo" out
+	test_must_fail look job 1 &&
+	grep "left modules behind: sched-fifo" inner.out
 '
 
 test_done
