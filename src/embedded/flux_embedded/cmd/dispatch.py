@@ -76,7 +76,7 @@ def _call(name, module, style, argv):
     try:
         command = importlib.import_module("flux_embedded.cmd." + module)
         # one module may serve several commands: it is told which
-        if getattr(command, "NAMED", False):
+        if getattr(command, "NAMED", False) is True:
             code = command.main(name, argv)
         else:
             code = command.main(argv)

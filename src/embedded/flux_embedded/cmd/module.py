@@ -41,6 +41,16 @@ def _load(client, word, path, args, name, is_exec):
         raise CommandError(f"load {word}: {error_text(exc)}") from None
 
 
+def _loaded_name(client, word):
+    """The name under which a module is loaded: one given by path is looked for by its path."""
+    name = name_of(word)
+    if "/" not in word:
+        return name
+    path = os.path.realpath(word)
+    loaded = [mod["name"] for mod in client.rpc("module.list")["mods"] if mod["path"] == path]
+    return loaded[0] if loaded and name not in loaded else name
+
+
 def _remove(client, name, force):
     import errno
 
@@ -87,7 +97,8 @@ def remove(argv):
     opts = parser.parse(argv)
     if len(opts.args) != 1:
         raise parser.fail_usage()
-    _remove(connect(), name_of(opts.args[0]), opts.get("force"))
+    client = connect()
+    _remove(client, _loaded_name(client, opts.args[0]), opts.get("force"))
     return 0
 
 
@@ -105,7 +116,7 @@ def reload(argv):
     word, *args = opts.args
     path = canonical(word)
     client = connect()
-    _remove(client, opts.get("name") or name_of(word), opts.get("force"))
+    _remove(client, opts.get("name") or _loaded_name(client, word), opts.get("force"))
     _load(client, word, path, args, opts.get("name"), opts.get("exec"))
     return 0
 

@@ -8,7 +8,7 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, UsageError, error_text
 from flux_embedded.formats import fsd
 
-NAMED = "Named queues are defined. Specify queues or use --all."
+NEED_QUEUES = "Named queues are defined. Specify queues or use --all."
 
 
 def make_parser():
@@ -113,7 +113,7 @@ def change_command(args):
         payload["reason"] = args.message
     every = _rpc(client, "list", "queue-list", {})["queues"]
     if every and not args.queue and not args.all:
-        raise CommandError(NAMED)
+        raise CommandError(NEED_QUEUES)
     if args.queue:
         for name in args.queue:
             _rpc(client, key, topic, {**payload, "name": name})

@@ -69,7 +69,7 @@ def _option_lines(opt):
     left = f"  -{opt.key}, " if opt.key else "      "
     left += f"--{opt.name}"
     if opt.arg:
-        left += f"[={opt.arg}]" if opt.optional else f"={opt.arg}"
+        left += f"={opt.arg}"
     lines = textwrap.wrap(opt.usage, WIDTH - COLUMN, break_on_hyphens=False) or [""]
     if len(left) >= COLUMN:
         out = [left]

@@ -115,8 +115,14 @@ def list_resources(args):
     status = sched_status(client)
     queues = _queues(client, "queue" in names or "propertiesx" in names or args.queue)
     lines = []
-    for state in states:
-        rset = narrow(status.get(state), args, queues, status.all)
+    rsets = [(state, narrow(status.get(state), args, queues, status.all)) for state in states]
+    if "state" not in names:
+        # lines that nothing tells apart are one
+        whole = RSet()
+        for _, rset in rsets:
+            whole = whole.union(rset)
+        rsets = [(",".join(states), whole)]
+    for state, rset in rsets:
         lines += make_lines(rset, state, names, queues)
     skip = bool(args.include) if args.skip_empty is None else args.skip_empty
     if skip:

@@ -1,0 +1,131 @@
+"""Replaying recorded command lines in a shell inside an embedded instance."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+#: The shell that runs the commands: variables live on from one to the next, as when recorded.
+DRIVER = """\
+n=0
+while IFS= read -r -d '' command; do
+    n=$((n+1))
+    eval "$command" >"$OUT/$n.stdout" 2>"$OUT/$n.stderr" </dev/null
+    echo $? >"$OUT/$n.rc"
+    sleep ${PAUSE:-0}
+done 3<&0 <"$OUT/commands"
+"""
+
+#: Directories as the recording has them, and ours.
+PATHS = {
+    "PREFIX/lib/flux/modules/": "SRCDIR/src/modules/sched-fifo/",
+    "PREFIX/lib/flux/connectors": "SRCDIR/src/embedded/flux_embedded/kernel",
+    "PREFIX/libexec/flux/cmd": "SRCDIR/src/embedded/flux_embedded/cmd",
+}
+
+#: What differs from run to run, and what it is replaced by.
+SCRUB = [
+    (re.compile(r" *ƒ[1-9A-HJ-NP-Za-km-z]+(?=[^1-9A-HJ-NP-Za-km-z]|$)"), " ƒID"),
+    (re.compile(r"\b[0-9]{10}\.[0-9]+\b"), "TS"),
+    (re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+Z)?"), "DATE"),
+    (re.compile(r"\[?\b[A-Z][a-z]{2} ?[0-9]{1,2} [0-9:]{5}(:[0-9.]+ UTC [0-9]{4})?\]?"), "DATE"),
+    (re.compile(r"\[ *\+[0-9.]+\]"), "[+T]"),
+    (re.compile(r" *\b[0-9]+\.[0-9]+(s|m|h)\b"), " Ts"),
+    (re.compile(r"(?m)^[0-9]+\.[0-9]{6} "), "T "),
+    (re.compile(r"pid=[0-9]+"), "pid=N"),
+    (re.compile(r"0-shell-f[1-9A-Za-z]+"), "0-shell-fID"),
+    (re.compile(r"local://[^ ]*/local-0"), "local://RUNDIR/local-0"),
+    (re.compile(r"(?m)^(RUNDIR|/[^ ]*/flux-X)$"), "RUNDIR"),
+    (re.compile(r"\b9{9,}\b"), "DIGITS"),
+]
+
+
+def read(path):
+    """The recorded lines of a file, by section, in order."""
+    sections = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            sections.setdefault(entry["section"], []).append(entry)
+    return sections
+
+
+def environment(**more):
+    """The environment of a command that knows nothing of an instance."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("FLUX_") and k != "PYTHONPATH"}
+    environ.update(LC_ALL="C.UTF-8", TZ="UTC", USER="root", SHELL="/bin/bash", XDG_CONFIG_HOME="/noexist")
+    path = os.path.join(ROOT, "src", "cmd")
+    environ["PATH"] = f"{path}:{environ['PATH']}"
+    environ.update(more)
+    return environ
+
+
+def run(entries, directory, start=None, timeout=100, pause=0, environ=None):
+    """Run recorded command lines one after the other.
+
+    Args:
+        entries: recorded lines.
+        directory: where they run (a pathlib.Path).
+        start: words of the ``flux start`` around them; None for none.
+        pause: seconds between two commands.
+
+    Returns:
+        (list of (rc, stdout, stderr), one an entry, None for what did not run; the instance's own output)
+    """
+    out = directory / "replay"
+    out.mkdir()
+    home = directory / "user"
+    home.mkdir(exist_ok=True)
+    commands = [localize(entry.get("cmd", entry.get("setup"))) for entry in entries]
+    (out / "commands").write_text("".join(command + "\0" for command in commands), encoding="utf-8")
+    (out / "driver.sh").write_text(DRIVER, encoding="utf-8")
+    environ = environ or environment()
+    environ.update(OUT=str(out), PAUSE=str(pause))
+    shell = ["bash", str(out / "driver.sh")]
+    whole = subprocess.run(
+        [*start, *shell] if start else shell,
+        cwd=home,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+    )
+    results = []
+    for number in range(1, len(commands) + 1):
+        try:
+            rc = int((out / f"{number}.rc").read_text())
+        except (OSError, ValueError):
+            results.append(None)
+            continue
+        texts = [
+            (out / f"{number}.{kind}").read_bytes().decode("utf-8", "surrogateescape")
+            for kind in ("stdout", "stderr")
+        ]
+        results.append((rc, *texts))
+    return results, whole.stdout.decode("utf-8", "surrogateescape")
+
+
+def localize(command):
+    """A recorded command line with this tree's paths."""
+    for name, path in PATHS.items():
+        command = command.replace(name, path.replace("SRCDIR", ROOT))
+    return command
+
+
+def scrub(text, home=None):
+    """Text without what differs from run to run."""
+    if home:
+        text = text.replace(str(home), "/home/user")
+    host = socket.gethostname()
+    if host != "vm":
+        text = re.sub(rf"\b{re.escape(host)}\b", "vm", text)
+    text = text.replace(ROOT, "SRCDIR")
+    for name, path in PATHS.items():
+        text = text.replace(path, name)
+    for pattern, replacement in SCRUB:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,0 +1,185 @@
+"""Command lines recorded in a real instance give the same output and exit codes in the embedded one."""
+
+import concurrent.futures
+import json
+
+import pytest
+import shared
+from golden_replay import ROOT, environment, read, run, scrub
+
+RC = [
+    "-Sbroker.rc1_path=flux modprobe run {}/t/rc/rc1-{{}}.py".format(ROOT),
+    "-Sbroker.rc3_path=flux modprobe run {}/t/rc/rc3.py".format(ROOT),
+]
+START = ["flux", "start"]
+PERSONALITY = {
+    "minimal": ["-Sbroker.rc1_path=", "-Sbroker.rc3_path="],
+    "kvs": [word.format("kvs") for word in RC],
+    "job": [word.format("job") for word in RC],
+    "full": [],
+}
+
+#: file -> words of the flux start around it; None for none
+FILES = {
+    "cli-jobs": [*START, "-s4", *PERSONALITY["job"]],
+    "cli-misc": [*START, "-s4", *PERSONALITY["job"]],
+    "cli-module": [*START, "-s2", "-Sbroker.module-nopanic=1", *PERSONALITY["job"]],
+    "cli-start": None,
+}
+
+#: Commands whose lines come in no order.
+UNORDERED = ("flux module list", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
+
+C_PLUGIN = "plugins of the host written in C are not part of the embedded instance"
+NO_ZERO = "a job of no slots is denied (RFC 14: a count is at least 1)"
+
+#: Command lines of which the embedded instance makes something else, and why; " #N" is the Nth of its kind.
+KNOWN = {
+    "cli-jobs": {
+        "flux job id --to=words 1234567890": "the words encoding needs a table that no RFC has",
+        "flux jobs -a -n": NO_ZERO,
+        "flux jobs -f failed": NO_ZERO,
+        "flux jobs --stats-only": NO_ZERO,
+    },
+    "cli-misc": {
+        "flux resource reload R.bad": "says what is missing in an R without version",
+        "flux jobtap load alloc-check.so": C_PLUGIN,
+        "flux jobtap list #2": C_PLUGIN,
+        "flux jobtap load alloc-check.so #2": C_PLUGIN,
+        "flux jobtap remove alloc-check.so": C_PLUGIN,
+        "flux jobtap load alloc-bypass.so": C_PLUGIN,
+        "flux jobtap load --remove=all alloc-check.so": C_PLUGIN,
+        "flux": "lists the commands there are",
+    },
+    "cli-module": {
+        "flux module load sched-fifo pool-class=json:loads": "a function is no pool class: refused at load",
+        "flux dmesg | grep 'ready:' | tail -1 | cut -d' ' -f2-": "recorded before the module's own line was in the log",
+        "flux module stats sched-fifo | jq -c .": "more keys",
+        "flux module stats newsched | jq -c keys": "more keys",
+    },
+    "cli-start": {
+        "flux start env | grep ^FLUX | sort": "a module's directory each on FLUX_MODULE_PATH",
+    },
+}
+
+
+def load(name):
+    """The recorded lines of a file, in order; none without the data."""
+    return shared.optional_jsonl("golden/{}.jsonl".format(name))
+
+
+def prepare(name, directory):
+    """Files that the recorded commands find where they run."""
+    home = directory / "user"
+    home.mkdir()
+    if name == "cli-module":
+        for file, text in shared.load_json("golden/cli-module-files.json").items():
+            (home / file).write_text(text)
+        (home / "c4.txt").write_text("")
+
+
+def cases():
+    """(file, number, known-difference key, entry) of every recorded command line."""
+    found = []
+    for name in (*FILES, "cli-personalities"):
+        times = {}
+        for number, entry in enumerate(load(name)):
+            command = entry.get("cmd")
+            if command is None:
+                continue
+            times[command] = times.get(command, 0) + 1
+            key = command if times[command] == 1 else "{} #{}".format(command, times[command])
+            found.append(pytest.param(name, number, key, entry, id="{}-{}".format(name, number)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def replays(tmp_path_factory):
+    """file -> future of its results; two instances run at a time."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = {}
+        for name, start in FILES.items():
+            directory = tmp_path_factory.mktemp(name)
+            prepare(name, directory)
+            futures[name] = pool.submit(replay, load(name), directory, start)
+        directory = tmp_path_factory.mktemp("personalities")
+        futures["cli-personalities"] = pool.submit(replay_personalities, directory)
+        yield futures
+
+
+def replay(entries, directory, start):
+    results, log = run(entries, directory, start, environ=environment(FLUX_RUN_NO_STDIN="1"))
+    return results, log, directory / "user"
+
+
+def replay_personalities(directory):
+    results, logs = [], ""
+    sections = read(shared.data_path("golden/cli-personalities.jsonl"))
+    for number, (section, entries) in enumerate(sections.items()):
+        name = section.split()[1].rstrip(",")
+        inside = directory / str(number)
+        inside.mkdir()
+        some, log = run(entries, inside, [*START, "-s2", *PERSONALITY[name]], environ=environment())
+        results += some
+        logs += log
+    return results, logs, None
+
+
+def ordered(command, text):
+    if command.startswith(UNORDERED):
+        return "\n".join(sorted(text.splitlines()))
+    return text
+
+
+@pytest.mark.parametrize("name, number, key, entry", cases())
+def test_command(replays, name, number, key, entry):
+    results, log, home = replays[name].result()
+    reason = KNOWN.get(name, {}).get(key) or KNOWN.get(name, {}).get(entry["cmd"])
+    result = results[number]
+    assert result is not None, "did not run; the instance said:\n" + log[-2000:]
+    if reason:
+        pytest.skip("known difference: " + reason)
+    command = entry["cmd"]
+    rc, out, err = result
+    assert scrub(err, home) == scrub(entry["stderr"]), command
+    assert ordered(command, scrub(out, home)) == ordered(command, scrub(entry["stdout"])), command
+    assert rc == entry["rc"], command
+
+
+def test_known_differences_are_recorded_lines():
+    keys = {name: set() for name in KNOWN}
+    for case in cases():
+        name, _, key, entry = case.values
+        keys.setdefault(name, set()).add(key)
+    if not keys["cli-jobs"]:
+        pytest.skip(shared.MISSING)
+    for name, known in KNOWN.items():
+        assert set(known) <= keys[name], "no such line in " + name
+
+
+def jobspec_cases():
+    return [pytest.param(entry, id=" ".join(entry["args"])) for entry in shared.optional_jsonl("golden/jobspecs.jsonl")]
+
+
+@pytest.mark.parametrize("entry", jobspec_cases())
+def test_jobspec(entry, capsys):
+    """The jobspecs of the submission options, key order included."""
+    from flux_embedded.cmd import main
+
+    argv = ["submit", "--dry-run", "--env=-*", "--rlimit=-*", "--cwd=/home/user", *entry["args"], "hostname"]
+    rc = main(argv)
+    out, err = capsys.readouterr()
+    assert rc == entry["rc"]
+    if "--begin-time=2030-01-01" in entry["args"]:
+        # a date without a time is taken at the present time of day
+        for text in (out, json.dumps(entry["jobspec"])):
+            spec = json.loads(text)
+            assert float(spec["attributes"]["system"].pop("dependencies")[0]["value"]) // 86400 == 1893456000 // 86400
+            spec["attributes"]["system"].pop("cwd")
+            assert spec["resources"] == entry["jobspec"]["resources"]
+        return
+    assert err.strip() == (entry.get("stderr") or "").strip()
+    if "jobspec" in entry:
+        assert out == json.dumps(entry["jobspec"]) + "\n"
+    else:
+        assert out == entry["stdout"]
