@@ -1,0 +1,275 @@
+"""A pool as sets of cores, for comparison: slow, and as plain as can be.
+
+Nothing here is shared with the code under test.  Requests come as ``Ask``: the
+accepted numbers are lists, a constraint is a function of a rank.
+"""
+
+import copy
+
+ENDLESS = 10000
+
+
+class Insufficient(Exception):
+    pass
+
+
+class Infeasible(Exception):
+    pass
+
+
+class Ask:
+    """A request, and the jobspec that says it."""
+
+    def __init__(self, nodes, slots, cores, gpus=0, exclusive=False, duration=0.0, constraint=None):
+        self.nodes, self.nodes_count = nodes if nodes else (None, None)
+        self.slots, self.slots_count = slots
+        self.cores = cores
+        self.gpus = gpus
+        self.exclusive = exclusive
+        self.duration = duration
+        self.constraint = constraint
+
+    def jobspec(self):
+        inside = [{"type": "core", "count": self.cores}]
+        if self.gpus:
+            inside.append({"type": "gpu", "count": self.gpus})
+        vertex = {"type": "slot", "count": self.slots_count, "label": "task", "with": inside}
+        if self.nodes is not None:
+            vertex = {"type": "node", "count": self.nodes_count, "with": [vertex]}
+        if self.exclusive:
+            vertex["exclusive"] = True
+        system = {"duration": self.duration}
+        if self.constraint is not None:
+            system["constraints"] = self.constraint
+        return {
+            "version": 1,
+            "resources": [vertex],
+            "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
+            "attributes": {"system": system},
+        }
+
+    def __repr__(self):
+        return "Ask(nodes=%r slots=%r cores=%d gpus=%d%s %r)" % (
+            self.nodes_count,
+            self.slots_count,
+            self.cores,
+            self.gpus,
+            " exclusive" if self.exclusive else "",
+            self.constraint,
+        )
+
+
+def matches(constraint, rank, host, properties):
+    """RFC 31 for one rank, word by word."""
+    if constraint is None:
+        return True
+    answers = []
+    for name, values in constraint.items():
+        if name == "properties":
+            for value in values:
+                if value.startswith("^"):
+                    answers.append(rank not in properties.get(value[1:], ()))
+                else:
+                    answers.append(rank in properties.get(value, ()))
+        elif name == "hostlist":
+            answers.append(host in values)
+        elif name == "ranks":
+            answers.append(any(rank == int(value) for value in values))
+        elif name == "and":
+            answers.append(all(matches(one, rank, host, properties) for one in values))
+        elif name == "or":
+            answers.append(any(matches(one, rank, host, properties) for one in values))
+        elif name == "not":
+            answers.append(not all(matches(one, rank, host, properties) for one in values))
+    return all(answers)
+
+
+def largest(accepted, limit):
+    """The largest accepted number that is not above a limit, or None."""
+    fitting = [number for number in accepted if number <= limit]
+    return max(fitting) if fitting else None
+
+
+class Model:
+    """Ranks with sets of cores and GPUs, and who holds which."""
+
+    def __init__(self, ranks, properties):
+        self.ranks = {
+            rank: {"host": host, "cores": set(cores), "gpus": set(gpus)}
+            for rank, (host, cores, gpus) in ranks.items()
+        }
+        self.up = set(self.ranks)
+        self.properties = {name: set(members) for name, members in properties.items()}
+        self.jobs = {}
+        self.ends = {}
+        self.removed = set()
+
+    def clone(self):
+        return copy.deepcopy(self)
+
+    def free_on(self, rank):
+        cores = set(self.ranks[rank]["cores"])
+        gpus = set(self.ranks[rank]["gpus"])
+        for parts in self.jobs.values():
+            if rank in parts:
+                cores -= parts[rank][0]
+                gpus -= parts[rank][1]
+        return cores, gpus
+
+    def matching(self, ask):
+        return {
+            rank
+            for rank, info in self.ranks.items()
+            if matches(ask.constraint, rank, info["host"], self.properties)
+        }
+
+    def select(self, ask, empty=False):
+        """``(parts, nslots)``, or None; ``empty``: as if all were free and up."""
+        ranks = self.matching(ask)
+        if not empty:
+            ranks &= self.up
+        free = {}
+        for rank in ranks:
+            info = self.ranks[rank]
+            free[rank] = (info["cores"], info["gpus"]) if empty else self.free_on(rank)
+        order = sorted(ranks, key=lambda r: (-len(free[r][0]), -len(free[r][1]), r))
+        if ask.exclusive:
+            order = [
+                r
+                for r in order
+                if len(free[r][0]) == len(self.ranks[r]["cores"])
+                and len(free[r][1]) == len(self.ranks[r]["gpus"])
+            ]
+        room = {}
+        for rank in order:
+            room[rank] = len(free[rank][0]) // ask.cores
+            if ask.gpus:
+                room[rank] = min(room[rank], len(free[rank][1]) // ask.gpus)
+        slots = ask.slots
+        nodes = ask.nodes
+        if ask.exclusive and nodes is None:
+            nodes, slots = slots, [1]
+        if nodes is None:
+            wanted = largest(slots, sum(room.values()))
+            if wanted is None:
+                return None
+            plan = {}
+            left = wanted
+            for rank in order:
+                plan[rank] = min(left, room[rank])
+                left -= plan[rank]
+            return self.parts(ask, plan, free), wanted
+        order = [rank for rank in order if room[rank] >= min(slots)]
+        count = largest(nodes, len(order))
+        if count is None:
+            return None
+        each = min(slots)
+        if len(slots) > 1:
+            each = largest(slots, sorted((room[rank] for rank in order), reverse=True)[count - 1])
+            order = [rank for rank in order if room[rank] >= each]
+        plan = {rank: each for rank in order[:count]}
+        return self.parts(ask, plan, free), count * each
+
+    def parts(self, ask, plan, free):
+        parts = {}
+        for rank, slots in plan.items():
+            if not slots:
+                continue
+            if ask.exclusive:
+                parts[rank] = (set(self.ranks[rank]["cores"]), set(self.ranks[rank]["gpus"]))
+            else:
+                parts[rank] = (
+                    set(sorted(free[rank][0])[: slots * ask.cores]),
+                    set(sorted(free[rank][1])[: slots * ask.gpus]),
+                )
+        return parts
+
+    def alloc(self, jobid, ask, now, expiration=0.0):
+        selected = self.select(ask)
+        if selected is None:
+            if self.select(ask, empty=True) is None:
+                raise Infeasible
+            raise Insufficient
+        self.jobs[jobid] = selected[0]
+        self.ends[jobid] = now + ask.duration if ask.duration else expiration
+        return selected
+
+    def free(self, jobid, ranks=None):
+        if ranks is None:
+            self.jobs.pop(jobid, None)
+            self.ends.pop(jobid, None)
+        else:
+            for rank in ranks:
+                self.jobs[jobid].pop(rank, None)
+
+    def register(self, jobid, parts, end):
+        for rank, (cores, gpus) in parts.items():
+            if rank not in self.ranks:
+                raise ValueError
+            free_cores, free_gpus = self.free_on(rank)
+            if not cores <= free_cores or not gpus <= free_gpus:
+                raise ValueError
+        self.jobs[jobid] = {rank: (set(c), set(g)) for rank, (c, g) in parts.items()}
+        self.ends[jobid] = end
+
+    def remove(self, ranks):
+        for rank in ranks:
+            if self.ranks.pop(rank, None):
+                self.removed.add(rank)
+            self.up.discard(rank)
+            for members in self.properties.values():
+                members.discard(rank)
+            for parts in self.jobs.values():
+                parts.pop(rank, None)
+
+    def allocated(self):
+        """Rank to ``(cores, gpus)`` of all that is held."""
+        held = {}
+        for parts in self.jobs.values():
+            for rank, (cores, gpus) in parts.items():
+                mine = held.setdefault(rank, (set(), set()))
+                mine[0].update(cores)
+                mine[1].update(gpus)
+        return held
+
+
+def R_of(parts, hosts=None, properties=None, expiration=0.0):
+    """An R object of a dict of rank to ``(cores, gpus)``."""
+    entries = []
+    for rank in sorted(parts):
+        cores, gpus = parts[rank]
+        children = {"core": ids_text(cores)}
+        if gpus:
+            children["gpu"] = ids_text(gpus)
+        entries.append({"rank": str(rank), "children": children})
+    execution = {"R_lite": entries, "starttime": 0.0, "expiration": expiration}
+    if hosts is not None:
+        execution["nodelist"] = [hosts[rank] for rank in sorted(parts)]
+    if properties:
+        execution["properties"] = {name: ids_text(ids) for name, ids in properties.items() if ids}
+    return {"version": 1, "execution": execution}
+
+
+def ids_text(ids):
+    return ",".join(str(one) for one in sorted(ids))
+
+
+def ids_of(text):
+    """The ids of idset text, brackets or not."""
+    ids = set()
+    for item in text.strip("[]").split(","):
+        if item:
+            low, _, high = item.partition("-")
+            ids.update(range(int(low), int(high or low) + 1))
+    return ids
+
+
+def parts_of(R):
+    """Rank to ``(cores, gpus)`` of an R object."""
+    parts = {}
+    for entry in R["execution"]["R_lite"]:
+        children = entry["children"]
+        for rank in ids_of(entry["rank"]):
+            assert rank not in parts
+            parts[rank] = (ids_of(children.get("core", "")), ids_of(children.get("gpu", "")))
+    return parts
