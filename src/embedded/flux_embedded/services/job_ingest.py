@@ -54,6 +54,12 @@ class IdGenerator:
         self._ms = 0
         self._seq = 0
 
+    def advance(self, id):
+        """Make ids only above `id` from now on."""
+        ms = id >> 24
+        if ms >= self._ms:
+            self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
+
     def next(self, now):
         """An id above all before, whatever the clock does."""
         ms = int((now - self._epoch) * 1000)
@@ -81,12 +87,20 @@ class JobIngest(Service):
         super().__init__(ctx, *args)
         self.config = ctx.config
         self._arguments = self._parse_arguments(args)
-        self._ids = IdGenerator(ctx.kernel.clock.now())
+        self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
         self._submitted = self._rejected = 0
         self._flush_message = Message(REQUEST, "job-ingest.flush", flags=FLAG_NORESPONSE)
         self._flush_message.sender = self.task
         self._configure(ctx.config)
+
+    def begin(self):
+        # After a reload the ids go on where they were, even if the clock stood still.
+        try:
+            self._ids.advance(self.rpc("job-manager.getinfo").body["max_jobid"])
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:
+                raise
 
     @staticmethod
     def _parse_arguments(args):

@@ -1,0 +1,213 @@
+"""Giving resources back: partial release, housekeeping, epilogs, and what hello says of it."""
+
+import errno
+
+import pytest
+from jobs_instance import JobsInstance, make_R
+
+from flux_embedded.services.job_manager import rlite
+
+FOUR = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
+        "starttime": 5.0,
+        "expiration": 0.0,
+        "nslots": 4,
+        "nodelist": ["n[0-3]"],
+        "properties": {"big": "1-2"},
+    },
+}
+
+
+def frees(inst):
+    """(ranks, final) of all frees so far."""
+    return [(rlite.encode(rlite.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
+
+
+def housekeeping(inst, **settings):
+    table = {"command": ["true"], "mock-duration": {"0": "1s", "1": "2s", "2": "2s", "3": "5s"}, **settings}
+    inst.rpc("config.load", {"config": {"job-manager": {"housekeeping": table}}})
+
+
+@pytest.fixture
+def four(inst):
+    inst.load_sched(auto=lambda body: FOUR)
+    return inst
+
+
+def test_fragment():
+    assert rlite.fragment(FOUR, {0, 2}) == {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0,2", "children": {"core": "0-1"}}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": ["n[0,2]"],
+            "properties": {"big": "2"},
+        },
+    }
+
+
+def test_free_without_housekeeping_returns_R_as_allocated(four):
+    four.submit(run=1)
+    four.advance(1)
+    assert four.sched.of("free")[0]["R"] == FOUR
+
+
+def test_partial_release_by_execution(four):
+    id = four.submit(exec={"test": {"run_duration": 1, "release": [["0", 0], ["1-3", 2]]}})
+    four.advance(1)
+    assert frees(four) == [("0", False)]
+    assert "free" not in four.events(id)
+    four.unload_sched()
+    four.load_sched()
+    assert four.sched.hello[0]["free"] == "0"
+    four.advance(2)
+    releases = [event["context"] for event in four.eventlog(id) if event["name"] == "release"]
+    assert releases == [{"ranks": "0", "final": False}, {"ranks": "1-3", "final": True}]
+    assert frees(four) == [("1-3", True)]
+    assert four.events(id)[-2:] == ["free", "clean"]
+
+
+def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
+    four.submit(exec={"test": {"run_duration": 1, "release": [["0", 0], ["1-3", 50]]}})
+    four.advance(1)
+    four.unload_sched()
+    future = four.handle.rpc("job-manager.sched-hello", {"partial-ok": False}, flags=2)
+    four.run()
+    with pytest.raises(OSError) as caught:
+        future.get()
+    assert caught.value.errno == errno.ENOTSUP
+
+
+def test_housekeeping_in_pieces(four):
+    housekeeping(four, **{"release-after": "0s"})
+    id = four.submit(run=1)
+    four.advance(1)
+    assert four.events(id)[-3:] == ["release", "free", "clean"]
+    assert four.state(id) == 64 and frees(four) == []
+    four.advance(1)
+    assert frees(four) == [("0", False)]
+    four.advance(1)
+    assert frees(four) == [("0", False), ("1", False), ("2", False)]
+    allocated = four.rpc("job-manager.resource-status")["allocated"]
+    assert allocated["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
+    assert four.rpc("job-manager.housekeeping-list")["jobs"][0]["pending"] == "3"
+    four.advance(3)
+    assert frees(four)[-1] == ("3", True)
+    R = four.sched.of("free")[0]["R"]["execution"]
+    assert "nslots" not in R and (R["starttime"], R["expiration"]) == (0.0, 0.0)
+
+
+def test_housekeeping_release_after(four):
+    housekeeping(four, **{"release-after": "3s"})
+    four.submit(run=1)
+    four.advance(3.5)
+    assert frees(four) == []
+    four.advance(1)
+    assert frees(four) == [("0-2", False)]
+    four.advance(2)
+    assert frees(four) == [("0-2", False), ("3", True)]
+
+
+def test_housekeeping_all_at_once(four):
+    housekeeping(four)
+    four.submit(run=1)
+    four.advance(10)
+    assert frees(four) == [("0-3", True)]
+
+
+def test_hello_during_housekeeping(four):
+    housekeeping(four, **{"release-after": "0s"})
+    id = four.submit(run=1)
+    four.advance(3)
+    four.unload_sched()
+    four.load_sched()
+    assert [(job["id"], job["free"]) for job in four.sched.hello] == [(id, "0-2")]
+    four.advance(5)
+    assert frees(four) == [("3", True)]
+
+
+def test_hello_without_partial_ok_ends_housekeeping(four):
+    housekeeping(four, **{"release-after": "0s"})
+    partly = four.submit(run=1)
+    four.advance(3)
+    housekeeping(four, **{"release-after": "100s"})
+    whole = four.submit(run=0)
+    four.advance(1)
+    four.unload_sched()
+    four.load_sched(partial_ok=False)
+    assert [job["id"] for job in four.sched.hello] == [whole]
+    assert "free" not in four.sched.hello[0]
+    assert partly not in four.jm.housekeeping.jobs
+    four.advance(5)
+    assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [("0-3", True)]
+
+
+def test_housekeeping_without_scheduler(four):
+    housekeeping(four)
+    id = four.submit(run=1)
+    four.advance(1)
+    four.unload_sched()
+    four.advance(20)
+    assert id not in four.jm.housekeeping.jobs
+    four.load_sched()
+    assert four.sched.hello == []
+
+
+def test_housekeeping_kill(four):
+    housekeeping(four, **{"mock-duration": "inf"})
+    id = four.submit(run=1)
+    four.advance(100)
+    assert frees(four) == []
+    four.rpc("job-manager.housekeeping-kill", {"jobid": id, "ranks": "0-1"})
+    assert four.rpc("job-manager.housekeeping-list")["jobs"][0]["pending"] == "2-3"
+    four.rpc("job-manager.housekeeping-kill", {})
+    assert frees(four) == [("0-3", True)]
+
+
+def test_housekeeping_scripts_really_run():
+    from flux_embedded.kernel.clock import RealClock
+
+    inst = JobsInstance(clock=RealClock())
+    try:
+        inst.load_sched(auto=lambda body: FOUR)
+        script = "test $FLUX_HOUSEKEEPING_RANK -lt 2 || sleep 0.1; echo $FLUX_HOUSEKEEPING_RANK $FLUX_JOB_ID"
+        housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
+        inst.submit(run=0)
+        inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])
+        assert sorted(rank for rank, _ in frees(inst)) == ["0", "1", "2", "3"]
+        texts = [entry.text for entry in inst.ctx.ring.entries()]
+        assert any(text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts)
+    finally:
+        inst.stop()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"command": "true"},
+        {"command": []},
+        {"command": ["true"], "release-after": "x"},
+        {"command": ["true"], "mock-duration": -1},
+    ],
+)
+def test_bad_housekeeping_configuration(inst, table):
+    with pytest.raises(OSError, match="job-manager.housekeeping"):
+        inst.rpc("config.load", {"config": {"job-manager": {"housekeeping": table}}})
+
+
+def test_resource_status_is_empty(inst):
+    empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
+    assert inst.rpc("job-manager.resource-status") == {"allocated": {"version": 1, "execution": empty}}
+
+
+def test_resource_status_adds_up(inst):
+    cores = iter(["0", "2-3"])
+    inst.load_sched(auto=lambda body: make_R(ranks="1", cores=next(cores), host="n1"))
+    inst.submit(run=10)
+    inst.submit(run=10)
+    allocated = inst.rpc("job-manager.resource-status")["allocated"]["execution"]
+    assert allocated["R_lite"] == [{"rank": "1", "children": {"core": "0,2-3"}}]
+    assert allocated["nodelist"] == ["n1"]

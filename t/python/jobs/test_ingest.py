@@ -1,0 +1,292 @@
+"""Submission: ids, checks, defaults, queues, what is stored (protocols.md 7, 10, 12, 14; cli.md)."""
+
+import errno
+import json
+
+import pytest
+from jobs_instance import jobspec
+
+from flux_embedded.services.job_ingest import IdGenerator
+
+QUEUES = {
+    "queues": {
+        "batch": {},
+        "debug": {"requires": ["pp"], "policy": {"jobspec": {"defaults": {"system": {"duration": "10m"}}}}},
+        "virt": {"parent": "debug"},
+        "hosts": {"hosts": "n[0-3]"},
+    },
+    "policy": {"jobspec": {"defaults": {"system": {"queue": "batch", "duration": "1h"}}}},
+}
+
+
+def refused(inst, number, text, spec=None, **kwargs):
+    with pytest.raises(OSError) as caught:
+        inst.submit(spec, **kwargs)
+    assert (caught.value.errno, caught.value.strerror) == (number, text)
+
+
+def stored(inst, id, key="jobspec"):
+    return json.loads(inst.rpc("job-info.lookup", {"id": id, "keys": [key]})[key])
+
+
+# -- ids (RFC 19) -------------------------------------------------------------------------------------
+
+
+def test_ids_ascend_at_a_frozen_clock():
+    ids = IdGenerator(100.0)
+    made = [ids.next(101.5) for _ in range(3000)]
+    assert len(set(made)) == 3000 and made == sorted(made)
+    assert made[0] == 1500 << 24
+    assert made[1024] == 1501 << 24
+    assert ids.next(50.0) > made[-1]
+    assert ids.next(200.0) == 100000 << 24
+
+
+def test_ids_go_on_after_a_reload(inst):
+    one = inst.submit()
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest")
+    assert inst.submit() > one
+
+
+def test_generator_id():
+    assert IdGenerator(0.0, 3).next(86400.0) == 86400000 << 24 | 3 << 10
+
+
+# -- what is stored ------------------------------------------------------------------------------------
+
+
+def test_stored_files(inst):
+    spec = jobspec(environment={"A": "b"})
+    del spec["attributes"]["system"]["duration"]
+    id = inst.submit(json.dumps(spec))
+    assert stored(inst, id)["attributes"]["system"]["duration"] == 0
+    assert stored(inst, id)["attributes"]["system"]["environment"] == {"A": "b"}
+    assert stored(inst, id, "J") == spec
+    assert inst.eventlog(id)[0]["context"] == {"userid": inst.jm.owner, "urgency": 16, "flags": 0, "version": 1}
+
+
+def test_batch(inst):
+    futures = [inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()}) for _ in range(10)]
+    commits = inst.rpc("kvs.stats-get")["commits"]
+    inst.run()
+    ids = [future.get()["id"] for future in futures]
+    assert ids == sorted(set(ids))
+    # One commit of ingest, one of the job manager's events, perhaps one more of what followed.
+    assert inst.rpc("kvs.stats-get")["commits"] - commits <= 3
+
+
+# -- refusals ------------------------------------------------------------------------------------------
+
+
+def test_urgency(inst):
+    for urgency in (99, -1, 32, "x", True, 1.0):
+        refused(inst, errno.EINVAL, "urgency range is [0:31]", urgency=urgency)
+
+
+def test_flags(inst):
+    refused(inst, errno.EINVAL, "unknown flag in job submission", flags=256)
+
+
+@pytest.mark.parametrize("key", ["resources", "tasks", "attributes", "version"])
+def test_missing_key(inst, key):
+    spec = jobspec()
+    del spec[key]
+    refused(inst, errno.EPERM, f"Missing key ({key})", spec)
+
+
+def test_version(inst):
+    refused(inst, errno.EPERM, "version must be 1", {**jobspec(), "version": 2})
+
+
+def test_not_json(inst):
+    with pytest.raises(OSError, match="jobspec: invalid JSON"):
+        inst.submit("junk")
+
+
+def test_empty_resources_pass(inst):
+    assert inst.submit({**jobspec(), "resources": []})
+
+
+def test_range_is_refused_by_the_validator_only(inst):
+    spec = jobspec()
+    spec["resources"][0]["count"] = "2-4"
+    with pytest.raises(OSError, match="resource count must be an integer"):
+        inst.submit(spec)
+    assert inst.submit(spec, flags=8)
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest", "disable-validator")
+    assert inst.submit(spec)
+
+
+@pytest.mark.parametrize("attributes", [None, {}, {"system": None}])
+def test_without_validator_almost_anything_goes(inst, attributes):
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest", "disable-validator")
+    spec = {**jobspec(), "attributes": attributes}
+    assert inst.events(inst.submit(spec))[-1] == "priority"
+    with pytest.raises(OSError):
+        inst.submit({**jobspec(), "attributes": {"system": 3}})
+    with pytest.raises(OSError):
+        inst.submit([1])
+
+
+def test_bad_argument(inst):
+    inst.unload("job-ingest")
+    with pytest.raises(OSError):
+        inst.load_module("job-ingest", "nonsense")
+
+
+def test_unknown_queue_without_queues(inst):
+    refused(inst, errno.EINVAL, "'nosuch' is not a valid queue", queue="nosuch")
+    # Nothing of it stays behind.
+    with pytest.raises(OSError) as caught:
+        inst.rpc("kvs.lookup", {"key": "job.0000.0000.0000.0001.jobspec"})
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_submission_disabled(inst):
+    inst.rpc("job-manager.queue-enable", {"enable": False, "reason": "no more"})
+    refused(inst, errno.EINVAL, "job submission is disabled: no more")
+    inst.rpc("job-manager.queue-enable", {"enable": True})
+    assert inst.submit()
+
+
+def test_no_ingest(inst):
+    inst.unload("job-ingest")
+    refused(inst, errno.ENOSYS, "No service matching job-ingest.submit is registered")
+
+
+def test_no_job_manager(inst):
+    inst.unload("job-manager")
+    with pytest.raises(OSError) as caught:
+        inst.submit()
+    assert caught.value.errno == errno.ENOSYS
+
+
+def test_kvs_failure(inst):
+    inst.rpc("kvs.fault", {"fail_commits": 1})
+    with pytest.raises(OSError, match="error committing job to the KVS"):
+        inst.submit()
+    assert inst.submit()
+
+
+# -- feasibility -----------------------------------------------------------------------------------------
+
+
+def test_feasibility_check(inst):
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest", "validator-plugins=jobspec,feasibility")
+    assert inst.submit()  # no scheduler: the check is skipped
+    inst.load_sched()
+    assert inst.submit(cores=3)
+    assert inst.sched.of("check")[0]["jobspec"]["resources"] == jobspec(cores=3)["resources"]
+    inst.sched.infeasible = "unsatisfiable request: too big"
+    refused(inst, errno.EOVERFLOW, "unsatisfiable request: too big")
+    assert inst.submit(flags=8)
+
+
+# -- guests ------------------------------------------------------------------------------------------------
+
+
+def test_guest(inst):
+    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    with pytest.raises(OSError, match="only the instance owner"):
+        inst.submit(urgency=17)
+    with pytest.raises(OSError, match="only the instance owner"):
+        inst.submit(flags=8)
+    id = inst.submit(urgency=15)
+    assert inst.eventlog(id)[0]["context"]["userid"] == 1234
+    assert inst.jm.jobs[id].userid == 1234
+
+
+# -- queues and defaults (RFC 33) ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queues(inst):
+    inst.rpc("config.load", {"config": QUEUES})
+    return inst
+
+
+def system(inst, **kwargs):
+    return stored(inst, inst.submit(**kwargs))["attributes"]["system"]
+
+
+def test_default_queue_and_duration(queues):
+    found = system(queues)
+    assert (found["queue"], found["duration"]) == ("batch", 3600.0)
+    assert "constraints" not in found
+
+
+def test_queue_of_its_own(queues):
+    found = system(queues, queue="debug")
+    assert found["duration"] == 600.0
+    assert found["constraints"] == {"properties": ["pp"]}
+    assert system(queues, queue="debug", duration=5)["duration"] == 5
+
+
+def test_constraint_is_added_to_the_users(queues):
+    found = system(queues, queue="debug", constraints={"or": [{"ranks": ["0"]}], "properties": ["x"]})
+    assert found["constraints"] == {"or": [{"ranks": ["0"]}], "properties": ["x", "pp"]}
+
+
+def test_virtual_queue_has_its_parents_constraint(queues):
+    found = system(queues, queue="virt")
+    assert found["queue"] == "virt" and found["constraints"] == {"properties": ["pp"]}
+    assert found["duration"] == 600.0
+
+
+def test_queue_with_hosts(queues):
+    assert system(queues, queue="hosts")["constraints"] == {"properties": ["+hosts"]}
+
+
+def test_invalid_queue(queues):
+    refused(queues, errno.EPERM, "Invalid queue 'nosuch' specified", queue="nosuch")
+
+
+def test_no_default_queue(inst):
+    inst.rpc("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
+    refused(inst, errno.EPERM, "no queue specified")
+    assert inst.submit(queue="a")
+
+
+def test_access(inst):
+    inst.rpc("config.load", {"config": {"policy": {"access": {"allow-user": ["nobody-we-know"]}}}})
+    with pytest.raises(OSError, match="may not submit jobs"):
+        inst.submit()
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+def test_limits(inst):
+    limits = {"job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"nnodes": 1}}, "duration": "1h"}
+    queue = {"policy": {"limits": {"job-size": {"max": {"ncores": 8}}, "duration": "2h"}}}
+    config = {
+        "policy": {"limits": limits, "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}}},
+        "queues": {"a": {}, "b": queue, "c": {"parent": "b"}},
+    }
+    inst.rpc("config.load", {"config": config})
+    refused(inst, errno.EINVAL, "requested ncores exceeds policy limit of 4", cores=5)
+    refused(inst, errno.EINVAL, "requested nnodes exceeds policy limit of 2", nodes=3)
+    refused(inst, errno.EINVAL, "requested duration exceeds policy limit of 1h", duration=3601)
+    assert inst.submit(cores=8, queue="b", duration=7000)
+    assert inst.submit(cores=8, queue="c", duration=7000)
+    refused(inst, errno.EINVAL, "requested ncores exceeds policy limit of 8", cores=9, queue="c")
+
+
+def test_bad_limits(inst):
+    with pytest.raises(OSError, match="policy.limits.duration"):
+        inst.rpc("config.load", {"config": {"policy": {"limits": {"duration": "soon"}}}})
+    with pytest.raises(OSError, match="job-size.max.nnodes"):
+        inst.rpc("config.load", {"config": {"policy": {"limits": {"job-size": {"max": {"nnodes": "x"}}}}}})
+    assert inst.submit(duration=1e9)
+
+
+def test_duration_beyond_the_instance(inst):
+    R = {"version": 1, "execution": {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]}}
+    inst.rpc("kvs.commit", {"ops": [["put", "resource.R", json.dumps(R)]]})
+    text = "job duration (12h) exceeds remaining instance lifetime (11m)"
+    refused(inst, errno.EINVAL, text, duration=43200.0)
+    assert inst.submit(duration=600)
