@@ -305,9 +305,8 @@ class Plan:
                 return start
             if only:
                 break
-            after = self._times.after(start)
-            profile.extend(start)
-            start = min(after, profile.next_end())
+            # Not next_end(): an earlier search may have swept over ends that lie ahead of this one.
+            start = min(self._times.after(start), profile.next_end_after(start))
         return INFINITY
 
     def _fits(self, request, shape, start, end):
