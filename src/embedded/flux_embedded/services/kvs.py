@@ -187,7 +187,7 @@ class Kvs(Service):
     def _put(self, ns, undo, touched, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        ns, directory, name, key = self._parent(ns, undo, key)
+        ns, directory, name, key = self._parent(ns, undo, touched, key)
         old = directory.get(name, _MISSING)
         undo.append((directory, name, old))
         directory[name] = text
@@ -196,7 +196,7 @@ class Kvs(Service):
     def _append(self, ns, undo, touched, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        ns, directory, name, path = self._parent(ns, undo, key)
+        ns, directory, name, path = self._parent(ns, undo, touched, key)
         if type(directory.get(name)) is Link:
             ns, directory, name, path = self._resolve(ns, path, create=undo)
         old = directory.get(name)
@@ -225,7 +225,7 @@ class Kvs(Service):
             touched.append((ns.name, path, True))
 
     def _mkdir(self, ns, undo, touched, key):
-        ns, directory, name, path = self._parent(ns, undo, key)
+        ns, directory, name, path = self._parent(ns, undo, touched, key)
         old = directory.get(name, _MISSING)
         if type(old) is not dict:
             undo.append((directory, name, old))
@@ -237,7 +237,7 @@ class Kvs(Service):
             self._split(target)
         if namespace is not None and type(namespace) is not str:
             raise OSError(errno.EINVAL, f"{key}: namespace of a link must be text")
-        ns, directory, name, path = self._parent(ns, undo, key)
+        ns, directory, name, path = self._parent(ns, undo, touched, key)
         undo.append((directory, name, directory.get(name, _MISSING)))
         directory[name] = Link(target, namespace)
         touched.append((ns.name, path, True))
@@ -246,7 +246,7 @@ class Kvs(Service):
         source = self._namespace(namespace)
         if source is ns or source is self.primary:
             raise OSError(errno.EINVAL, f"namespace {source.name} cannot be grafted here")
-        ns, directory, name, path = self._parent(ns, undo, key)
+        ns, directory, name, path = self._parent(ns, undo, touched, key)
         undo.append((directory, name, directory.get(name, _MISSING)))
         undo.append((self.namespaces, namespace, source))
         directory[name] = source.root
@@ -283,7 +283,7 @@ class Kvs(Service):
             raise OSError(errno.EINVAL, f"{key!r} is not a valid key")
         return parts
 
-    def _parent(self, ns, undo, key):
+    def _parent(self, ns, undo, touched, key):
         """Where a write to `key` goes: (namespace, directory, name, key there).
 
         Directories on the way are made, and entered in the undo list.
@@ -296,7 +296,13 @@ class Kvs(Service):
             if type(child) is not dict:
                 if type(child) is Link:
                     return self._resolve(ns, key, create=undo, last=False)
-                undo.append((directory, part, directory.get(part, _MISSING)))
+                if child is None:
+                    undo.append((directory, part, _MISSING))
+                else:
+                    undo.append((directory, part, child))
+                    # an earlier directory of the same name covers this one as well
+                    way = ".".join(parts[: parts.index(part) + 1])
+                    touched.append((ns.name, way, True))
                 child = directory[part] = {}
             directory = child
         return ns, directory, name, key

@@ -1,0 +1,24 @@
+"""An instance in the test's own process, with the services a test asks for."""
+
+from flux_embedded.broker.instance import Instance
+from flux_embedded.kernel import Task, VirtualClock
+from flux_embedded.kernel.handle import Flux
+
+
+def make(*services, **options):
+    """Start an Instance on the virtual clock; stop it when done."""
+    options.setdefault("clock", VirtualClock())
+    instance = Instance(services=services, **options)
+    if "resource" in services:
+        instance.start()
+        return instance
+    # Without the resource service there are no ranks to bring online.
+    instance.start_broker()
+    for name in services:
+        instance.load_module(name)
+    return instance
+
+
+def another_handle(instance, name="other", **credentials):
+    """A second client."""
+    return Flux(Task(instance.kernel, name, **credentials))

@@ -1,0 +1,419 @@
+"""The KVS: its service by messages, and flux.kvs."""
+
+import errno
+
+import bindings_instance
+import pytest
+
+import flux.kvs as kvs
+from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.kernel import message
+
+
+@pytest.fixture
+def instance():
+    instance = bindings_instance.make("kvs")
+    yield instance
+    instance.stop()
+
+
+@pytest.fixture
+def h(instance):
+    return instance.handle
+
+
+def commit(h, *ops, **more):
+    return h.rpc("kvs.commit", {"ops": list(ops), **more}).get()["rootseq"]
+
+
+def lookup(h, key, **more):
+    return h.rpc("kvs.lookup", {"key": key, **more}).get()["value"]
+
+
+def tree(h, **more):
+    entries = h.rpc("kvs.dir", {"recursive": True, "values": True, **more}).get()["entries"]
+    return {name: text for name, kind, text in entries if kind != "dir"}
+
+
+def watch(h, key, **more):
+    return h.rpc("kvs.watch", {"key": key, **more}, flags=FLUX_RPC_STREAMING)
+
+
+def ready(instance, rpc):
+    instance.kernel.run_until_idle()
+    return rpc.is_ready()
+
+
+def following(rpc):
+    value = rpc.get()["value"]
+    rpc.reset()
+    return value
+
+
+def end_of(rpc):
+    with pytest.raises(OSError) as info:
+        rpc.get()
+    return info.value.errno
+
+
+# -- commit ------------------------------------------------------------------
+
+
+def test_operations_are_applied_in_order_and_together(h):
+    before = commit(h)
+    assert commit(h, ["put", "a.b", "1"], ["append", "a.b", "2"], ["put", "x", "y"], ["unlink", "x"]) == before + 1
+    assert tree(h) == {"a.b": "12"}
+
+
+@pytest.mark.parametrize(
+    "op, number",
+    [
+        (["append", "a", "x"], errno.EISDIR),
+        (["put", "a..b", "x"], errno.EINVAL),
+        (["put", "", "x"], errno.EINVAL),
+        (["put", ".", "x"], errno.EINVAL),
+        (["put", 3, "x"], errno.EINVAL),
+        (["put", "k", 3], errno.EINVAL),
+        (["put", "k"], errno.EPROTO),
+        (["nosuch", "k"], errno.EPROTO),
+        ([], errno.EPROTO),
+        (7, errno.EPROTO),
+        (["graft", "k", "nosuch"], errno.ENOENT),
+        (["graft", "k", "primary"], errno.EINVAL),
+        (["put", "k." * 1000 + "k", "x"], errno.EINVAL),
+    ],
+)
+def test_a_commit_that_fails_changes_nothing(h, op, number):
+    commit(h, ["put", "a.v", "1"], ["put", "log", "x"], ["append", "log", "y"], ["symlink", "l", "a"])
+    before, seq = tree(h), h.rpc("kvs.getroot").get()["rootseq"]
+    ops = [["put", "new.dir.key", "1"], ["append", "log", "z"], ["unlink", "a"], ["mkdir", "a"], ["put", "l.v.w", "2"]]
+    with pytest.raises(OSError) as info:
+        commit(h, *ops, op)
+    assert info.value.errno == number
+    assert tree(h) == before
+    assert h.rpc("kvs.getroot").get()["rootseq"] == seq
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}, "namespace": 3}])
+def test_malformed_commits(h, payload):
+    with pytest.raises(OSError):
+        h.rpc("kvs.commit", payload).get()
+
+
+def test_a_value_in_the_way_of_a_directory_is_replaced(h):
+    commit(h, ["put", "a", "1"])
+    commit(h, ["put", "a.b", "2"])
+    assert tree(h) == {"a.b": "2"}
+    commit(h, ["put", "a", "3"])
+    assert tree(h) == {"a": "3"}
+
+
+def test_unlink_takes_directories_and_ignores_what_is_not_there(h):
+    commit(h, ["put", "a.b.c", "1"], ["put", "a.d", "2"])
+    commit(h, ["unlink", "a.b"], ["unlink", "nosuch.key"], ["unlink", "a.d.e"])
+    assert tree(h) == {"a.d": "2"}
+
+
+def test_mkdir_keeps_what_is_there(h):
+    commit(h, ["put", "a.b", "1"], ["mkdir", "a"], ["mkdir", "e.f"])
+    assert h.rpc("kvs.dir", {"recursive": True}).get()["entries"] == [
+        ["a", "dir", None], ["a.b", "val", None], ["e", "dir", None], ["e.f", "dir", None],
+    ]  # fmt: skip
+
+
+def test_commits_are_seen_in_order_by_everybody(instance, h):
+    """RFC 16: who has seen a later commit sees all earlier ones."""
+    other = bindings_instance.another_handle(instance)
+    futures = [h.rpc("kvs.commit", {"ops": [["put", "n", str(i)]]}) for i in range(5)]
+    assert other.rpc("kvs.lookup", {"key": "n"}).get()["value"] == "4"
+    seqs = [f.get()["rootseq"] for f in futures]
+    assert seqs == list(range(seqs[0], seqs[0] + 5))
+
+
+def test_what_is_put_is_text_of_any_kind(h):
+    for text in ("", "a\nb", "\u0192\0", "x" * 100000):
+        commit(h, ["put", "k", text])
+        assert lookup(h, "k") == text
+
+
+# -- reading -----------------------------------------------------------------
+
+
+def test_lookup_errors_name_the_key(h):
+    commit(h, ["put", "a.b", "1"])
+    for key, number, text in [
+        ("a", errno.EISDIR, "a: Is a directory"),
+        ("nosuch", errno.ENOENT, "nosuch: No such file or directory"),
+        ("a.b.c", errno.ENOENT, "a.b.c: No such file or directory"),
+    ]:
+        with pytest.raises(OSError) as info:
+            lookup(h, key)
+        assert (info.value.errno, info.value.strerror) == (number, text)
+
+
+def test_several_keys_are_looked_up_at_once_or_not_at_all(h):
+    commit(h, ["put", "a", "1"], ["put", "b.c", "2"])
+    assert h.rpc("kvs.lookup", {"keys": ["b.c", "a"]}).get() == {"values": {"a": "1", "b.c": "2"}}
+    with pytest.raises(FileNotFoundError):
+        h.rpc("kvs.lookup", {"keys": ["a", "nosuch"]}).get()
+
+
+def test_dir_of_a_value_and_of_nothing(h):
+    commit(h, ["put", "a", "1"])
+    with pytest.raises(NotADirectoryError):
+        h.rpc("kvs.dir", {"key": "a"}).get()
+    with pytest.raises(FileNotFoundError):
+        h.rpc("kvs.dir", {"key": "b"}).get()
+
+
+def test_guests_are_kept_out(instance):
+    guest = bindings_instance.another_handle(instance, userid=1234, rolemask=message.ROLE_USER)
+    with pytest.raises(PermissionError):
+        guest.rpc("kvs.lookup", {"key": "a"}).get()
+
+
+# -- links and namespaces ------------------------------------------------------
+
+
+def test_links_are_followed_for_reading_and_writing(h):
+    commit(h, ["put", "a.b", "1"], ["symlink", "l", "a"], ["symlink", "m", "l.b"])
+    assert lookup(h, "l.b") == lookup(h, "m") == "1"
+    commit(h, ["put", "l.c.d", "2"], ["append", "m", "x"])
+    assert tree(h) == {"a.b": "1x", "a.c.d": "2", "l": "a", "m": "l.b"}
+    assert h.rpc("kvs.readlink", {"key": "m"}).get() == {"target": "l.b"}
+    commit(h, ["unlink", "l"])
+    assert lookup(h, "a.b") == "1x"
+    with pytest.raises(FileNotFoundError):
+        lookup(h, "m")
+
+
+def test_a_circle_of_links_is_an_error(h):
+    commit(h, ["symlink", "a", "b"], ["symlink", "b", "a"])
+    with pytest.raises(OSError) as info:
+        lookup(h, "a")
+    assert info.value.errno == errno.ELOOP
+
+
+def test_namespaces(h):
+    h.rpc("kvs.namespace-create", {"namespace": "n"}).get()
+    with pytest.raises(FileExistsError):
+        h.rpc("kvs.namespace-create", {"namespace": "n"}).get()
+    assert commit(h, ["put", "k", "1"], namespace="n") == 1
+    assert lookup(h, "k", namespace="n") == "1"
+    with pytest.raises(FileNotFoundError):
+        lookup(h, "k")
+    names = [ns["namespace"] for ns in h.rpc("kvs.namespace-list").get()["namespaces"]]
+    assert names == ["primary", "n"]
+    h.rpc("kvs.namespace-remove", {"namespace": "n"}).get()
+    with pytest.raises(FileNotFoundError, match="namespace n does not exist"):
+        lookup(h, "k", namespace="n")
+    with pytest.raises(OSError) as info:
+        h.rpc("kvs.namespace-remove", {"namespace": "primary"}).get()
+    assert info.value.errno == errno.ENOTSUP
+
+
+def test_guest_namespace_of_a_job_is_a_link_and_then_a_directory(h):
+    h.rpc("kvs.namespace-create", {"namespace": "job-1"}).get()
+    commit(h, ["symlink", "job.1.guest", ".", "job-1"])
+    commit(h, ["append", "exec.eventlog", "init\n"], namespace="job-1")
+    assert lookup(h, "job.1.guest.exec.eventlog") == "init\n"
+    assert h.rpc("kvs.readlink", {"key": "job.1.guest"}).get() == {"target": ".", "namespace": "job-1"}
+    commit(h, ["graft", "job.1.guest", "job-1"])
+    assert tree(h) == {"job.1.guest.exec.eventlog": "init\n"}
+    with pytest.raises(FileNotFoundError):
+        lookup(h, "exec.eventlog", namespace="job-1")
+
+
+def test_wait_version(instance, h):
+    seq = commit(h)
+    assert h.rpc("kvs.wait-version", {"rootseq": seq}).get() == {"rootseq": seq}
+    later = h.rpc("kvs.wait-version", {"rootseq": seq + 2})
+    commit(h)
+    assert not later.is_ready()
+    commit(h)
+    assert later.get() == {"rootseq": seq + 2}
+
+
+# -- watching ----------------------------------------------------------------
+
+
+def test_watch_tells_the_value_and_every_change(instance, h):
+    commit(h, ["put", "a.b", "1"])
+    rpc = watch(h, "a.b")
+    assert following(rpc) == "1"
+    commit(h, ["put", "other", "x"], ["put", "a.b", "1"])
+    assert not ready(instance, rpc)
+    commit(h, ["put", "a.b", "2"], ["put", "a.b", "3"])
+    assert following(rpc) == "3"
+    commit(h, ["unlink", "a"])
+    assert end_of(rpc) == errno.ENOENT
+
+
+def test_watch_of_appended_text_tells_what_was_added(instance, h):
+    rpc = watch(h, "log", append=True, waitcreate=True)
+    assert not ready(instance, rpc)
+    commit(h, ["append", "log", "a"], ["append", "log", "b"])
+    assert following(rpc) == "ab"
+    commit(h, ["append", "log", "c"])
+    assert following(rpc) == "c"
+    commit(h, ["put", "log", "new"])
+    assert following(rpc) == "new"
+    commit(h, ["put", "log.dir", "x"])
+    assert end_of(rpc) == errno.EISDIR
+
+
+def test_watch_follows_a_job_from_guest_namespace_to_directory(instance, h):
+    rpc = watch(h, "job.1.guest.output", append=True, waitcreate=True)
+    h.rpc("kvs.namespace-create", {"namespace": "g"}).get()
+    commit(h, ["symlink", "job.1.guest", ".", "g"])
+    commit(h, ["append", "output", "one"], namespace="g")
+    assert following(rpc) == "one"
+    inside = watch(h, "output", namespace="g")
+    assert following(inside) == "one"
+    commit(h, ["graft", "job.1.guest", "g"])
+    assert end_of(inside) == errno.ENODATA
+    assert not ready(instance, rpc)
+    commit(h, ["append", "job.1.guest.output", "two"])
+    assert following(rpc) == "two"
+
+
+def test_watch_of_what_is_not_there(h):
+    assert end_of(watch(h, "nosuch")) == errno.ENOENT
+    with pytest.raises(OSError) as info:
+        h.rpc("kvs.watch", {"key": "a"}).get()
+    assert info.value.errno == errno.EPROTO
+
+
+def test_watch_cancel_and_disconnect(instance, h):
+    commit(h, ["put", "a", "1"])
+    rpc = watch(h, "a")
+    following(rpc)
+    h.rpc("kvs.watch-cancel", {"matchtag": rpc.matchtag}, flags=1)
+    assert end_of(rpc) == errno.ENODATA
+    other = bindings_instance.another_handle(instance)
+    assert following(watch(other, "a")) == "1"
+    assert h.rpc("kvs.stats-get").get()["watchers"] == 1
+    other.task.close()
+    assert h.rpc("kvs.stats-get").get()["watchers"] == 0
+
+
+# -- faults ------------------------------------------------------------------
+
+
+def test_commits_fail_as_often_as_asked(h):
+    h.rpc("kvs.fault", {"fail_commits": 2, "match": ".R"}).get()
+    commit(h, ["put", "job.1.eventlog", "x"])
+    for _ in range(2):
+        with pytest.raises(OSError) as info:
+            commit(h, ["put", "job.1.R", "x"])
+        assert info.value.errno == errno.EIO
+    assert tree(h) == {"job.1.eventlog": "x"}
+    commit(h, ["put", "job.1.R", "x"])
+    h.rpc("kvs.fault", {"fail_commits": 1, "errnum": errno.ENOSPC}).get()
+    with pytest.raises(OSError) as info:
+        commit(h)
+    assert info.value.errno == errno.ENOSPC
+    h.rpc("kvs.fault", {"fail_commits": 5}).get()
+    h.rpc("kvs.fault", {"fail_commits": 0}).get()
+    commit(h)
+    assert h.rpc("kvs.stats-get").get()["faults"] == 3
+    with pytest.raises(OSError):
+        h.rpc("kvs.fault", {"fail_commits": -1}).get()
+
+
+# -- flux.kvs ------------------------------------------------------------------
+
+
+def test_values_are_json_or_text(h):
+    values = {"n": 1, "f": 1.5, "s": "str", "o": {"a": [1, None]}, "t": True}
+    for key, value in values.items():
+        kvs.put(h, f"v.{key}", value)
+    kvs.put(h, "v.raw", "just text", raw=True)
+    kvs.put(h, "v.bytes", b"b", raw=True)
+    kvs.put(h, "v.empty", "", raw=True)
+    assert not kvs.exists(h, "v")
+    kvs.commit(h)
+    for key, value in {**values, "raw": "just text", "bytes": "b", "empty": None}.items():
+        assert kvs.get(h, f"v.{key}") == kvs.get_key_direct(h, f"v.{key}") == value
+
+
+def test_directories(h):
+    with kvs.KVSTxn(h) as txn:
+        txn.put("d.b", 2)
+        txn.put("d.a", 1)
+        txn.mkdir("d.sub")
+        txn.symlink("d.link", "d.a")
+    assert kvs.exists(h, "d") and kvs.isdir(h, "d") and not kvs.isdir(h, "d.a") and not kvs.isdir(h, "nosuch")
+    directory = kvs.get(h, "d")
+    assert isinstance(directory, kvs.KVSDir)
+    assert (directory.files(), directory.directories()) == (["a", "b", "link"], ["sub"])
+    assert directory["link"] == 1 and "sub" in directory and "x" not in directory and len(directory) == 4
+    assert list(directory["sub"]) == []
+    with pytest.raises(KeyError):
+        directory["x"]
+    with pytest.raises(IsADirectoryError):
+        kvs.get_key_direct(h, "d")
+    for call in (lambda: kvs.get(h, "nosuch"), lambda: kvs.get_dir(h, "nosuch")):
+        with pytest.raises(FileNotFoundError):
+            call()
+
+
+def test_transactions(h):
+    txn = kvs.KVSTxn(h, "job.1")
+    txn.put("R", {"version": 1})
+    assert txn.commit_async().get() is None
+    assert kvs.get(h, "job.1.R") == {"version": 1}
+    txn.clear()
+    txn.put("x", "1", raw=True)
+    future = kvs.commit_async(h, _kvstxn=txn)
+    # A transaction can be dropped, or used on, once it is on its way.
+    txn.put("y", "2", raw=True)
+    assert future.get() is None
+    assert sorted(kvs.get(h, "job.1")) == ["R", "x"]
+    with pytest.raises(RuntimeError), kvs.KVSTxn(h) as other:
+        other.put("z", 1)
+        raise RuntimeError
+    assert not kvs.exists(h, "z")
+
+
+def test_module_functions_share_the_handles_transaction(h):
+    kvs.put(h, "a", 1)
+    kvs.put_mkdir(h, "d")
+    kvs.put_symlink(h, "l", "a")
+    kvs.put_unlink(h, "nosuch")
+    assert kvs.commit_async(h).get() is None
+    assert kvs.get(h, "l") == 1
+    assert kvs.commit(h) is None
+
+
+def test_failed_commit_through_the_bindings(h):
+    h.rpc("kvs.fault", {"fail_commits": 1}).get()
+    txn = kvs.KVSTxn(h)
+    txn.put("a", 1)
+    seen = []
+    future = txn.commit_async()
+    future.then(lambda f: (seen.append(f.error_string()), h.reactor_stop()))
+    h.reactor_run()
+    assert seen == ["Input/output error"]
+    with pytest.raises(OSError) as info:
+        future.get()
+    assert info.value.errno == errno.EIO
+
+
+def test_wrong_types(h):
+    txn = kvs.KVSTxn(h)
+    for call in (lambda: txn.put("a", object()), lambda: txn.put(1, 1), lambda: txn.put("a", 1, raw=True),
+                 lambda: kvs.get(h, None)):  # fmt: skip
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_namespace_argument(h):
+    h.rpc("kvs.namespace-create", {"namespace": "n"}).get()
+    with kvs.KVSTxn(h, namespace="n") as txn:
+        txn.put("k", [1])
+    assert kvs.get(h, "k", namespace="n") == [1]
+    assert not kvs.exists(h, "k")
+    kvs.put(h, "k", 2)
+    kvs.commit(h, namespace="n")
+    assert kvs.get_key_direct(h, "k", namespace="n") == 2
