@@ -31,10 +31,10 @@ def typed(*words):
 def show(*words, check=True):
     """Run a flux command and print it with its output, as in a terminal."""
     print("$ " + typed(*words), flush=True)
-    done = subprocess.run(["flux", *words], stderr=subprocess.STDOUT)
+    done = subprocess.run(["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout + "\n" if done.stdout else "", end="", flush=True)
     if check and done.returncode:
         sys.exit("quickstart: that command failed (exit code {})".format(done.returncode))
-    print(flush=True)
 
 
 def read_jobs():
@@ -122,6 +122,7 @@ def wait(ids):
     unwanted = ids["unwanted"][0]
     print()
     show("cancel", unwanted)
+    print()
     end = time.monotonic() + PATIENCE
     with Progress(sum(len(group) for group in ids.values())) as progress:
         while True:
@@ -141,7 +142,7 @@ def main():
     show("module", "remove", "sched-simple")
     show("module", "load", "sched-fifo")
     lines = read_jobs()
-    print("The jobs (scripts/quickstart.jobs):\n")
+    print("\nThe jobs (scripts/quickstart.jobs):\n")
     ids = submit(lines)
     if not wait(ids):
         show("jobs", "-a", check=False)
