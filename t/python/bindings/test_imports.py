@@ -1,0 +1,156 @@
+"""What is imported from where, and the traps of host.md 9.4 and 9.5, each in a fresh interpreter."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.path.join(HERE, "..", "..", "..", "src")
+BINDINGS = os.path.abspath(os.path.join(SRC, "bindings", "python"))
+EMBEDDED = os.path.abspath(os.path.join(SRC, "embedded"))
+
+
+def run(code, *path):
+    """Run code in a fresh interpreter with this PYTHONPATH; returns what it prints."""
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FLUX_URI")}
+    env["PYTHONPATH"] = os.pathsep.join(str(p) for p in (path or (BINDINGS, EMBEDDED)))
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A directory that looks like an installed flux package with parts of its own."""
+    files = {
+        "flux/__init__.py": "WHO = 'installed'\n",
+        "flux/core/__init__.py": "",
+        "flux/core/handle.py": "class Flux:\n    def __init__(self, *a, **k):\n        self.arguments = a, k\n",
+        "flux/constants.py": "",
+        "flux/only_installed.py": "X = 1\n",
+        "flux/resource/__init__.py": "WHO = 'installed'\n",
+        "flux/resource/extra.py": "Y = 2\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_embedded_path_is_our_two_directories_whatever_is_installed(installed):
+    out = run("import flux; print(*flux.__path__, sep='|')", BINDINGS, EMBEDDED, installed)
+    assert out.split("|") == [os.path.join(BINDINGS, "flux"), os.path.join(EMBEDDED, "flux")]
+    out = run(
+        """
+        import flux
+        try:
+            import flux.only_installed
+        except ModuleNotFoundError as exc:
+            print(exc)
+        """,
+        BINDINGS, EMBEDDED, installed,
+    )  # fmt: skip
+    assert out == "No module named 'flux.only_installed'"
+
+
+def test_without_the_embedded_instance_the_installed_package_is_extended(installed):
+    """As FLUX_PYTHONPATH_PREPEND does on a real Flux."""
+    code = """
+        import flux, flux.only_installed
+        h = flux.Flux("uri", flags=3)
+        print(len(flux.__path__), hasattr(flux, "WHO"), isinstance(h, flux.core.handle.Flux), h.arguments)
+        """
+    assert run(code, BINDINGS, installed) == "2 False True (('uri',), {'flags': 3})"
+
+
+def test_flux_is_a_function_and_its_error_names_the_way():
+    code = """
+        import flux
+        try:
+            flux.Flux()
+        except OSError as exc:
+            print(type(flux.Flux).__name__, exc.errno, exc.strerror.split(":")[0])
+        """
+    assert run(code) == "function 2 Unable to connect to Flux"
+
+
+@pytest.mark.parametrize("first", ["import flux", "import flux.core.watchers", "import flux.idset"])
+def test_core_and_constants_are_there_after_any_import(first):
+    code = f"{first}; print(flux.core.handle.Flux.__name__, flux.constants.FLUX_RPC_STREAMING)"
+    assert run(code) == "Flux 2"
+
+
+def test_importing_flux_is_cheap():
+    """A site's tool that only imports the package pays for no kernel and no pool."""
+    code = "import flux, sys; print(sorted(m for m in sys.modules if m.startswith(('flux', 'greenlet', '_flux'))))"
+    assert run(code) == "['flux']"
+
+
+def test_resource_does_not_import_job_or_the_scheduler():
+    """Trap 3: flux.job.info would settle for no SchedResourceList."""
+    code = "import flux.resource, sys; print([m for m in sys.modules if m.startswith(('flux.job', 'flux.scheduler'))])"
+    assert run(code) == "[]"
+
+
+CLASSES = ["ResourceSet", "Rv1Set", "ResourcePool", "Rv1Pool", "ResourceCount", "ResourceSetImplementation"]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_stays_a_class_when_its_submodule_is_imported(name):
+    """Traps 1 and 2: the import system binds the submodule in the package, over the class of that name."""
+    code = f"""
+        import flux.resource
+        before = getattr(flux.resource, "{name}", None)
+        import importlib
+        for module in {CLASSES}:
+            importlib.import_module("flux.resource." + module)
+        from flux.resource.{name} import {name}
+        print(isinstance({name}, type), before in ({name}, None), isinstance(getattr(flux.resource, "{name}", type), type))
+        """
+    assert run(code) == "True True True"
+
+
+@pytest.mark.parametrize("first", ["list", "status", "journal", "TreePool", "ResourceSet", "Rv1Pool"])
+def test_any_submodule_may_be_imported_first(first):
+    code = f"""
+        import flux.resource.{first}
+        from flux.resource import ResourceSet, SchedResourceList, ResourceStatus, ResourceJournalConsumer, Rv1Set
+        from flux.resource import resource_list, resource_status, ResourceCount, Rv1Pool, ResourcePool
+        from flux.resource import InsufficientResources, InfeasibleRequest
+        R = {{"version": 1, "execution": {{"R_lite": [], "nodelist": [""]}}}}
+        print(ResourceSet(R).nnodes, callable(resource_list), callable(resource_status))
+        """
+    assert run(code) == "0 True True"
+
+
+def test_list_and_status_are_functions_of_their_own_and_modules_by_path():
+    code = """
+        import flux.resource, flux.resource.list, flux.resource.status
+        print(flux.resource.resource_list is flux.resource.list.resource_list,
+              flux.resource.resource_status is flux.resource.status.resource_status)
+        """
+    assert run(code) == "True True"
+
+
+def test_overlay_holds_no_name_of_the_standard_library():
+    """Trap 5: the overlay precedes the standard library for every Flux command."""
+    for directory in (BINDINGS, EMBEDDED):
+        top = {name.partition(".")[0] for name in os.listdir(directory)}
+        assert not top & set(sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else ("json", "types"))
+
+
+def test_job_functions_are_not_replaced_by_their_modules():
+    code = """
+        import flux.job
+        import flux.job.event, flux.job.submit, flux.job.wait, flux.job.kill, flux.job.kvs, flux.job.list, flux.job.JobID
+        from flux.job import JobID, submit, wait, kill
+        print(JobID("f21") + 0, callable(submit), callable(wait), callable(kill), callable(flux.job.submit))
+        """
+    assert run(code) == "58 True True True True"
