@@ -8,12 +8,13 @@ conditions of EASY; Mu'alem and Feitelson 2001).
 A job that waits behind jobs without a time limit has no such time: what it will need is kept free
 for it. A job that waits for ranks that are down keeps nothing from others.
 
-Arguments: reservations=N|unlimited: how many blocked jobs get one (default 1, which is EASY;
-unlimited is conservative backfill). Jobs that have no ranks in common do not count against each
-other, so that queues with ranks of their own do not stop one another. Also queue-depth=N|unlimited
-(default unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
+Arguments: reservations=N|unlimited, how many blocked jobs get one (default 1, which is EASY;
+unlimited is conservative backfill); jobs without a rank in common do not count against each other,
+so that queues with ranks of their own do not stop one another. And queue-depth=N|unlimited (default
+unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
 
+import math
 from bisect import bisect_left, insort
 
 from flux.resource import InsufficientResources
@@ -39,12 +40,15 @@ class BackfillScheduler(PolicyScheduler):
             self.reservations = None if value == "unlimited" else int(value)
         self._plan = None
         self._promised = []  # jobs with a reservation, in order
+        self._due = math.inf  # when the first reservation comes due
 
     # -- a pass -----------------------------------------------------------------------------------------
 
     def schedule(self):
         if self._plan is None:
             self._plan = self.resources.plan()
+        if self._due <= self.now():
+            self.renew_due()
         for job in self._backlog.to_look_at(self.now):
             if job is None:
                 yield
@@ -97,6 +101,7 @@ class BackfillScheduler(PolicyScheduler):
         else:
             self._plan.reserve(job.jobid, job.resource_request, when)
         job._shadow = when
+        self._due = min(self._due, when or math.inf)
         if not self.is_promised(job):
             insort(self._promised, job)
         self.show_estimate(job, when)
@@ -117,6 +122,12 @@ class BackfillScheduler(PolicyScheduler):
             for other in self._promised[bisect_left(self._promised, job) :]:
                 self.forget(other)
             self.promise(job, self._plan.earliest(job.resource_request))
+
+    def renew_due(self):
+        """Jobs ran longer than they said: what was promised for now has to wait for them."""
+        for job in [job for job in self._promised if (job._shadow or math.inf) <= self.now()]:
+            self.renew(job)
+        self._due = min([job._shadow or math.inf for job in self._promised], default=math.inf)
 
     # -- promises ---------------------------------------------------------------------------------------
 
@@ -177,12 +188,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def stats_get(self):
         stats = super().stats_get()
-        stats.update(
-            reserved=len(self._promised),
-            parked=len(self._backlog.parked),
-            unlooked=self._backlog.unlooked(self.now()),
-            unlooked_longest=self._backlog.longest,
-        )
+        stats.update(self._backlog.stats(self.now()), reserved=len(self._promised))
         return stats
 
 

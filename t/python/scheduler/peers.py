@@ -10,11 +10,14 @@ Everything the scheduler sends is recorded.  Time is virtual and stands still un
 """
 
 import errno
+import heapq
 import json
 import types
 from pathlib import Path
 
 from flux.idset import IDset
+from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler import Scheduler
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
@@ -65,6 +68,23 @@ def jobspec(slots=1, cores=1, gpus=0, nodes=None, duration=0, exclusive=False, c
         "attributes": {"system": system},
         "version": 1,
     }
+
+
+class Guide(Scheduler):
+    """The shortest policy there is."""
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                break
+            except InfeasibleRequest as exc:
+                job.request.deny(str(exc))
+            else:
+                job.request.success(alloc)
+            heapq.heappop(self._queue)
 
 
 class Context:
@@ -447,10 +467,13 @@ class Recorder(Task):
     def __init__(self, kernel, received):
         super().__init__(kernel, "client")
         self.log = received
+        self.tell = None
 
     def receive(self, msg):
         payload = msg._text if msg.errnum else (json.loads(msg.payload_str) if msg.payload_str else None)
         self.log.append((msg.topic, msg.errnum, payload))
+        if self.tell is not None and msg.topic == "sched.alloc" and not msg.errnum:
+            self.tell(payload)
 
 
 def merge(into, new):
@@ -469,3 +492,38 @@ def merge(into, new):
                 into[key] = fresh
         else:
             into[key] = value
+
+
+class Simulation(Rig):
+    """A rig whose jobs end by themselves: on time, or after the seconds that a test says."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.runtime = {}
+        self.begun = {}
+        self.ended = {}
+        self.first_estimate = {}
+        self.client.tell = self.told
+
+    def submit(self, jobid, spec, runtime=None, **keys):
+        """A request for a job that runs for `runtime` seconds; default: its duration."""
+        self.runtime[jobid] = runtime if runtime is not None else spec["attributes"]["system"]["duration"]
+        self.alloc(jobid, spec, **keys)
+
+    def told(self, payload):
+        jobid = payload["id"]
+        if payload["type"] == 0:
+            self.begun[jobid] = self.now
+            R = payload["R"]
+            if self.runtime.get(jobid):
+                self.kernel.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
+        elif payload["type"] == 1:
+            estimate = payload["annotations"].get("sched", {}).get("t_estimate", 0)
+            if estimate is None:
+                self.first_estimate.pop(jobid, None)
+            elif estimate:
+                self.first_estimate.setdefault(jobid, estimate)
+
+    def end(self, jobid, R):
+        self.ended[jobid] = self.now
+        self.free(jobid, R)

@@ -1,9 +1,10 @@
 """Module arguments: what is taken, and what is said about the rest."""
 
 import pytest
+from peers import R, Rig
+
 from flux.scheduler import Scheduler
 from flux.scheduler.poolclass import _pool_class_from_uri, _pool_class_from_writer
-from peers import R, Rig
 
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"

@@ -3,10 +3,10 @@
 import errno
 
 import pytest
+from peers import Guide, R, Rig, jobspec
+
 from flux.scheduler import Scheduler
 from flux.scheduler.jobpath import kvs_dir, r_key
-from peers import R, Rig, jobspec
-from test_messages import Guide
 
 CRIT, ERR, WARNING, INFO = 2, 3, 4, 6
 

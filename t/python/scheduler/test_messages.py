@@ -2,32 +2,12 @@
 
 import copy
 import errno
-import heapq
 import json
 
 import pytest
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler
-from peers import R, Rig, jobspec
+from peers import Guide, R, Rig, jobspec
 
 ERR = 3
-
-
-class Guide(Scheduler):
-    """The shortest policy there is."""
-
-    def schedule(self):
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                break
-            except InfeasibleRequest as exc:
-                job.request.deny(str(exc))
-            else:
-                job.request.success(alloc)
-            heapq.heappop(self._queue)
 
 
 @pytest.fixture

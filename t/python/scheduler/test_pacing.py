@@ -3,11 +3,11 @@
 import heapq
 
 import pytest
+from peers import Guide, R, Rig, jobspec
+
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.pacing import Pace
-from peers import R, Rig, jobspec
-from test_messages import Guide
 
 
 class Stepping(Scheduler):

@@ -3,11 +3,12 @@
 import heapq
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flux.scheduler import PendingJob
 from flux.scheduler.ordering import in_order
 from flux.scheduler.queue import PendingQueue
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def job(jobid, priority=16):

@@ -1,6 +1,5 @@
 """``flux bulksubmit``: one job for each combination of inputs."""
 
-import copy
 import json
 import sys
 
@@ -34,7 +33,7 @@ def main(argv):
     jobs = []
     for number, row in enumerate(rows):
         fill = bulkargs.Filler(row, number, defines)
-        one = copy.copy(args)
+        one = type(args)(**vars(args))
         for name, value in vars(args).items():
             if isinstance(value, str):
                 setattr(one, name, fill(value))

@@ -262,7 +262,11 @@ class Kernel:
             self._until = _always
 
     def dispose(self):
-        """Give back the descriptors: this kernel does not run again."""
+        """Give back the descriptors and end the loop's greenlet: this kernel does not run again."""
+        hub, self._hub = self._hub, None
+        if hub is not None and not hub.dead:
+            # Nobody would collect it: a suspended greenlet keeps what its frames refer to.
+            hub.throw()
         if self._wakeup is not None:
             signal.set_wakeup_fd(-1)
             for end in self._wakeup:

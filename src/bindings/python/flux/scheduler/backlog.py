@@ -111,9 +111,15 @@ class Backlog(PendingQueue):
         for job in parked.values():
             self.push(job)
 
-    def unlooked(self, now):
-        """How long the job that waits longest for a look has waited, seconds."""
-        return 0.0 if self._round is None else now - self._round_began
+    def stats(self, now):
+        """For ``stats_get()``: jobs set aside, and how long the job that waits longest for a look
+        has waited, and ever did, in seconds."""
+        unlooked = 0.0 if self._round is None else now - self._round_began
+        return {
+            "parked": len(self.parked),
+            "unlooked": unlooked,
+            "unlooked_longest": max(unlooked, self.longest),
+        }
 
     def to_look_at(self, clock):
         """The jobs that a pass should look at, roughly in order.

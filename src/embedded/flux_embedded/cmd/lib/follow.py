@@ -1,9 +1,7 @@
 """Following a job from outside: its events, its output, its end."""
 
-import base64
 import errno
 import json
-import signal
 import sys
 
 from flux_embedded.cmd.lib.eventlog import compact
@@ -28,6 +26,8 @@ def end_text(status):
     code = exit_code(status)
     if code == 0:
         return None
+    import signal
+
     name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
     return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"
 
@@ -89,7 +89,7 @@ class Follower:
         self.error = None
         self.submit_time = None
         self._open = 1
-        self._pending = {}
+        self._held = []
         watch_events(client, jobid).then(self._event)
         if output:
             self._watch("guest.output", self._output)
@@ -117,6 +117,7 @@ class Follower:
     def _end(self):
         self._open -= 1
         if self._open == 0:
+            self._say_held()
             self.stdout.flush()
             self.done(self)
 
@@ -146,9 +147,18 @@ class Follower:
                     f"type={context.get('type')} severity={context.get('severity')} "
                     f"{context.get('note') or ''}"
                 )
-                self._say(text)
+                if context.get("type") == "exec" and context.get("severity") == 0:
+                    # What the shell says of it comes through another stream, and was said first.
+                    self._held.append(text)
+                else:
+                    self._say(text)
             elif self.verbose > 1:
                 self._show("job", event)
+
+    def _say_held(self):
+        for text in self._held:
+            self._say(text)
+        self._held = []
 
     def _show(self, log, event):
         context = event.get("context")
@@ -169,6 +179,8 @@ class Follower:
             data = context.get("data")
             if data:
                 if context.get("encoding") == "base64":
+                    import base64
+
                     data = base64.b64decode(data).decode("utf-8", "surrogateescape")
                 self._write(context.get("stream"), str(context.get("rank", "")), data)
         elif name == "log":

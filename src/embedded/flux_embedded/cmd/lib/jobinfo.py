@@ -1,7 +1,5 @@
 """A job as ``flux jobs`` shows it, from the attributes that job-list gives (RFC 43)."""
 
-import signal
-
 from flux_embedded.cmd.lib import times
 from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.formats import jobid as encodings
@@ -264,6 +262,8 @@ class JobInfo:
             return None
         code = exit_code(status)
         if status & 0x7F or code > 128:
+            import signal
+
             name = signal.strsignal(code - 128)
             if name:
                 return "Signal: " + name

@@ -3,7 +3,7 @@
 import errno
 import sys
 
-from flux_embedded.cmd.lib import follow, submission
+from flux_embedded.cmd.lib import submission
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
 from flux_embedded.formats.jobid import f58
@@ -97,6 +97,8 @@ class Submitter:
         if args.wait_event and not self.follow:
             self._wait_event(jobid, args.wait_event)
         elif self.follow:
+            from flux_embedded.cmd.lib import follow
+
             follow.Follower(
                 self.client,
                 jobid,
@@ -126,10 +128,14 @@ class Submitter:
             self.failed += 1
             self.code = max(self.code, follower.code)
             if follower.status is not None and self.watch:
+                from flux_embedded.cmd.lib import follow
+
                 follower.stderr.write(f"{f58(follower.jobid)}: {follow.end_text(follower.status)}\n")
         self._one_less()
 
     def _wait_event(self, jobid, name):
+        from flux_embedded.cmd.lib import follow
+
         path = "eventlog"
         for prefix in ("exec.", "shell."):
             if name.startswith(prefix):
@@ -178,8 +184,6 @@ class Submitter:
 
 def replicate(spec, cc, bcc):
     """The jobspecs of ``--cc`` or ``--bcc``: (id or None, jobspec) for each."""
-    import copy
-
     if cc is None and bcc is None:
         yield None, spec
         return
@@ -192,7 +196,7 @@ def replicate(spec, cc, bcc):
         raise CommandError(f"--{name}: {exc}") from None
     uses = "{cc}" in _texts(spec)
     for number in ids:
-        one = substitute(spec, str(number)) if uses else copy.copy(spec)
+        one = substitute(spec, str(number)) if uses else dict(spec)
         if cc is not None:
             one["attributes"] = attributes = dict(one["attributes"])
             attributes["system"] = system = dict(attributes["system"])

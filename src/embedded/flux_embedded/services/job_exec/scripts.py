@@ -1,4 +1,4 @@
-"""Housekeeping scripts: one process a rank, for the job manager."""
+"""Scripts that run once for each rank of a job: housekeeping, prolog, epilog."""
 
 import errno
 
@@ -6,60 +6,65 @@ from flux_embedded.formats import jobid
 from flux_embedded.services.job_exec.process import Process
 from flux_embedded.services.job_manager import rlite
 
+LOG_ERR, LOG_INFO = 3, 6
+
 
 class Scripts:
     """The scripts that run now."""
 
     def __init__(self, service):
         self.service = service
-        self._running = {}  # (job id, rank) -> Process
+        self._running = {}  # (job id, rank, label) -> Process
 
     def start(self, msg):
-        """``housekeeping``: run a command for each rank."""
+        """``script``: run a command for each rank."""
         body = msg.body
-        id, ranks = body["id"], rlite.ids(body["ranks"])
-        left = set(ranks)
+        id, label = body["id"], body.get("label", "housekeeping")
+        left = set(rlite.ids(body["ranks"]))
 
         def ended(rank, status):
-            self._running.pop((id, rank), None)
+            self._running.pop((id, rank, label), None)
             left.discard(rank)
             self.service.respond(msg, {"rank": rank, "status": status})
             if not left:
                 self.service.respond_error(msg, errno.ENODATA)
 
-        for rank in ranks:
-            environment = dict(self.service.ctx.environ)
-            environment["FLUX_JOB_ID"] = jobid.f58(id)
-            environment["FLUX_JOB_USERID"] = str(body["userid"])
-            # One process plays all ranks: this is how a script, and `flux getattr rank` in it, knows its own.
-            environment["FLUX_HOUSEKEEPING_RANK"] = str(rank)
-            environment["FLUX_EMBEDDED_RANK"] = str(rank)
-            uri = self.service.ctx.attrs.get("local-uri")
-            if uri:
-                environment["FLUX_URI"] = uri
+        for rank in sorted(left):
             try:
-                self._running[(id, rank)] = Process(
+                self._running[(id, rank, label)] = Process(
                     self.service,
                     body["command"],
-                    environment,
+                    self._environment(body, rank),
                     None,
-                    lambda stream, data, rank=rank: self._log(id, rank, stream, data),
+                    lambda stream, data, rank=rank: self._log(id, rank, label, stream, data),
                     lambda status, rank=rank: ended(rank, status),
                 )
             except OSError as exc:
-                self.service.log(3, f"housekeeping of {jobid.f58(id)} on rank {rank}: {exc}")
+                self.service.log(LOG_ERR, f"{label} of {jobid.f58(id)} on rank {rank}: {exc}")
                 ended(rank, 127 << 8)
 
-    def _log(self, id, rank, stream, data):
+    def _environment(self, body, rank):
+        environment = dict(self.service.ctx.environ)
+        environment["FLUX_JOB_ID"] = jobid.f58(body["id"])
+        environment["FLUX_JOB_USERID"] = str(body["userid"])
+        # One process plays all ranks: this is how a script knows its own.
+        environment["FLUX_SCRIPT_RANK"] = str(rank)
+        uri = self.service.ctx.attrs.get("local-uri")
+        if uri:
+            environment["FLUX_URI"] = uri
+        return environment
+
+    def _log(self, id, rank, label, stream, data):
+        level = LOG_INFO if stream == "stdout" else LOG_ERR
         for line in data.decode("utf-8", "replace").splitlines():
-            level = 6 if stream == "stdout" else 3
-            self.service.log(level, f"housekeeping of {jobid.f58(id)} on rank {rank}: {line}")
+            self.service.log(level, f"{label} of {jobid.f58(id)} on rank {rank}: {line}")
 
     def kill(self, body):
-        """``housekeeping-kill``."""
+        """``script-kill``."""
         ranks = set(rlite.ids(body["ranks"])) if "ranks" in body else None
-        for (id, rank), process in list(self._running.items()):
-            if id == body["id"] and (ranks is None or rank in ranks):
+        for (id, rank, label), process in list(self._running.items()):
+            right = id == body["id"] and label == body.get("label", "housekeeping")
+            if right and (ranks is None or rank in ranks):
                 process.kill(body["signum"])
 
     def abandon(self):

@@ -6,8 +6,9 @@ method                   payload -> response
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: signal the job's tasks
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
-housekeeping (S)         ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank, ENODATA
-housekeeping-kill        ``{id, signum, ranks?}``, no response wanted
+script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
+                         ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
+script-kill              ``{id, signum, ranks?}``, no response wanted
 stats-get                -> ``{running: {mock, local}, started}``
 =======================  ====================================================================================
 
@@ -121,12 +122,12 @@ class JobExec(Service):
             job.set_expiration(msg.body["expiration"])
         self.respond(msg)
 
-    @request("housekeeping", streaming=True)
-    def _housekeeping(self, msg):
+    @request("script", streaming=True)
+    def _script(self, msg):
         self.scripts.start(msg)
 
-    @request("housekeeping-kill")
-    def _housekeeping_kill(self, msg):
+    @request("script-kill")
+    def _script_kill(self, msg):
         self.scripts.kill(msg.body)
         self.respond(msg)
 

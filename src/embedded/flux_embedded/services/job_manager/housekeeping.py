@@ -7,7 +7,7 @@ over to housekeeping, so the job may be INACTIVE while its nodes are still being
 Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
 that have ended by that time are freed then, and each later one when it ends.
 
-The scripts are run by the execution service (``job-exec.housekeeping``). Under the virtual clock they
+The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
 are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of rank to FSD).
 """
 
@@ -123,7 +123,7 @@ class Visit:
             "ranks": rlite.encode(self.active),
             "command": command,
         }
-        self.jm.rpc("job-exec.housekeeping", request, streaming=True).then(self._report)
+        self.jm.rpc("job-exec.script", request, streaming=True).then(self._report)
 
     def _report(self, future):
         try:
@@ -171,7 +171,7 @@ class Visit:
         request = {"id": self.job.id, "signum": signum}
         if ranks is not None:
             request["ranks"] = rlite.encode(ranks)
-        self.jm.notify("job-exec.housekeeping-kill", request)
+        self.jm.notify("job-exec.script-kill", request)
 
     def describe(self):
         return {
