@@ -1,0 +1,270 @@
+"""sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
+
+import random
+
+import pytest
+from peers import R, Rig, Simulation, jobspec
+
+UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
+
+
+def sched(rig):
+    return {jobid: rig.annotations(jobid).get("sched", {}) for jobid in range(1, 20) if rig.answers(jobid)}
+
+
+@pytest.fixture
+def rig():
+    """Four nodes of four cores; job 1 holds three of them for 100 s."""
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
+    rig.settle()
+    return rig
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "", "1.5", "Unlimited"])
+def test_bad_reservations(value):
+    rig = Rig(R(1, 1))
+    with pytest.raises(ValueError) as caught:
+        rig.load_file("sched-backfill", "reservations=" + value)
+    assert str(caught.value) == "reservations=%r is invalid: expected a positive integer or 'unlimited'" % value
+
+
+def test_queue_depth_is_unlimited():
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-backfill")
+    assert rig.manager.ready_request == {"mode": "unlimited"}
+    with pytest.raises(ValueError) as caught:
+        Rig(R(1, 1)).load_file("sched-backfill", "bogus=1")
+    assert str(caught.value) == UNKNOWN.format("bogus=1")
+
+
+def test_first_condition_ends_by_the_shadow_time(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=100))
+    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert sched(rig)[2]["t_estimate"] == rig.now + 100
+    assert sched(rig)[3] == {
+        "resource_summary": "rank3/core[0-3]",
+        "backfill": "ƒ3",
+        "selection_type": "backfilled",
+    }
+
+
+def test_a_second_longer_is_too_long(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=101))
+    rig.settle()
+    assert rig.started() == [1]
+
+
+def test_second_condition_stays_off_what_the_reservation_needs(rig):
+    rig.alloc(2, jobspec(1, nodes=3, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=5000))
+    rig.settle()
+    assert rig.started() == [1, 3]
+
+
+def test_a_job_without_a_limit_is_not_backfilled_where_it_could_delay(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=1))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.cancel(2)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert sched(rig)[3]["selection_type"] == "immediate"
+
+
+def test_reserved_then_started(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert rig.success(2)["annotations"] == {
+        "sched": {
+            "t_estimate": None,
+            "reason_pending": None,
+            "resource_summary": "rank[0-3]/core[0-3]",
+            "selection_type": "reserved",
+        }
+    }
+
+
+def test_an_urgent_job_takes_the_reservation_and_the_estimate(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.settle()
+    start = rig.now
+    assert sched(rig)[2]["t_estimate"] == start + 100
+    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=70), priority=30)
+    rig.settle()
+    assert sched(rig)[3]["t_estimate"] == start + 100
+    assert "t_estimate" not in sched(rig)[2]
+    rig.prioritize((2, 31))
+    rig.settle()
+    assert sched(rig)[2]["t_estimate"] == start + 100
+    assert "t_estimate" not in sched(rig)[3]
+
+
+def test_an_urgent_job_is_not_held_up_by_a_promise_to_a_lesser_one(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.settle()
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=5000), priority=30)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert sched(rig)[3]["selection_type"] == "immediate"
+    assert sched(rig)[2]["t_estimate"] == rig.now + 5000
+
+
+def test_reservations_for_more_than_one(rig):
+    other = Rig(R(4, 4))
+    other.load_file("sched-backfill", "reservations=2")
+    for one in (rig, other):
+        if one is other:
+            one.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
+        for jobid in (2, 3, 4):
+            one.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=50))
+        one.settle()
+    start = rig.now
+    assert [sched(rig)[i].get("t_estimate") for i in (2, 3, 4)] == [start + 100, None, None]
+    assert [sched(other)[i].get("t_estimate") for i in (2, 3, 4)] == [start + 100, start + 150, None]
+    assert other.sched.stats_get()["reserved"] == 2
+
+
+def test_conservative_backfill_delays_nobody():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "reservations=unlimited")
+    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=50))
+    rig.settle()
+    start = rig.now
+    assert [sched(rig)[i].get("t_estimate") for i in (2, 3)] == [start + 100, start + 150]
+    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100))
+    rig.alloc(5, jobspec(1, nodes=1, cores=4, duration=200))
+    rig.settle()
+    assert rig.started() == [1, 4]
+    assert sched(rig)[5]["t_estimate"] == start + 150
+
+
+def test_reasons(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=500))
+    rig.alloc(4, jobspec(1, nodes=2, cores=4, duration=500))
+    rig.settle()
+    reasons = {jobid: sched(rig)[jobid]["reason_pending"] for jobid in (2, 3, 4)}
+    assert reasons == {
+        2: "insufficient resources: needs 4 nodes, 1 free of 4 matching constraint",
+        3: "behind ƒ3",
+        4: "insufficient resources: needs 2 nodes, 1 free of 4 matching constraint",
+    }
+
+
+@pytest.mark.parametrize("depth, told", [("0", 0), ("2", 2), ("32", 5)])
+def test_reason_depth(depth, told):
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-backfill", "reason-depth=" + depth)
+    for jobid in range(1, 7):
+        rig.alloc(jobid, jobspec(1))
+    rig.settle()
+    assert sum("reason_pending" in rig.annotations(jobid).get("sched", {}) for jobid in range(2, 7)) == told
+
+
+# -- queues ------------------------------------------------------------------------------------------------
+
+QUEUES = {"+batch": "0-1", "+debug": "2-3"}
+
+
+def queued(queue, **keys):
+    return jobspec(1, constraints={"properties": ["+" + queue]}, queue=queue, **keys)
+
+
+def test_queues_without_a_node_in_common_do_not_stop_one_another():
+    rig = Rig(R(4, 4, properties=QUEUES))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, queued("batch", nodes=1, cores=4, duration=1000))
+    rig.alloc(2, queued("batch", nodes=2, cores=4, duration=1000), priority=30)
+    rig.settle()
+    rig.alloc(3, queued("debug", nodes=1, cores=4))
+    rig.settle()
+    assert rig.started() == [2] or rig.started() == [2, 3]
+    assert rig.success(3)["annotations"]["sched"]["selection_type"] == "immediate"
+    # Each queue's first blocked job has a reservation of its own.
+    rig.alloc(4, queued("debug", nodes=2, cores=4, duration=10))
+    rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
+    rig.settle()
+    assert "t_estimate" in sched(rig)[1]
+    assert rig.answers(5, 0) == []
+    assert rig.sched.stats_get()["reserved"] == 2
+
+
+def test_where_queues_share_nodes_priority_decides():
+    rig = Rig(R(4, 4, properties={"+batch": "0-2", "+debug": "2-3"}))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
+    rig.settle()
+    rig.alloc(2, queued("batch", nodes=3, cores=4, duration=100), priority=30)
+    rig.settle()
+    rig.alloc(3, queued("debug", nodes=2, cores=4, duration=1000))
+    rig.settle()
+    assert rig.answers(3, 0) == []
+    rig.cancel(2)
+    rig.settle()
+    assert rig.success(3)
+
+
+# -- the guarantee --------------------------------------------------------------------------------------------
+
+
+def workload(seed, jobs=50, nodes=8, early=False):
+    """A random run: every job submitted at a random time; all end on time, or earlier."""
+    rnd = random.Random(seed)
+    sim = Simulation(R(nodes, 4))
+    return rnd, sim, [
+        (
+            rnd.choice([0, 0, rnd.uniform(0, 400)]),
+            jobspec(
+                rnd.choice([1, 1, 2]),
+                nodes=rnd.choice([None, 1, 1, 2, 3, nodes // 2, nodes]),
+                cores=rnd.choice([1, 2, 4] if rnd.random() < 0.5 else [1, 2]),
+                duration=rnd.choice([5, 20, 60, 100, 300]),
+            ),
+            rnd.random() if early else 1.0,
+        )
+        for _ in range(jobs)
+    ]
+
+
+@pytest.mark.parametrize("reservations", ["1", "3", "unlimited"])
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_reserved_job_starts_later_than_its_first_estimate(reservations, early, seed):
+    rnd, sim, jobs = workload(seed, early=early)
+    sim.load_file("sched-backfill", "reservations=" + reservations)
+    promised = {}
+    for jobid, (when, spec, share) in enumerate(sorted(jobs, key=lambda job: job[0]), 1):
+        spec["resources"] = fitting(spec)["resources"]
+        runtime = spec["attributes"]["system"]["duration"] * share
+        sim.kernel.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
+    sim.wait(20000)
+    assert sorted(sim.begun) == list(range(1, len(jobs) + 1))
+    promised.update(sim.first_estimate)
+    assert promised
+    for jobid, estimate in promised.items():
+        assert sim.begun[jobid] <= estimate + 1e-3, "job %d: promised %f, began %f" % (
+            jobid,
+            estimate,
+            sim.begun[jobid],
+        )
+    sim.sched.resources._check()
+    assert sim.sched.stats_get()["errors"] == 0
+
+
+def fitting(spec):
+    """No more slots a node than it has cores for."""
+    vertex = spec["resources"][0]
+    slot = vertex["with"][0] if vertex["type"] == "node" else vertex
+    slot["count"] = min(slot["count"], 4 // slot["with"][0]["count"])
+    return spec

@@ -1,0 +1,432 @@
+"""Traps that schedulers of this kind have fallen into, one test or more by the number of each."""
+
+import heapq
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.resource import InsufficientResources
+from flux.scheduler import Scheduler
+from flux.scheduler.backlog import HEAD, STEP
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+
+
+# -- 1: a pass that starts a job and yields, is closed by an event, and starts it again -----------------
+
+
+class PopsAfterYield(Scheduler):
+    """A policy with the bug: it yields between starting a job and taking it out of the queue."""
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+            except InsufficientResources:
+                return
+            yield
+            heapq.heappop(self._queue)
+
+
+class NeverPops(Scheduler):
+    def schedule(self):
+        for job in sorted(self._queue):
+            try:
+                job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+            except InsufficientResources:
+                pass
+            yield
+
+
+@pytest.mark.parametrize("policy", [PopsAfterYield, NeverPops])
+def test_trap_1_a_started_job_leaves_the_queue_before_anything_can_interrupt(policy):
+    rig = Rig(R(2, 4))
+    rig.load(policy)
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid)
+    jobid = 3
+    while jobid < 8:
+        rig.turn()
+        jobid += 1
+        rig.alloc(jobid)  # each closes the pass under way
+    rig.settle()
+    assert rig.sched.stats_get()["sched_closed"] > 0
+    if policy is NeverPops:
+        assert sorted(rig.started()) == list(range(1, 9))
+    assert len(set(rig.started())) == len(rig.started())
+    assert rig.sched.stats_get()["errors"] == 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_1_in_our_modules(module):
+    rig = Rig(R(4, 8))
+    rig.load_file(module)
+    for jobid in range(1, 33):
+        rig.alloc(jobid)
+        rig.turn()
+    rig.settle()
+    assert sorted(rig.started()) == list(range(1, 33))
+    assert rig.sched.stats_get()["errors"] == 0
+
+
+# -- 2: recursion with the queue's length ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
+    rig = Rig(R(100, 32))
+    rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
+    for jobid in range(1, 3001):
+        rig.alloc(jobid)
+    rig.settle()
+    assert len(rig.started()) == 3000
+    stats = rig.sched.stats_get()
+    assert stats["sched_yields"] > 50
+    assert stats["errors"] == 0
+
+
+# -- 3: a head without a shadow time stops everything ---------------------------------------------------------
+
+
+def test_trap_3_a_head_that_waits_for_a_drained_node_stops_nobody():
+    rig = Rig(R(4, 4), up="0-2")
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=4, duration=100), priority=20)
+    for jobid in (2, 3, 4):
+        rig.alloc(jobid, jobspec(1, nodes=1, cores=4, duration=1000))
+    rig.settle()
+    assert rig.started() == [2, 3, 4]
+    assert "t_estimate" not in rig.annotations(1)["sched"]
+    assert rig.annotations(1)["sched"]["reason_pending"] == "1 of 4 matching nodes are down"
+
+
+def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
+    rig = Rig(R(4, 4), up="0-2")
+    rig.load_file("sched-backfill")
+    for jobid in range(1, 51):
+        rig.alloc(jobid, jobspec(1, nodes=4, duration=100), priority=20)
+    rig.settle()
+    assert rig.sched.stats_get()["parked"] == 50
+    assert rig.sched.stats_get()["pending_jobs"] == len(rig.sched._queue) == 50
+    looked = []
+    alloc = rig.sched._plan.alloc
+    rig.sched._plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    rig.alloc(100, jobspec(1, nodes=1, duration=10))
+    rig.settle()
+    rig.free(100)
+    rig.settle()
+    assert looked == [100]
+    rig.resource.update(up="3")
+    rig.settle()
+    assert rig.success(1)
+    assert rig.sched.stats_get()["parked"] == 0
+
+
+def test_trap_3_parked_jobs_can_be_cancelled_and_moved():
+    rig = Rig(R(2, 1), up="0")
+    rig.load_file("sched-backfill")
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid, jobspec(1, nodes=2))
+    rig.settle()
+    rig.cancel(1)
+    rig.prioritize((3, 30))
+    rig.settle()
+    assert rig.answers(1, 3)
+    rig.resource.update(up="1")
+    rig.settle()
+    assert rig.started() == [3]
+
+
+def test_trap_3_parked_jobs_are_denied_when_their_node_is_gone_for_good():
+    rig = Rig(R(2, 1), up="0")
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=2))
+    rig.settle()
+    rig.resource.update(shrink="1")
+    rig.settle()
+    assert "need 2 node" in rig.denied(1)
+
+
+def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=2, cores=4))  # runs, nobody knows how long
+    rig.settle()
+    rig.alloc(2, jobspec(1, nodes=3, cores=4, duration=100))  # head: needs one of its nodes
+    rig.settle()
+    assert "t_estimate" not in rig.annotations(2)["sched"]
+    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=10))  # would take both free nodes
+    rig.settle()
+    assert rig.answers(3, 0) == []
+    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=10))  # leaves the one that job 2 will need
+    rig.settle()
+    assert rig.success(4)
+    rig.alloc(5, jobspec(1, nodes=1, cores=1, duration=1))  # would take it
+    rig.settle()
+    assert rig.answers(5, 0) == []
+    rig.free(1)
+    rig.settle()
+    assert rig.success(2)
+
+
+# -- 4: the end of a deep queue under steady events --------------------------------------------------------------
+
+
+def deep(jobs=2000, **keys):
+    """A backfill scheduler with a blocked head, and jobs behind it that do not fit now."""
+    rig = Rig(R(16, 4))
+    rig.load_file("sched-backfill", "reason-depth=0", **keys)
+    rig.alloc(1, jobspec(1, nodes=15, cores=4, duration=100000))
+    rig.settle()
+    rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=10), priority=30)
+    for jobid in range(3, jobs + 3):
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
+    rig.settle()
+    return rig
+
+
+def counting(rig):
+    looked = []
+    alloc = rig.sched._plan.alloc
+    rig.sched._plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    return looked
+
+
+def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
+    rig = deep()
+    looked = counting(rig)
+    for jobid in range(5001, 5021):
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
+        rig.settle()
+    assert sorted(looked) == list(range(5001, 5021))
+
+
+def test_trap_4_a_release_wakes_everybody():
+    rig = deep(jobs=200)
+    looked = counting(rig)
+    rig.alloc(9000, jobspec(1, duration=5))
+    rig.settle()
+    rig.free(9000)
+    rig.settle()
+    assert set(looked) == {9000, *range(2, 203)}
+
+
+def test_trap_4_the_tail_is_looked_at_under_steady_events():
+    rig = deep()
+    sched = rig.sched
+    last = 2002
+    looked = counting(rig)
+    # In every turn a job is started and one returned, so that no pass comes to its end.
+    turns = 0
+    rig.alloc(9000, jobspec(1, duration=5), priority=31)
+    rig.settle()
+    del looked[:]
+    jobid = 9001
+    while last not in looked and turns < 5000:
+        rig.free(jobid - 1)
+        rig.alloc(jobid, jobspec(1, duration=5), priority=31)
+        while not rig.answers(jobid, 0):
+            rig.turn()
+            turns += 1
+        jobid += 1
+    assert last in looked
+    assert sched.stats_get()["sched_closed"] > 20
+    assert turns < 40 * 2000 / STEP
+    rig.settle()
+    stats = sched.stats_get()
+    assert stats["unlooked"] == 0.0
+    assert "unlooked_longest" in stats
+
+
+def test_trap_4_how_long_a_job_went_unlooked_at_shows_in_stats():
+    rig = deep(jobs=500)
+    rig.alloc(9000, jobspec(1, duration=5), priority=31)
+    rig.settle()
+    rig.free(9000)
+    for jobid in range(9001, 9011):
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
+        done = []
+        rig.kernel.call_later(0.25, lambda: done.append(1))  # noqa: B023
+        rig.turn()
+        assert rig.sched.stats_get()["unlooked"] >= 0.0
+    rig.settle()
+    assert rig.sched.stats_get()["unlooked"] == 0.0
+
+
+def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
+    rig = deep(jobs=500)
+    looked = counting(rig)
+    rig.free(1)
+    rig.turn()
+    rig.turn()
+    rig.settle()
+    assert looked[:HEAD] == list(range(2, HEAD + 2))
+    assert rig.started()[:2] == [1, 2]
+
+
+# -- 5: passes that never reach a yield, or only between jobs that start --------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_5_blocked_and_denied_jobs_yield_too(module):
+    rig = Rig(R(4, 4))
+    rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
+    rig.alloc(1, jobspec(1, nodes=4, cores=4))
+    rig.settle()
+    before = rig.sched.stats_get()["sched_yields"]
+    for jobid in range(2, 302):
+        rig.alloc(jobid, jobspec(1, nodes=9) if module != "sched-backfill" else jobspec(1, nodes=4))
+    rig.settle()
+    assert rig.sched.stats_get()["sched_yields"] - before >= 300 / STEP
+    assert rig.sched.stats_get()["sched_passes"] <= 3
+
+
+# -- 6: an expiration update that the pool never hears of, and stale ends ---------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_6_an_expiration_update_moves_estimates(module):
+    rig = Rig(R(1, 4))
+    rig.load_file(module)
+    rig.alloc(1, jobspec(4, duration=100))
+    rig.settle()
+    start = rig.now
+    rig.alloc(2, jobspec(4, duration=100))
+    rig.settle()
+    assert rig.annotations(2)["sched"]["t_estimate"] == start + 100
+    rig.expire(1, start + 1000)
+    rig.settle()
+    assert rig.annotations(2)["sched"]["t_estimate"] == start + 1000
+    rig.expire(1, 0)
+    rig.settle()
+    assert "t_estimate" not in rig.annotations(2)["sched"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_6_a_job_past_its_end_counts_as_ending_soon(module):
+    rig = Rig(R(1, 4))
+    rig.load_file(module)
+    rig.alloc(1, jobspec(4, duration=100))
+    rig.settle()
+    rig.wait(500)
+    rig.alloc(2, jobspec(4, duration=100))
+    rig.settle()
+    assert rig.annotations(2)["sched"]["t_estimate"] >= rig.now
+
+
+def test_trap_6_a_reservation_that_came_due_in_vain_is_made_anew():
+    rig = Rig(R(1, 4))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(3, duration=100))
+    rig.alloc(2, jobspec(4, duration=100))
+    rig.settle()
+    rig.wait(500)
+    rig.alloc(3, jobspec(1, duration=150))  # job 2 may start any moment: this one would delay it
+    rig.settle()
+    assert rig.started() == [1]
+
+
+# -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_7_no_call_of_a_pass_waits_for_an_answer(module):
+    rig = Rig(R(4, 4))
+    rig.load_file(module, "queue-depth=unlimited")
+    rig.kvs.hold()
+    for jobid in range(1, 17):
+        rig.alloc(jobid)
+    rig.settle()
+    # The KVS has answered nothing, and yet every job has its resources in the pool.
+    assert len(rig.sched.resources.job_end_times()) == 16
+    assert len(rig.kvs.held) <= 2
+    rig.kvs.release()
+    rig.settle()
+    assert len(rig.started()) == 16
+    assert len(rig.kvs.commits) <= 3
+
+
+# -- 8 is in test_queue.py --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_8_cancel_and_prioritize_in_a_deep_queue(module):
+    rig = Rig(R(1, 1))
+    rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
+    rig.alloc(1, jobspec(1))
+    for jobid in range(2, 1002):
+        rig.alloc(jobid, jobspec(1, duration=10))
+    rig.settle()
+    rig.prioritize(*[(jobid, 20) for jobid in range(500, 600)])
+    for jobid in range(2, 400):
+        rig.cancel(jobid)
+    rig.prioritize((700, 31))
+    rig.settle()
+    assert rig.sched.stats_get()["pending_jobs"] == 1000 - 398
+    rig.free(1)
+    rig.settle()
+    rig.free(700)
+    rig.settle()
+    assert rig.started() == [1, 700, 500]
+
+
+# -- 9: two replies, late annotations, needless nulls -------------------------------------------------------------------------
+
+
+def test_trap_9_a_second_answer_raises():
+    errors = []
+
+    class Twice(Scheduler):
+        def schedule(self):
+            job = self._queue[0]
+            job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+            for again in (job.request.success, job.request.deny, job.request.cancel):
+                try:
+                    again(*([{}] if again == job.request.success else []))
+                except RuntimeError as exc:
+                    errors.append(str(exc))
+            job.request.annotate({"sched": {"late": 1}})
+
+    rig = Rig(R(1, 1))
+    rig.load(Twice)
+    rig.alloc(12)
+    rig.settle()
+    assert len(rig.answers(12)) == 1
+    assert len(errors) == 3 and all("job 12" in text for text in errors)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_trap_9_no_null_for_a_key_that_was_never_set(module):
+    rig = Rig(R(1, 2))
+    rig.load_file(module)
+    rig.alloc(1, jobspec(2, duration=10))
+    for jobid in (2, 3, 4):
+        rig.alloc(jobid, jobspec(2, duration=10))
+        rig.settle()
+    rig.cancel(3)
+    rig.free(1)
+    rig.settle()
+    rig.resource.update(down="0")
+    rig.settle()
+    rig.resource.update(up="0")
+    rig.settle()
+    for jobid in (1, 2, 3, 4):
+        shown = set()
+        for payload in rig.answers(jobid):
+            for key, value in payload.get("annotations", {}).get("sched", {}).items():
+                if value is None:
+                    assert key in shown, "job %d: null for %s, which is not set" % (jobid, key)
+                    shown.discard(key)
+                else:
+                    shown.add(key)
+
+
+# -- 10 is in test_handshake.py ---------------------------------------------------------------------------------------------------
+
+
+def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("from flux.scheduler import NoSuchThing\n")
+    with pytest.raises(ImportError):
+        Rig(R(1, 1)).load_file(bad)
