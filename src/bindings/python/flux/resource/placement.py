@@ -136,7 +136,7 @@ class Placement:
             if nodes is None:
                 return None
             if not shape.slot_count.fixed:
-                slots = shape.slot_count.min
+                slots = _slots_each(found, nodes, shape)
                 found = index.fitting(
                     slots * shape.slot_size, slots * shape.gpu_per_slot, eligible, self.best_fit
                 )
