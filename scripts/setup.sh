@@ -107,6 +107,7 @@ Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand
 build() {
     step "Build (configure, make)"
     if ! command -v autoreconf >/dev/null && [ ! -x configure ]; then
+        .venv/bin/python -m compileall -q src/bindings src/embedded >>"$log" 2>&1
         done_step "skipped"
         echo "    no autoconf: the embedded instance runs from the source tree as it is,"
         echo "    without the binding to libhwloc and the man pages."
