@@ -106,7 +106,7 @@ def test_comparing_and_hashing():
     assert IDset("1-3") != IDset("1-2")
     assert IDset("1-3").equal("1,2,3")
     with pytest.raises(TypeError):
-        IDset("1") == "1"
+        assert IDset("1") == "1"
     with pytest.raises(TypeError):
         hash(IDset("1"))
 

@@ -1,0 +1,242 @@
+"""flux.job and flux.resource's requests, in a whole instance on the virtual clock."""
+
+import errno
+
+import bindings_instance
+import pytest
+
+import flux.job
+from flux.resource import ResourceJournalConsumer, ResourceSet, resource_list, resource_status
+from flux_embedded.broker.instance import JOB_SERVICES
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0"}}],
+        "nodelist": ["n[0-3]"],
+        "properties": {"odd": "1,3"},
+        "starttime": 0.0,
+        "expiration": 0.0,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory):
+    instance = bindings_instance.make(*JOB_SERVICES, size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
+    # The smallest scheduler there is: gives each job core 0 of rank 0, if it is asked for one.
+    path = tmp_path_factory.mktemp("module") / "one.py"
+    path.write_text(ONE)
+    instance.load_module(path)
+    yield instance
+    instance.stop()
+
+
+ONE = '''
+import json
+from flux.brokermod import BrokerModule, request_handler
+from flux.constants import FLUX_RPC_STREAMING
+from flux.job import JobID
+from flux.kvs import KVSTxn
+
+CORE = [{"rank": "0", "children": {"core": "0"}}]
+
+
+class One(BrokerModule):
+    """Holds one job at a time."""
+
+    def run(self):
+        h = self.handle
+        h.service_register("sched").get()
+        h.rpc("resource.acquire", flags=FLUX_RPC_STREAMING).then(lambda f: f.get())
+        h.rpc("job-manager.sched-hello", {}, flags=FLUX_RPC_STREAMING).wait_for(1)
+        h.rpc("job-manager.sched-ready", {"mode": "limited", "limit": 1}).get()
+        super().run()
+
+    @request_handler("sched.alloc", prefix=False)
+    def alloc(self, msg):
+        id, now = msg.payload["id"], self.handle.reactor_now(self.handle.get_reactor())
+        end = now + msg.payload["jobspec"]["attributes"]["system"]["duration"]
+        times = {"starttime": now, "expiration": end if end > now else 0.0}
+        R = {"version": 1, "execution": {"R_lite": CORE, "nodelist": ["n0"], "nslots": 1, **times}}
+        txn = KVSTxn(self.handle, JobID(id).kvs)
+        txn.put("R", json.dumps(R), raw=True)
+        answer = {"id": id, "type": 0, "R": R, "annotations": {"sched": {"resource_summary": "rank0/core0"}}}
+        txn.commit_async().then(lambda f: self.handle.respond(msg, answer))
+
+    @request_handler("sched.free", prefix=False)
+    def free(self, msg):
+        pass
+
+    @request_handler("sched.cancel", prefix=False)
+    def cancel(self, msg):
+        pass
+'''
+
+
+@pytest.fixture
+def h(instance):
+    return instance.handle
+
+
+def job(seconds="10s", **more):
+    spec = flux.job.JobspecV1.from_command(["true"], **more)
+    spec.setattr("exec.test.run_duration", seconds)
+    return spec
+
+
+def failure(call):
+    with pytest.raises(OSError) as info:
+        call()
+    return info.value.errno, info.value.strerror
+
+
+def test_a_job_from_submission_to_result(h):
+    id = flux.job.submit(h, job(duration=60), waitable=True, urgency=20)
+    assert isinstance(id, flux.job.JobID)
+    events = list(flux.job.event_watch(h, id))
+    names = "submit validate depend priority alloc start finish release free clean"
+    assert [event.name for event in events] == names.split()
+    assert events[0].context["urgency"] == 20
+    assert events[6].timestamp - events[5].timestamp == pytest.approx(10, abs=0.01)
+    info = flux.job.result(h, id)
+    assert (info.id, info.state, info.result, info.returncode, info.signal) == (id, "INACTIVE", "COMPLETED", 0, None)
+    assert info.runtime == pytest.approx(10, abs=0.01)
+    assert flux.job.wait(h, id) == (id, True, "")
+    assert failure(lambda: flux.job.wait(h, id))[0] == errno.ECHILD
+    logs = [event.name for event in flux.job.event_watch(h, id, "guest.exec.eventlog")]
+    assert logs[0] == "init" and logs[-1] == "done"
+
+
+def test_submission_forms(h):
+    spec = job(seconds="1s")
+    ids = [flux.job.submit(h, form) for form in (spec, spec.dumps(), spec.jobspec)]
+    assert ids == sorted(set(ids))
+    future = flux.job.submit_async(h, spec, debug=True)
+    ids.append(flux.job.submit_get_id(future))
+    for id in ids:
+        assert flux.job.result(h, id).result == "COMPLETED"
+    with pytest.raises(ValueError):
+        flux.job.submit(h, "no json")
+    with pytest.raises(ValueError, match="pre_signed"):
+        flux.job.submit(h, spec, pre_signed=True)
+    assert failure(lambda: flux.job.submit(h, "{}"))[1] == "Missing key (resources)"
+    assert failure(lambda: flux.job.submit(h, spec, urgency=99)) == (errno.EINVAL, "urgency range is [0:31]")
+
+
+def test_wait_for_an_event_and_cancel(h):
+    id = flux.job.submit(h, job())
+    assert flux.job.event_wait(h, id, "alloc").context["annotations"]["sched"] == {"resource_summary": "rank0/core0"}
+    flux.job.event_wait(h, id, "start")
+    flux.job.cancel(h, id, "because")
+    info = flux.job.result(h, id)
+    assert (info.result, info.exception_type, info.exception_note) == ("CANCELED", "cancel", "because")
+    with pytest.raises(flux.job.JobException) as raised:
+        flux.job.event_wait(h, id, "nosuch")
+    assert (raised.value.type, raised.value.severity, raised.value.note) == ("cancel", 0, "because")
+    number, text = failure(lambda: flux.job.event_wait(h, id, "nosuch", raiseJobException=False))
+    assert (number, text) == (errno.ENODATA, "event 'nosuch' never received")
+
+
+def test_kill_and_raise(h):
+    id = flux.job.submit(h, job())
+    flux.job.event_wait(h, id, "start")
+    flux.job.job_raise(h, id, "warn", severity=5, note="look")
+    flux.job.kill(h, id.f58)
+    info = flux.job.result(h, id)
+    assert (info.result, info.returncode, info.signal) == ("FAILED", -15, 15)
+    assert failure(lambda: flux.job.kill(h, id))[1] == "job is inactive"
+
+
+def test_unknown_jobs(h):
+    assert failure(lambda: flux.job.job_raise_async(h, 1234, "x").get()) == (errno.ENOENT, "unknown job id")
+    assert failure(lambda: flux.job.cancel(h, 1234)) == (errno.ENOENT, "unknown job id")
+    assert flux.job.get_job(h, 1234) is None
+    for call in (lambda: list(flux.job.event_watch(h, 1234)), lambda: flux.job.job_kvs(h, 1234)):
+        assert failure(call)[0] == errno.ENOENT
+    with pytest.raises(ValueError):
+        flux.job.cancel(h, "x y")
+
+
+def test_lists_and_the_jobs_directory(h):
+    id = flux.job.submit(h, job(seconds="1s", name="listed"))
+    flux.job.result(h, id)
+    listed = {info.id: info for info in flux.job.job_list(h).get_jobinfos()}
+    assert listed[id].name == "listed" and listed[id].nosuch is None
+    assert flux.job.get_job(h, id)["nnodes"] == 1
+    only = flux.job.job_list(h, attrs=["name"], constraint={"name": ["listed"]}).get_jobs()
+    assert [entry["id"] for entry in only] == [id]
+    directory = flux.job.job_kvs(h, id)
+    assert {"R", "eventlog", "jobspec"} <= set(directory)
+    assert directory["R"]["execution"]["nodelist"] == ["n0"]
+    assert "exec" in flux.job.job_kvs_guest(h, id)
+
+
+def test_events_by_callback_and_cancel_of_the_stream(h):
+    id = flux.job.submit(h, job())
+    seen = []
+
+    def event(future):
+        event = future.get_event()
+        seen.append(event and event.name)
+        if event is None:
+            h.reactor_stop()
+        elif event.name == "start":
+            future.cancel()
+
+    flux.job.event_watch_async(h, id).then(event)
+    h.reactor_run()
+    assert seen == ["submit", "validate", "depend", "priority", "alloc", "start", None]
+    flux.job.cancel(h, id)
+    flux.job.result(h, id)
+
+
+def test_resources_by_state(h):
+    id = flux.job.submit(h, job())
+    flux.job.event_wait(h, id, "start")
+    h.rpc("resource.drain", {"targets": "3", "reason": "broken"}).get()
+    resources = resource_list(h).get()
+    assert resources.all.dumps() == ResourceSet(R).dumps()
+    assert resources.allocated.dumps() == "rank0/core0"
+    assert (resources.free.dumps(), str(resources.down.nodelist)) == ("rank0/core[1-3],gpu0 rank[1-2]/core[0-3],gpu0", "n3")
+    assert (resources["up"].nnodes, resources.up.state, resources.down.properties) == (3, "up", "odd")
+    status = resource_status(h).get()
+    assert [str(s) for s in (status.all, status.online, status.drained, status.draining, status.avail)] == [
+        "0-3", "0-3", "3", "", "0-2",
+    ]  # fmt: skip
+    assert (status.get_drain_info(3).reason, status.get_drain_info(0)) == ("broken", None)
+    assert str(status.get_nodelist("3")) == "n3"
+    h.rpc("resource.drain", {"targets": "0"}).get()
+    assert str(resource_status(h).get().draining) == "0"
+    h.rpc("resource.undrain", {"targets": "0,3"}).get()
+    flux.job.cancel(h, id)
+    flux.job.result(h, id)
+
+
+def test_resource_list_of_another_service(h, monkeypatch):
+    monkeypatch.setenv("FLUX_RESOURCE_LIST_RPC", "nosuch.resource-status")
+    assert failure(lambda: resource_list(h).get())[1] == "No service matching nosuch.resource-status is registered"
+
+
+def test_resource_journal(h):
+    consumer = ResourceJournalConsumer(h, include_sentinel=True)
+    with pytest.raises(RuntimeError):
+        consumer.poll()
+    consumer.start()
+    history = [consumer.poll(5)]
+    while not history[-1].is_empty():
+        history.append(consumer.poll(5))
+    assert history[0].name == "resource-define" and history[0].R["execution"]["nodelist"] == ["n[0-3]"]
+    h.rpc("resource.drain", {"targets": "2"}).get()
+    event = consumer.poll(5)
+    assert (event.name, event.context["idset"], event.R) == ("drain", "2", None)
+    later = ResourceJournalConsumer(h, since=event.timestamp).start()
+    h.rpc("resource.undrain", {"targets": "2"}).get()
+    seen = []
+    consumer.set_callback(lambda event: (seen.append(event and event.name), h.reactor_stop()))
+    h.reactor_run()
+    consumer.stop()
+    h.reactor_run()
+    assert seen == ["undrain", None]
+    with pytest.raises(TimeoutError):
+        later.poll(0.5)
