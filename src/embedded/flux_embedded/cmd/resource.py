@@ -94,10 +94,10 @@ def make_parser():
         one = command(name, targets_command, f"Make ranks {name} (embedded instance only).")
         one.add_argument("targets", help="IDSET or HOSTLIST")
     topo = command("topology", lazy("topology", "topology"), "Draw the topology of nodes and who holds what (embedded instance only).")
-    topo.add_argument("ranks", nargs="?", help="IDSET: these ranks only")
-    topo.add_argument("--R", dest="file", metavar="FILE", help="draw R from a file (- for stdin), without an instance")
-    topo.add_argument("--svg", metavar="FILE", help="write a drawing to FILE")
-    topo.add_argument("--width", type=int, metavar="N", help="columns to use")
+    topo.add_argument("-r", "--ranks", metavar="IDSET", help="these ranks only")
+    topo.add_argument("--svg", metavar="FILE", help="write a drawing to FILE (- for stdout)")
+    topo.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
+    topo.add_argument("file", nargs="?", metavar="RFILE", help="draw R from a file (- for stdin), without an instance")
     return parser
 
 
