@@ -253,7 +253,7 @@ def modprobe_path():
 def read_toml(path):
     """Return the content of a TOML file as a dict; raises ModprobeError."""
     try:
-        import tomllib
+        import tomllib  # novm
     except ImportError:  # Python 3.9 and 3.10
         try:
             import tomli as tomllib

@@ -9,7 +9,7 @@ import os
 import re
 
 try:
-    import tomllib
+    import tomllib  # novm
 except ImportError:  # Python before 3.11
     import tomli as tomllib
 
