@@ -173,7 +173,7 @@ def test_housekeeping_scripts_really_run():
     inst = JobsInstance(clock=RealClock())
     try:
         inst.load_sched(auto=lambda body: FOUR)
-        script = "test $FLUX_SCRIPT_RANK -lt 2 || sleep 0.1; echo $FLUX_SCRIPT_RANK $FLUX_JOB_ID"
+        script = "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
         housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
         inst.submit(run=0)
         inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])

@@ -47,8 +47,8 @@ class Scripts:
         environment = dict(self.service.ctx.environ)
         environment["FLUX_JOB_ID"] = jobid.f58(body["id"])
         environment["FLUX_JOB_USERID"] = str(body["userid"])
-        # One process plays all ranks: this is how a script knows its own.
-        environment["FLUX_SCRIPT_RANK"] = str(rank)
+        # One process plays all ranks: this is how a script, and ``flux getattr rank`` in it, knows its own.
+        environment["FLUX_EMBEDDED_RANK"] = str(rank)
         uri = self.service.ctx.attrs.get("local-uri")
         if uri:
             environment["FLUX_URI"] = uri

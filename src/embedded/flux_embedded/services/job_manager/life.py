@@ -42,8 +42,7 @@ class Life:
             out = self.jm.jobtap.call_state(job, TOPICS[state], before, event)
             self._enter[state](job, event, out)
         elif state == DEPEND:
-            if name == "dependency-remove":
-                self._depend(job, event, None)
+            self._depend(job, event, None)
         elif state == RUN:
             self._run(job, event, None)
         elif state == CLEANUP:

@@ -8,6 +8,7 @@ conf.update), and nothing else anywhere.
 
 import errno
 import fnmatch
+import os
 import traceback
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from flux_embedded.services.job_manager.jobtap import loader
 from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.jobtap.plugin import Plugin
 
-LOG_ERR = 3
+LOG_ERR, LOG_DEBUG = 3, 7
 NOTHING = {}
 _LOAD_ORDER = {
     states.PRIORITY: 0,
@@ -163,12 +164,16 @@ class Jobtap:
         out.update(answer)
 
     def report(self, plugin, topic, exc):
-        """Log what a plugin raised."""
-        if isinstance(exc, (JobtapError, OSError)):
-            text = str(exc)
-        else:
-            text = "".join(traceback.format_exception(type(exc), exc, exc.__traceback__)).rstrip()
+        """Log what a plugin raised: one line, and its traceback for those who debug."""
+        text = str(exc)
+        if not isinstance(exc, (JobtapError, OSError)):
+            text = f"{type(exc).__name__}: {exc}"
+            frames = traceback.extract_tb(exc.__traceback__)
+            if frames:
+                where = frames[-1]
+                text += f" ({os.path.basename(where.filename)}:{where.lineno} in {where.name})"
         self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
+        self.jm.log(LOG_DEBUG, "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback")
 
     def job_event(self, job, event):
         """Call job.event.NAME of the plugins that subscribe to `job`."""

@@ -1,0 +1,522 @@
+"""The functions a jobtap plugin can call, one by one, and loading, listing, removing plugins."""
+
+import errno
+import textwrap
+from contextlib import contextmanager
+
+import pytest
+from jobs_instance import make_R
+
+from flux.jobtap import CURRENT_JOB, PRIORITY_UNAVAIL, JobtapError, Plugin, Rejected
+
+DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
+
+
+@pytest.fixture
+def p(inst):
+    """A plugin without callbacks; tests add handlers to it."""
+    plugin = Plugin(inst.jm, "api.py", "/nowhere/api.py", {"key": "value"})
+    inst.jm.jobtap._add(plugin, lambda p: None)
+    return plugin
+
+
+@contextmanager
+def raises(number):
+    """Expect an OSError of this errno."""
+    with pytest.raises(OSError) as caught:
+        yield
+    assert caught.value.errno == number
+
+
+def running(inst):
+    """A job in RUN."""
+    inst.load_sched(auto=lambda body: make_R())
+    return inst.submit(run=100)
+
+
+def test_attributes(inst, p):
+    assert (p.name, p.path, p.args) == ("api.py", "/nowhere/api.py", {"key": "value"})
+    assert p.handle is inst.jm.h and p.get_flux() is p.handle
+
+
+def test_add_handler(inst, p):
+    calls = []
+    p.add_handler("job.*", lambda p, topic, args: calls.append(("glob", topic)))
+    p.add_handler("job.new", lambda p, topic, args: calls.append(("exact", topic)))
+    inst.submit()
+    assert ("exact", "job.new") in calls and ("glob", "job.create") in calls and ("glob", "job.new") not in calls
+    with pytest.raises(TypeError):
+        p.add_handler("job.new", None)
+
+
+def test_reject_job(p):
+    with pytest.raises(Rejected, match="not this one"):
+        p.reject_job("not this one")
+
+
+def test_error(p):
+    with pytest.raises(JobtapError, match="reason"):
+        p.error("reason")
+
+
+# -- dependencies -------------------------------------------------------------------------------------
+
+
+def test_dependency_add_and_remove(inst, p):
+    p.add_handler("job.state.depend", lambda p, topic, args: p.dependency_add(CURRENT_JOB, "x"))
+    id = inst.submit()
+    assert inst.state(id) == DEPEND
+    with raises(errno.EEXIST):
+        p.dependency_add(id, "x")
+    with raises(errno.ENOENT):
+        p.dependency_remove(id, "y")
+    p.dependency_add(id, "y")
+    p.dependency_remove(id, "y")
+    with raises(errno.EEXIST):  # even though it was removed
+        p.dependency_add(id, "y")
+    with raises(errno.ENOENT):
+        p.dependency_remove(id, "y")
+    assert inst.state(id) == DEPEND
+    p.dependency_remove(id, "x")
+    assert inst.state(id) == SCHED
+    with raises(errno.ENOENT):
+        p.dependency_add(1234, "x")
+
+
+def test_dependency_twice_in_one_callback(inst, p):
+    errors = []
+
+    def depend(p, topic, args):
+        p.dependency_add(CURRENT_JOB, "x")
+        try:
+            p.dependency_add(CURRENT_JOB, "x")
+        except FileExistsError as exc:
+            errors.append(exc)
+
+    p.add_handler("job.state.depend", depend)
+    id = inst.submit()
+    assert len(errors) == 1 and inst.events(id).count("dependency-add") == 1
+
+
+# -- priority ---------------------------------------------------------------------------------------------
+
+
+def test_priority_unavail(p):
+    assert p.priority_unavail() == p.priority_unavail({}) == {"priority": PRIORITY_UNAVAIL}
+
+
+def test_reprioritize_job(inst, p):
+    inst.load_sched()
+    id = inst.submit()
+    p.reprioritize_job(id, 99)
+    inst.run()
+    assert inst.jm.jobs[id].priority == 99
+    assert inst.sched.of("prioritize") == [{"jobs": [[id, 99]]}]
+    p.reprioritize_job(id, 99)
+    assert inst.events(id).count("priority") == 2  # no change, no event
+    for bad in (-2, 1 << 32, 1.5, "x", True):
+        with raises(errno.EINVAL):
+            p.reprioritize_job(id, bad)
+    inst.rpc("job-manager.urgency", {"id": id, "urgency": 0})
+    p.reprioritize_job(id, 5)
+    assert inst.jm.jobs[id].priority == 0  # held
+    inst.cancel(id)
+    with raises(errno.EINVAL):
+        p.reprioritize_job(id, 5)
+
+
+def test_reprioritize_all(inst, p):
+    inst.load_sched()
+    ids = [inst.submit() for _ in range(3)]
+    p.add_handler("job.priority.get", lambda p, topic, args: {"priority": args["id"] % 1000 + 50})
+    p.reprioritize_all()
+    inst.run()
+    assert len(inst.sched.of("prioritize")) == 1  # one message for one batch
+    assert sorted(id for id, _ in inst.sched.of("prioritize")[0]["jobs"]) == ids
+
+
+# -- events, flags, exceptions ---------------------------------------------------------------------------------
+
+
+def test_event_post(inst, p):
+    id = inst.submit()
+    p.event_post(id, "debug.mine", {"a": 1})
+    p.event_post(id, "debug.bare")
+    assert inst.eventlog(id)[-2]["context"] == {"a": 1}
+    assert "context" not in inst.eventlog(id)[-1]
+    assert inst.state(id) == SCHED
+    with raises(errno.EINVAL):
+        p.event_post(id, "")
+    inst.cancel(id)
+    with raises(errno.EINVAL):
+        p.event_post(id, "debug.late")
+
+
+def test_job_event_posted(inst, p):
+    id = inst.submit()
+    assert p.job_event_posted(id, "priority") and not p.job_event_posted(id, "alloc")
+    inst.cancel(id)
+    assert p.job_event_posted(id, "clean")
+    with raises(errno.ENOENT):
+        p.job_event_posted(1234, "x")
+
+
+def test_job_set_flag(inst, p):
+    id = inst.submit()
+    with pytest.raises(OSError, match="not waitable"):
+        inst.rpc("job-manager.wait", {"id": id})
+    p.job_set_flag(id, "waitable")
+    inst.run()
+    assert inst.eventlog(id)[-1] == {**inst.eventlog(id)[-1], "name": "set-flags", "context": {"flags": ["waitable"]}}
+    inst.cancel(id)
+    assert inst.rpc("job-manager.wait", {"id": id})["success"] is False
+    with raises(errno.EINVAL):
+        p.job_set_flag(inst.submit(), "nosuch")
+
+
+def test_raise_exception(inst, p):
+    id = inst.submit()
+    p.raise_exception(id, "warning", 4, "look out")
+    assert inst.state(id) == SCHED
+    p.raise_exception(id, "policy", 0, "no")
+    inst.run()
+    assert inst.state(id) == INACTIVE
+    assert inst.eventlog(id)[-2]["context"] == {
+        "type": "policy", "severity": 0, "note": "no", "userid": inst.jm.owner,
+    }  # fmt: skip
+    with raises(errno.EINVAL):
+        p.raise_exception(inst.submit(), "x", 8)
+    with raises(errno.EINVAL):
+        p.raise_exception(inst.submit(), "two words", 0)
+
+
+@pytest.mark.parametrize("topic", ["job.create", "job.validate", "job.new", "job.state.depend", "job.state.sched"])
+def test_fatal_exception_in_a_callback(inst, p, topic):
+    p.add_handler(topic, lambda p, topic, args: p.raise_exception(CURRENT_JOB, "policy", 0, "no"))
+    inst.load_sched()
+    id = inst.submit()
+    assert inst.state(id) == INACTIVE
+    names = inst.events(id)
+    assert names.index("validate") < names.index("exception") and names[-1] == "clean"
+    assert len(inst.sched.of("alloc")) == len(inst.sched.of("cancel"))
+
+
+# -- subscriptions, lookups -----------------------------------------------------------------------------------
+
+
+def test_job_subscribe(inst, p):
+    seen = []
+    p.add_handler("job.event.*", lambda p, topic, args: seen.append(args["entry"]["name"]))
+    p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
+    id = inst.submit()
+    assert seen == ["validate", "depend", "priority"]
+    p.job_unsubscribe(id)
+    inst.cancel(id)
+    assert seen == ["validate", "depend", "priority"]
+    with raises(errno.EINVAL):
+        p.job_subscribe(id)  # inactive
+
+
+def test_job_lookup(inst, p):
+    id = running(inst)
+    args = p.job_lookup(id)
+    assert (args["id"], args["state"], args["R"]) == (id, RUN, make_R())
+    inst.cancel(id)
+    assert p.job_lookup(id)["state"] == INACTIVE
+    with raises(errno.ENOENT):
+        p.job_lookup(1234)
+
+
+@pytest.mark.parametrize(
+    "test, kind, result",
+    [({}, None, 1), ({"wait_status": 256}, None, 2), ({}, "cancel", 4), ({}, "timeout", 8), ({}, "other", 2)],
+)
+def test_get_job_result(inst, p, test, kind, result):
+    inst.load_sched(auto=lambda body: make_R())
+    found = []
+    p.add_handler("job.state.cleanup", lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB)))
+    id = inst.submit(exec={"test": {"run_duration": 10, **test}})
+    with raises(errno.EINVAL):
+        p.get_job_result(id)
+    if kind:
+        inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
+    inst.advance(11)
+    assert found == [result] and p.get_job_result(id) == result
+    assert inst.rpc("job-list.list-id", {"id": id})["job"]["result"] == result
+
+
+# -- auxiliary data -----------------------------------------------------------------------------------------------
+
+
+def test_aux(inst, p):
+    other = Plugin(inst.jm, "other.py", "/x", {})
+    freed = []
+    id = inst.submit()
+    p.job_aux_set(id, "k", 1, freed.append)
+    other.job_aux_set(id, "k", 2)
+    assert (p.job_aux_get(id, "k"), other.job_aux_get(id, "k")) == (1, 2)
+    assert p.job_aux_get(id, "nosuch") is None and p.job_aux_get(id, "nosuch", 7) == 7
+    p.job_aux_set(id, "k", 3, freed.append)
+    assert freed == [1]
+    p.job_aux_delete(id, "k")
+    assert freed == [1, 3] and p.job_aux_get(id, "k") is None and other.job_aux_get(id, "k") == 2
+    value = object()
+    p.job_aux_set(id, "v", value, freed.append)
+    p.job_aux_delete_value(id, value)
+    assert freed[2] is value
+
+
+def test_aux_ends_with_the_job(inst, p):
+    freed = []
+    seen = []
+    p.add_handler("job.state.inactive", lambda p, topic, args: seen.append(p.job_aux_get(CURRENT_JOB, "k")))
+    id = inst.submit()
+    p.job_aux_set(id, "k", 1, freed.append)
+    inst.cancel(id)
+    assert seen == [1] and freed == [1]
+    assert p.job_aux_get(id, "k") is None
+    with raises(errno.EINVAL):
+        p.job_aux_set(id, "k", 1)
+
+
+def test_aux_ends_with_the_plugin(inst, p):
+    freed = []
+    p.job_aux_set(inst.submit(), "k", 1, freed.append)
+    inst.rpc("job-manager.jobtap", {"remove": "api.py"})
+    assert freed == [1]
+
+
+# -- jobspec updates ------------------------------------------------------------------------------------------------
+
+
+def test_jobspec_update(inst, p):
+    p.add_handler("job.state.depend", lambda p, topic, args: p.jobspec_update({"attributes.system.duration": 3600.0}))
+    id = inst.submit()
+    assert inst.events(id) == ["submit", "validate", "jobspec-update", "depend", "priority"]
+    assert inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 3600.0
+    with raises(errno.EINVAL):
+        p.jobspec_update({"attributes.system.duration": 1.0})  # not in a callback
+
+
+def test_jobspec_update_id(inst, p):
+    inst.load_sched()
+    id = inst.submit()
+    p.jobspec_update_id(id, {"attributes.system.x.y": 5})
+    inst.run()
+    assert inst.sched.methods_seen() == ["alloc", "prioritize", "cancel", "alloc"]
+    assert inst.sched.of("alloc")[1]["jobspec"]["attributes"]["system"]["x"] == {"y": 5}
+    errors = []
+
+    def priority(p, topic, args):
+        try:
+            p.jobspec_update_id(args["id"], {"attributes.system.x": 1})
+        except OSError as exc:
+            errors.append(exc.errno)
+
+    p.add_handler("job.state.priority", priority)
+    inst.rpc("job-manager.urgency", {"id": id, "urgency": 20})
+    assert errors == [errno.EINVAL]
+
+
+def test_jobspec_update_limits(inst, p):
+    p.add_handler("job.validate", lambda p, topic, args: args["jobspec"]["attributes"]["system"].get("bad") and p.reject_job("bad"))
+    pending = inst.submit()
+    with raises(errno.EINVAL):
+        p.jobspec_update_id(pending, {"attributes.system.bad": 1})
+    for updates in ({}, {"version": 2}, {"attributes..x": 1}):
+        with pytest.raises(OSError):
+            p.jobspec_update_id(pending, updates)
+    inst.cancel(pending)
+    with raises(errno.EINVAL):
+        p.jobspec_update_id(running(inst), {"attributes.system.x": 1})
+
+
+# -- prolog and epilog ------------------------------------------------------------------------------------------------
+
+
+def test_prolog_and_epilog(inst, p):
+    p.add_handler("job.state.run", lambda p, topic, args: p.prolog_start("one"))
+    p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("two"))
+    id = running(inst)
+    p.prolog_start("another", id)
+    assert inst.events(id)[-2:] == ["prolog-start", "prolog-start"]
+    p.prolog_finish(id, "one", 0)
+    inst.run()
+    assert "start" not in inst.events(id)
+    p.prolog_finish(id, "another", 1)
+    inst.run()
+    assert inst.events(id)[-1] == "start"
+    with raises(errno.EINVAL):
+        p.prolog_start("late", id)
+    with raises(errno.EINVAL):
+        p.epilog_start("early", id)
+    with raises(errno.EINVAL):
+        p.epilog_finish(id, "never began", 0)
+    inst.cancel(id)
+    assert inst.events(id)[-2:] == ["finish", "release"] and inst.sched.of("free") == []
+    p.epilog_finish(id, "two", 256)
+    inst.run()
+    assert inst.events(id)[-3:] == ["epilog-finish", "free", "clean"]
+    assert len(inst.sched.of("free")) == 1
+
+
+def test_open_prolog_keeps_the_resources(inst, p):
+    """A job canceled during its prolog is not freed before that has ended."""
+    p.add_handler("job.state.run", lambda p, topic, args: p.prolog_start("one"))
+    id = running(inst)
+    inst.cancel(id)
+    assert inst.state(id) == CLEANUP and inst.sched.of("free") == []
+    p.prolog_finish(id, "one", 0)
+    inst.run()
+    assert inst.events(id)[-4:] == ["exception", "prolog-finish", "free", "clean"]
+
+
+# -- other plugins, services --------------------------------------------------------------------------------------------
+
+
+def test_call(inst, p):
+    other = Plugin(inst.jm, "other.py", "/x", {})
+    inst.jm.jobtap._add(other, lambda p: None)
+    other.add_handler("custom.topic", lambda p, topic, args: {"answer": args.get("x", args.get("id"))})
+    id = inst.submit()
+    assert p.call(id, "custom.topic") == {"answer": id}
+    assert p.call(id, "custom.topic", {"x": 3}) == {"answer": 3}
+    assert p.call(id, "nobody.cares") == {}
+    with raises(errno.EINVAL):
+        p.call(id, "job.mine")
+    found = []
+    p.add_handler("job.state.depend", lambda p, topic, args: found.append(p.call(CURRENT_JOB, "custom.topic", args)))
+    assert found == [] and inst.submit() == found[0]["answer"]
+    other.add_handler("custom.fails", lambda p, topic, args: p.error("no"))
+    with pytest.raises(JobtapError, match="no"):
+        p.call(id, "custom.fails")
+
+
+def test_service_register(inst, p):
+    p.service_register("query", lambda p, msg: p.handle.respond(msg, {"got": msg.payload["x"]}))
+    p.service_register_ex("admin", 1, lambda p, msg: p.handle.respond(msg, {}))
+    p.service_register("broken", lambda p, msg: 1 / 0)
+    assert inst.rpc("job-manager.api.query", {"x": 1}) == {"got": 1}
+    assert inst.rpc("job-manager.api.admin", {}) == {}
+    with pytest.raises(OSError, match="division by zero"):
+        inst.rpc("job-manager.api.broken", {})
+    with raises(errno.EEXIST):
+        p.service_register("query", print)
+    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    assert inst.rpc("job-manager.api.query", {"x": 2}) == {"got": 2}
+    with raises(errno.EPERM):
+        inst.rpc("job-manager.api.admin", {})
+    inst.handle.task.userid, inst.handle.task.rolemask = inst.jm.owner, 5
+    inst.rpc("job-manager.jobtap", {"remove": "api.py"})
+    with raises(errno.ENOSYS):
+        inst.rpc("job-manager.api.query", {"x": 1})
+
+
+def test_set_name(inst, p):
+    p.set_name("myplugin")
+    p.service_register("query", lambda p, msg: p.handle.respond(msg, {}))
+    assert inst.rpc("job-manager.myplugin.query") == {}
+    assert "api.py" in inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
+    with raises(errno.EINVAL):
+        p.set_name("a.b")
+
+
+def test_current_job_outside_of_a_callback(inst, p):
+    with raises(errno.EINVAL):
+        p.job_lookup(CURRENT_JOB)
+
+
+# -- loading and removing --------------------------------------------------------------------------------------------------
+
+BUILTINS = [
+    ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after", ".dependency-singleton",
+    ".begin-time", ".validate-duration", ".update-duration", ".history", ".post-event", ".update-queue",
+]  # fmt: skip
+
+
+def plugins(inst):
+    return inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, source):
+        (tmp_path / name).write_text(textwrap.dedent(source))
+        return str(tmp_path / name)
+
+    return write
+
+
+MINIMAL = """
+def plugin_init(p):
+    pass
+"""
+
+
+def test_load_list_remove(inst, write):
+    assert plugins(inst) == BUILTINS
+    answer = inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL), "args": {"x": 1}})
+    assert answer == {"plugins": [*BUILTINS, "a.py"]}
+    assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
+    with pytest.raises(OSError, match="a.py already loaded"):
+        inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
+    inst.rpc("job-manager.jobtap", {"load": write("b.py", MINIMAL), "remove": "a.py"})
+    assert plugins(inst)[-1] == "b.py"
+    with pytest.raises(OSError, match="a.py not found"):
+        inst.rpc("job-manager.jobtap", {"remove": "a.py"})
+    inst.rpc("job-manager.jobtap", {"load": write("c.py", MINIMAL), "remove": "all"})
+    assert plugins(inst) == [*BUILTINS, "c.py"]
+
+
+def test_globs_do_not_match_builtins(inst, write):
+    inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
+    inst.rpc("job-manager.jobtap", {"remove": "*"})
+    assert plugins(inst) == BUILTINS
+    inst.rpc("job-manager.jobtap", {"remove": ".limit-*"})
+    assert ".limit-duration" not in plugins(inst) and ".history" in plugins(inst)
+
+
+@pytest.mark.parametrize(
+    "source, text",
+    [
+        ("x = 1", "no function plugin_init"),
+        ("def plugin_init(p): raise ValueError('bad luck')", "bad luck"),
+        ("import nosuchmodule", "ModuleNotFoundError"),
+        ("def plugin_init(p:", "SyntaxError"),
+    ],
+)
+def test_plugin_that_cannot_be_loaded(inst, write, source, text):
+    with pytest.raises(OSError, match=text):
+        inst.rpc("job-manager.jobtap", {"load": write("bad.py", source)})
+    assert plugins(inst) == BUILTINS
+    assert inst.submit()
+
+
+def test_not_found(inst):
+    with pytest.raises(OSError, match="nosuch.so not found"):
+        inst.rpc("job-manager.jobtap", {"load": "nosuch.so"})
+
+
+def test_compiled_name_finds_the_python_file(inst):
+    inst.rpc("job-manager.jobtap", {"load": "alloc-check.so"})
+    assert plugins(inst)[-1] == "alloc-check.so"
+    with pytest.raises(OSError, match="alloc-check.so already loaded"):
+        inst.rpc("job-manager.jobtap", {"load": "alloc-check.so"})
+
+
+def test_plugins_from_the_configuration(inst, write):
+    entry = {"load": write("a.py", MINIMAL), "conf": {"x": 1}, "remove": ".priority-default"}
+    inst.rpc("config.load", {"config": {"job-manager": {"plugins": [entry]}}})
+    assert plugins(inst) == [*BUILTINS[1:], "a.py"]
+    assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
+
+
+def test_exit_callback(inst, write):
+    source = """
+    def plugin_init(p):
+        p.add_handler("plugin.exit", lambda p, topic, args: p.args["gone"].append(1))
+    """
+    gone = []
+    inst.jm.jobtap.load(write("a.py", source), {"gone": gone})
+    inst.rpc("job-manager.jobtap", {"remove": "a.py"})
+    assert gone == [1]

@@ -1,0 +1,209 @@
+"""The event processing model of jobtap: synchronous for idle jobs, queued for busy ones, never recursive."""
+
+import sys
+
+import pytest
+from jobs_instance import make_R
+
+from flux.jobtap import CURRENT_JOB, Plugin
+
+DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
+
+
+@pytest.fixture
+def p(inst):
+    plugin = Plugin(inst.jm, "model.py", "/nowhere/model.py", {})
+    inst.jm.jobtap._add(plugin, lambda p: None)
+    return plugin
+
+
+def gate(p):
+    """Hold every job with dependency ``gate``."""
+    p.add_handler("job.dependency.gate", lambda p, topic, args: p.dependency_add(CURRENT_JOB, "gate"))
+
+
+def gated(inst):
+    return inst.submit(dependencies=[{"scheme": "gate", "value": ""}])
+
+
+def test_idle_job_is_processed_before_the_call_returns(inst, p):
+    gate(p)
+    id = gated(inst)
+    calls = []
+    for state in ("priority", "sched"):
+        p.add_handler(f"job.state.{state}", lambda p, topic, args: calls.append((topic, args["state"])))
+    p.dependency_remove(id, "gate")
+    assert calls == [("job.state.priority", PRIORITY), ("job.state.sched", SCHED)]
+    assert p.job_lookup(id)["state"] == SCHED
+
+
+def test_another_job_is_processed_within_a_callback(inst, p):
+    gate(p)
+    first = gated(inst)
+    states = []
+
+    def new(p, topic, args):
+        p.dependency_remove(first, "gate")
+        states.append(p.job_lookup(first)["state"])
+
+    p.add_handler("job.state.depend", new)
+    inst.submit()
+    assert states == [SCHED]
+
+
+def test_priority_unavailable_stops_the_cascade(inst, p):
+    gate(p)
+    id = gated(inst)
+    p.add_handler("job.state.priority", lambda p, topic, args: p.priority_unavail())
+    p.dependency_remove(id, "gate")
+    assert p.job_lookup(id)["state"] == PRIORITY
+
+
+def test_state_is_stable_within_a_callback(inst, p):
+    """Events for the current job wait until the callback has returned."""
+    gate(p)
+    seen = []
+
+    def depend(p, topic, args):
+        p.dependency_remove(CURRENT_JOB, "gate")
+        p.event_post(CURRENT_JOB, "debug.one")
+        seen.append((p.job_lookup(CURRENT_JOB)["state"], p.job_event_posted(CURRENT_JOB, "debug.one")))
+
+    p.add_handler("job.state.depend", depend)
+    id = gated(inst)
+    assert seen == [(DEPEND, True)]
+    assert inst.events(id) == [
+        "submit", "dependency-add", "validate", "dependency-remove", "debug.one", "depend", "priority",
+    ]  # fmt: skip
+
+
+def test_events_are_in_order_of_posting(inst, p):
+    def sched(p, topic, args):
+        for number in range(5):
+            p.event_post(CURRENT_JOB, f"debug.{number}")
+
+    p.add_handler("job.state.sched", sched)
+    assert inst.events(inst.submit())[-5:] == [f"debug.{number}" for number in range(5)]
+
+
+def test_callbacks_of_queued_events_come_after_the_running_one(inst, p):
+    order = []
+
+    def priority(p, topic, args):
+        order.append("priority begins")
+        p.event_post(CURRENT_JOB, "debug.x")
+        order.append("priority ends")
+
+    p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
+    p.add_handler("job.state.priority", priority)
+    p.add_handler("job.event.debug.x", lambda p, topic, args: order.append("event"))
+    p.add_handler("job.state.sched", lambda p, topic, args: order.append("sched"))
+    inst.submit()
+    assert order == ["priority begins", "priority ends", "event", "sched"]
+
+
+def test_an_event_chain_does_not_recurse(inst, p):
+    """Each event posts the next: the stack stays where it is."""
+    depths = []
+
+    def event(p, topic, args):
+        frame, depth = sys._getframe(), 0
+        while frame is not None:
+            frame, depth = frame.f_back, depth + 1
+        depths.append(depth)
+        if len(depths) < 5000:
+            p.event_post(CURRENT_JOB, "debug.next")
+
+    p.add_handler("job.event.debug.next", event)
+    id = inst.submit()
+    p.job_subscribe(id)
+    p.event_post(id, "debug.next")
+    assert len(depths) == 5000 and max(depths) == min(depths)
+
+
+def test_a_chain_of_jobs_does_not_recurse(inst, p):
+    """Each job releases the next while it is being processed; all of them are done when the first call returns."""
+    gate(p)
+    ids = [gated(inst) for _ in range(3000)]
+    following = dict(zip(ids, ids[1:]))
+    order = []
+
+    def sched(p, topic, args):
+        order.append(args["id"])
+        if args["id"] in following:
+            p.dependency_remove(following[args["id"]], "gate")
+
+    p.add_handler("job.state.sched", sched)
+    p.dependency_remove(ids[0], "gate")
+    assert order == ids
+    assert all(inst.jm.jobs[id].state == SCHED for id in ids)
+
+
+def test_failure_runs_down_a_chain_of_dependencies(inst):
+    first = previous = inst.submit(urgency=0)
+    chain = []
+    for _ in range(1500):
+        previous = inst.submit(dependencies=[{"scheme": "afterok", "value": str(previous)}])
+        chain.append(previous)
+    inst.cancel(first)
+    assert {inst.state(id) for id in chain} == {INACTIVE}
+    assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
+
+
+def test_mutual_events_do_not_recurse(inst, p):
+    """Two jobs that post to each other take turns."""
+    one, two = inst.submit(), inst.submit()
+    left = [200]
+
+    def event(p, topic, args):
+        left[0] -= 1
+        if left[0] > 0:
+            p.event_post(two if args["id"] == one else one, "debug.ball")
+
+    p.add_handler("job.event.debug.ball", event)
+    p.job_subscribe(one)
+    p.job_subscribe(two)
+    p.event_post(one, "debug.ball")
+    inst.run()
+    assert left == [0]
+    assert inst.events(one).count("debug.ball") == inst.events(two).count("debug.ball") == 100
+
+
+def test_hold_releases_in_order(inst):
+    """While a job's events are held they are queued; on release all are processed before control returns."""
+    id = inst.submit()
+    job = inst.jm.jobs[id]
+    job.hold = True
+    inst.jm.events.post(job, "debug.a")
+    inst.jm.events.post(job, "debug.b")
+    assert not job.was_posted("debug.a")
+    inst.jm.events.release(job)
+    assert job.was_posted("debug.a") and job.was_posted("debug.b")
+    inst.run()
+    assert inst.events(id)[-2:] == ["debug.a", "debug.b"]
+
+
+# -- order on the outside -------------------------------------------------------------------------------
+
+
+def test_events_are_committed_before_what_they_announce(inst):
+    """No message about an event leaves before the commit that holds the event has succeeded."""
+    inst.load_sched()
+    id = inst.submit(urgency=0)
+    inst.rpc("kvs.fault", {"fail_commits": 1})
+    answer = inst.handle.rpc("job-manager.urgency", {"id": id, "urgency": 16})
+    inst.run()
+    assert inst.sched.seen == [] and not answer.is_ready()
+    inst.advance(1)
+    assert inst.sched.methods_seen() == ["alloc"] and answer.get() == {"old_urgency": 0}
+
+
+def test_commit_failure_is_tried_again(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=5)
+    inst.rpc("kvs.fault", {"fail_commits": 3, "match": "eventlog"})
+    inst.advance(5)
+    inst.advance(10)
+    names = inst.events(id)
+    assert names[-4:] == ["finish", "release", "free", "clean"] and len(names) == len(set(names))
+    assert len(inst.sched.of("free")) == 1

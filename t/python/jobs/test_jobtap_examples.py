@@ -1,0 +1,146 @@
+"""The example plugins that come with the instance."""
+
+import pytest
+from jobs_instance import JobsInstance, make_R
+
+from flux_embedded.kernel.clock import RealClock
+
+PRIORITY, SCHED, RUN, INACTIVE = 4, 8, 16, 64
+
+
+def load(inst, name):
+    inst.rpc("job-manager.jobtap", {"load": name})
+    return inst.jm.jobtap.plugins[-1]
+
+
+# -- alloc-bypass -------------------------------------------------------------------------------------
+
+
+def test_alloc_bypass(inst):
+    load(inst, "alloc-bypass.py")
+    inst.load_sched()
+    id = inst.submit(run=1, **{"alloc-bypass": {"R": make_R(ranks="3", host="n3")}})
+    assert inst.state(id) == RUN and inst.jm.jobs[id].R == make_R(ranks="3", host="n3")
+    other = inst.submit(run=1)
+    assert [body["id"] for body in inst.sched.of("alloc")] == [other]
+    with pytest.raises(OSError, match="not a resource set"):
+        inst.submit(**{"alloc-bypass": {"R": {"version": 2}}})
+
+
+def test_alloc_bypass_is_for_the_owner(inst):
+    load(inst, "alloc-bypass.py")
+    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    with pytest.raises(OSError, match="Guest user cannot use alloc bypass"):
+        inst.submit(**{"alloc-bypass": {"R": make_R()}})
+
+
+# -- alloc-check --------------------------------------------------------------------------------------
+
+
+def test_alloc_check(inst):
+    plugin = load(inst, "alloc-check.py")
+    cores = iter(["0-1", "2", "1-2", "3"])
+    inst.load_sched(auto=lambda body: make_R(cores=next(cores)))
+    one, two, both = (inst.submit(run=10) for _ in range(3))
+    inst.advance(1)
+    assert inst.state(one) == inst.state(two) == RUN
+    context = inst.eventlog(both)[-1 - inst.events(both)[::-1].index("exception")]["context"]
+    assert context["type"] == "alloc-check" and f"rank0/core1 is held by job {one}" == context["note"]
+    inst.advance(20)
+    assert plugin.held == {}
+    # Loaded while jobs run, it knows what they hold.
+    running = inst.submit(run=100)
+    inst.rpc("job-manager.jobtap", {"remove": "alloc-check.py"})
+    plugin = load(inst, "alloc-check.py")
+    assert plugin.held == {(0, "core", 3): running}
+
+
+# -- perilog ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real():
+    inst = JobsInstance(clock=RealClock())
+    inst.load_sched(auto=lambda body: make_R(ranks="0-1", host="n[0-1]"))
+    load(inst, "perilog.py")
+    yield inst
+    inst.stop()
+
+
+def commands(inst, **kinds):
+    table = {kind: {"command": ["sh", "-c", script]} for kind, script in kinds.items()}
+    inst.rpc("config.load", {"config": {"job-manager": table}})
+
+
+def finish(inst, id):
+    job = inst.jm.job_or_error(id)
+    inst.kernel.run(until=lambda: job.state == INACTIVE)
+    inst.run()
+    return inst.eventlog(id)
+
+
+def test_perilog(real, tmp_path):
+    out = tmp_path / "out"
+    line = f"echo $0 $FLUX_EMBEDDED_RANK >>{out}"
+    commands(real, prolog=line, epilog=line + "; test $FLUX_EMBEDDED_RANK = 0 || exit 3")
+    id = real.submit(run=0)
+    events = finish(real, id)
+    assert [event["name"] for event in events][4:] == [
+        "alloc", "prolog-start", "prolog-finish", "start", "finish", "epilog-start", "release", "epilog-finish",
+        "free", "clean",
+    ]  # fmt: skip
+    contexts = {event["name"]: event.get("context") for event in events}
+    assert contexts["prolog-start"] == {"description": "prolog"}
+    assert contexts["prolog-finish"] == {"description": "prolog", "status": 0}
+    assert contexts["epilog-finish"] == {"description": "epilog", "status": 768}
+    assert len(out.read_text().splitlines()) == 4
+
+
+def test_start_waits_for_the_prolog_and_free_for_the_epilog(real):
+    commands(real, prolog="sleep 0.1", epilog="sleep 0.1")
+    id = real.submit(run=0)
+    names = [event["name"] for event in finish(real, id)]
+    assert names.index("prolog-finish") < names.index("start")
+    assert names.index("epilog-finish") < names.index("free")
+
+
+def test_prolog_fails(real):
+    commands(real, prolog="exit 1", epilog="true")
+    id = real.submit(run=0)
+    names = [event["name"] for event in finish(real, id)]
+    assert "start" not in names and "epilog-start" not in names
+    assert names[-4:] == ["exception", "prolog-finish", "free", "clean"]
+    assert len(real.sched.of("free")) == 1
+
+
+def test_cancel_during_the_prolog(real):
+    commands(real, prolog="sleep 30")
+    id = real.submit(run=0)
+    job = real.jm.jobs[id]
+    real.kernel.run(until=lambda: job.was_posted("prolog-start"))
+    real.cancel(id)
+    events = finish(real, id)
+    assert [event["name"] for event in events][-3:] == ["prolog-finish", "free", "clean"]
+    assert events[-3]["context"]["status"] == 15
+
+
+def test_perilog_refuses_bad_configuration(real):
+    with pytest.raises(OSError, match="job-manager.prolog.command: expected an array"):
+        real.rpc("config.load", {"config": {"job-manager": {"prolog": {"command": "x"}}}})
+
+
+# -- priority-bank ------------------------------------------------------------------------------------
+
+
+def test_priority_bank(inst):
+    load(inst, "priority-bank.py")
+    physics, nobody = inst.submit(bank="physics"), inst.submit()
+    assert inst.state(physics) == inst.state(nobody) == PRIORITY
+    inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 300}})
+    assert inst.state(nobody) == PRIORITY
+    assert inst.jm.jobs[physics].priority == 16300
+    inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 5}})
+    assert (inst.state(physics), inst.jm.jobs[physics].priority) == (SCHED, 16005)
+    assert inst.rpc("job-manager.jobtap-query", {"name": "priority-bank.py"})["weights"] == {"physics": 5}
+    with pytest.raises(OSError, match="expected an object of integers"):
+        inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": -1}})
