@@ -32,19 +32,18 @@ class NodeType:
         self._slots = {}
         self._boxes = {}
 
-    def slots(self, free, cores, gpus, count):
-        """Units for `count` slots of so many cores and GPUs on a node with room for them.
+    def slots(self, free, wanted):
+        """Units for slots on a node with room for them.
 
-        free: units that are free on the node.
+        free: units that are free on the node; wanted: (cores, GPUs, number of slots).
         """
-        key = (free, cores, gpus, count)
+        key = (free, wanted)
         units = self._slots.get(key)
         if units is None:
             if len(self._slots) >= CACHE_LIMIT:
                 self._slots.clear()
-            _, core_mask, gpu_mask = place_slots(
-                self.layout, free & self.core_mask, free >> self.shift, cores, gpus, count
-            )
+            cores, gpus = free & self.core_mask, free >> self.shift
+            _, core_mask, gpu_mask = place_slots(self.layout, cores, gpus, *wanted)
             units = self._slots[key] = core_mask | gpu_mask << self.shift
         return units
 

@@ -71,22 +71,24 @@ class TreePlacement(Placement):
         return self._boxes_on_nodes(index, shape, eligible)
 
     def pick(self, index, ranks, slots, shape, into):
-        kinds = self.kinds
-        cores, gpus = shape.slot_size, shape.gpu_per_slot
+        wanted = (shape.slot_size, shape.gpu_per_slot, slots)
         idle = ranks & index.idle
-        if idle:
-            for mask, node in kinds.split(idle):
-                units = node.slots(node.units, cores, gpus, slots)
-                into[units] = into.get(units, 0) | mask
-        if idle != ranks:
-            partial = index.partial
-            for rank in members(ranks ^ idle):
-                units = kinds.of(rank).slots(partial[rank], cores, gpus, slots)
-                into[units] = into.get(units, 0) | 1 << rank
+        busy = ranks ^ idle
+        partial = index.partial
+        for mask, node in self.kinds.pairs:
+            some = mask & idle
+            if some:
+                units = node.slots(node.units, wanted)
+                into[units] = into.get(units, 0) | some
+            some = mask & busy
+            if some:
+                for rank in members(some):
+                    units = node.slots(partial[rank], wanted)
+                    into[units] = into.get(units, 0) | 1 << rank
 
     def pick_one(self, index, rank, shape):
         node = self.kinds.of(rank)
-        return node.slots(index.free(rank), shape.slot_size, shape.gpu_per_slot, 1)
+        return node.slots(index.free(rank), (shape.slot_size, shape.gpu_per_slot, 1))
 
     # -- containers ---------------------------------------------------------
 
