@@ -1,0 +1,174 @@
+"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
+
+import pytest
+from peers import Guide, R, Rig, jobspec
+
+from flux.scheduler import AllocRequest
+
+CRIT, ERR, INFO = 2, 3, 6
+
+
+@pytest.fixture
+def rig():
+    rig = Rig(R(4, 4))
+    rig.load(Guide)
+    return rig
+
+
+def test_a_failed_commit_is_tried_again_and_logged_once(rig):
+    rig.kvs.failing = True
+    rig.alloc(1, jobspec(16))
+    rig.settle()
+    rig.alloc(2)
+    rig.wait(8)
+    tries = len(rig.kvs.commits)
+    assert 5 <= tries <= 9
+    assert rig.received == []
+    assert len(rig.logged(ERR)) == 1 and "disk on fire" in rig.logged(ERR)[0]
+    assert len(rig.sched.resources.job_end_times()) == 1
+    rig.kvs.failing = False
+    rig.wait(6)
+    assert rig.success(1)
+    assert "again" in rig.logged(INFO)[-1]
+    assert rig.sched.stats_get()["errors"] == 0
+
+
+def test_retries_begin_at_a_tenth_and_double_up_to_five_seconds(rig):
+    times = []
+    commit = rig.kvs.methods["kvs.commit"][0]
+    rig.kvs.methods["kvs.commit"] = (lambda msg: times.append(rig.now) or commit(msg), False, False)
+    rig.kvs.failing = True
+    rig.alloc(1)
+    rig.wait(30)
+    gaps = [round(later - sooner, 3) for sooner, later in zip(times, times[1:])]
+    assert gaps[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
+    rig.kvs.failing = True
+    rig.alloc(1)
+    rig.alloc(2)
+    rig.wait(59)
+    assert not rig.task.ended
+    rig.wait(10)
+    assert rig.task.ended and rig.task.failure is None
+    assert any("the scheduler ends here" in text for text in rig.logged(CRIT))
+    assert [p for p in rig.received if p[1] == 0] == []
+
+
+def test_what_comes_during_a_commit_goes_into_the_next(rig):
+    rig.kvs.hold()
+    rig.alloc(1)
+    rig.settle()
+    for jobid in range(2, 10):
+        rig.alloc(jobid)
+        rig.settle()
+    rig.kvs.release()
+    rig.settle()
+    assert rig.started() == list(range(1, 10))
+    assert len(rig.kvs.commits) == 2
+    assert rig.sched.stats_get()["commits"] == 2
+
+
+# -- AllocRequest ---------------------------------------------------------------------------------------
+
+
+class Answers:
+    """A scheduler as far as a request sees it."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name.startswith("alloc_"):
+            return lambda *args: self.calls.append((name, *args[1:]))
+        raise AttributeError(name)
+
+
+class Msg:
+    payload = {"id": 77}
+
+
+@pytest.fixture
+def request_():
+    return AllocRequest(Answers(), Msg())
+
+
+def test_a_request_knows_its_job(request_):
+    assert request_.jobid == 77
+    assert request_.finalized is False
+
+
+def test_success_takes_a_pool_or_a_dict(request_):
+    class Pool:
+        def to_dict(self):
+            return {"version": 1}
+
+    request_.success(Pool(), {"sched": {"x": 1}})
+    other = AllocRequest(Answers(), Msg())
+    other.success({"version": 1})
+    assert request_.scheduler.calls == [("alloc_success", {"version": 1}, {"sched": {"x": 1}})]
+    assert other.scheduler.calls == [("alloc_success", {"version": 1}, None)]
+
+
+@pytest.mark.parametrize(
+    "clear, given, sent",
+    [
+        (True, None, {"sched": {"a": None, "b": None}}),
+        (True, {"sched": {"b": 5, "c": 6}}, {"sched": {"a": None, "b": 5, "c": 6}}),
+        (True, {"user": {"x": 1}}, {"user": {"x": 1}, "sched": {"a": None, "b": None}}),
+        (False, None, None),
+        (False, {"sched": {"c": 6}}, {"sched": {"c": 6}}),
+    ],
+)
+def test_success_clears_what_was_annotated(request_, clear, given, sent):
+    request_.annotate({"sched": {"a": 1, "b": 2, "gone": 3}})
+    request_.annotate({"sched": {"gone": None}})
+    request_.success({}, given, clear=clear)
+    assert request_.scheduler.calls[-1] == ("alloc_success", {}, sent)
+
+
+def test_nulls_for_what_is_not_shown_are_left_out(request_):
+    request_.annotate({"sched": {"t_estimate": None}})
+    request_.annotate({"sched": {"t_estimate": None, "x": 1}})
+    request_.annotate({"sched": {"t_estimate": None}, "user": {"y": None}})
+    assert request_.scheduler.calls == [
+        ("alloc_annotate", {"sched": {"x": 1}}),
+        ("alloc_annotate", {"user": {"y": None}}),
+    ]
+
+
+def test_deny_needs_no_clearing(request_):
+    request_.annotate({"sched": {"a": 1}})
+    request_.deny("no")
+    request_.annotate({"sched": {"a": 2}})
+    assert [call[0] for call in request_.scheduler.calls] == ["alloc_annotate", "alloc_deny"]
+
+
+@pytest.mark.parametrize("first", ["success", "deny", "cancel"])
+@pytest.mark.parametrize("second", ["success", "deny", "cancel"])
+def test_a_request_is_answered_once(request_, first, second):
+    def answer(how):
+        getattr(request_, how)(*([{}] if how == "success" else []))
+
+    answer(first)
+    with pytest.raises(RuntimeError, match="job 77: %s after %s" % (second, first)):
+        answer(second)
+    assert len(request_.scheduler.calls) == 1
+
+
+def test_the_guides_answers_work_from_outside_too(rig):
+    """alloc_success and its kin may be called with the message alone."""
+    rig.sched.schedule = lambda: None
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid)
+    rig.settle()
+    msgs = {job.jobid: job.request.msg for job in rig.sched._queue}
+    rig.sched.alloc_annotate(msgs[1], {"sched": {"x": 1}})
+    rig.sched.alloc_deny(msgs[1], "no")
+    rig.sched.alloc_cancel(msgs[2])
+    rig.sched.alloc_success(msgs[3], {"version": 1}, {"sched": {"y": 2}})
+    rig.settle()
+    assert rig.answers(1) == [{"id": 1, "type": 1, "annotations": {"sched": {"x": 1}}}, {"id": 1, "type": 2, "note": "no"}]
+    assert rig.answers(2) == [{"id": 2, "type": 3}]
+    assert rig.answers(3) == [{"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}]
