@@ -1,6 +1,7 @@
 """Constraints as objects (RFC 31): checking them, and which ranks they match."""
 
 from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
 _ILLEGAL = frozenset("!&'\"^`|()")
@@ -20,7 +21,7 @@ def validate(constraint, depth=0):
         raise ValueError("constraint is nested too deeply")
     unknown = [op for op in constraint if op not in _LOGIC and op not in _LEAVES]
     if unknown:
-        raise ValueError(f"unknown constraint operator(s): {unknown}")
+        raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")
     for op, values in constraint.items():
         if not isinstance(values, list):
             raise ValueError(f"constraint {op}: values must be an array")
@@ -30,7 +31,7 @@ def validate(constraint, depth=0):
             continue
         for value in values:
             if not isinstance(value, str):
-                raise ValueError(f"constraint {op}: {value!r} is not a string")
+                raise ValueError(f"constraint {op}: {quote(value)} is not a string")
             if op == "properties":
                 _check_property(value)
             elif op == "ranks":
@@ -42,7 +43,7 @@ def validate(constraint, depth=0):
 def _check_property(value):
     name = value[1:] if value[:1] == "^" else value
     if not name or not _ILLEGAL.isdisjoint(name):
-        raise ValueError(f"constraint properties: {value!r} is not a property name")
+        raise ValueError(f"constraint properties: {quote(value)} is not a property name")
 
 
 def hosts(constraint):

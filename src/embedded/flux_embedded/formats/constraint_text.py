@@ -2,6 +2,8 @@
 
 import re
 
+from flux_embedded.formats.quote import quote
+
 MAX_DEPTH = 64
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -96,7 +98,7 @@ class _Parser:
         if self.at >= len(self.tokens):
             raise ValueError("Unexpected end of input")
         _, value, pos = self.tokens[self.at]
-        raise ValueError(f"Invalid token {value!r} at position {pos}")
+        raise ValueError(f"Invalid token {quote(value)} at position {pos}")
 
     def expect_end(self):
         if self.at < len(self.tokens):
@@ -124,7 +126,7 @@ class _Parser:
         """Conjoin a term, in the list of an earlier one if that means the same."""
         (op, values), = term.items()
         if op in self.syntax.merge and op in terms[-1]:
-            terms[-1] = {op: terms[-1][op] + values}
+            terms[-1][op].extend(values)
         else:
             terms.append(term)
 
@@ -160,11 +162,11 @@ class _Parser:
             operator, _, operand = text.partition(":")
             if not _OPERATOR.fullmatch(operator):
                 bad = _OPERATOR.sub("", operator)[:1]
-                raise ValueError(f"invalid character {bad!r} in operator {operator + ':'!r}")
+                raise ValueError(f"invalid character {bad!r} in operator {quote(operator + ':')}")
         if operand[:1] in ("'", '"'):
             operand = operand[1:-1]
         elif not operand:
-            raise ValueError(f"missing operand after {text!r}")
+            raise ValueError(f"missing operand after {quote(text)}")
         op = self.syntax.operators.get(operator, operator)
         separator = self.syntax.split.get(op)
         return {op: operand.split(separator) if separator else [operand]}

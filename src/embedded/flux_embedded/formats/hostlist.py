@@ -2,6 +2,8 @@
 
 import re
 
+from flux_embedded.formats.quote import quote
+
 #: longest list that is expanded from text
 MAX_HOSTS = 1 << 20
 
@@ -31,7 +33,7 @@ def decode(text, limit=MAX_HOSTS):
         stop = match.end()
         if stop < end and text[stop] != ",":
             raise ValueError(
-                f"hostlist {_quote(text)}: unexpected {text[stop]!r} at position {stop}"
+                f"hostlist {quote(text)}: unexpected {text[stop]!r} at position {stop}"
             )
         prefix, idlist, suffix = match.groups()
         if idlist is None:
@@ -39,7 +41,7 @@ def decode(text, limit=MAX_HOSTS):
         else:
             _expand(hosts, text, prefix, idlist, suffix, limit)
         if len(hosts) > limit:
-            raise ValueError(f"hostlist {_quote(text)}: more than {limit} hosts")
+            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
         pos = stop + 1
     return hosts
 
@@ -50,14 +52,14 @@ def _expand(hosts, text, prefix, idlist, suffix, limit):
     for element in idlist.split(","):
         match = _ELEMENT.fullmatch(element)
         if not match:
-            raise ValueError(f"hostlist {_quote(text)}: bad range {element!r}")
+            raise ValueError(f"hostlist {quote(text)}: bad range {quote(element)}")
         low, high = match.groups()
         lo = int(low)
         hi = lo if high is None else int(high)
         if hi < lo:
-            raise ValueError(f"hostlist {_quote(text)}: range {element!r} descends")
+            raise ValueError(f"hostlist {quote(text)}: range {quote(element)} descends")
         if hi - lo >= limit - len(hosts):
-            raise ValueError(f"hostlist {_quote(text)}: more than {limit} hosts")
+            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
         padded = len(low) if low[0] == "0" and len(low) > 1 else 0
         if width is None:
             width = padded
@@ -132,7 +134,3 @@ def sort_key(name):
     """Order by prefix, then by number, then by width."""
     prefix, digits = split(name)
     return prefix, int(digits) if digits else -1, len(digits)
-
-
-def _quote(text, limit=60):
-    return repr(text if len(text) <= limit else text[: limit - 3] + "...")

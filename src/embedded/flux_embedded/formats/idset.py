@@ -8,6 +8,8 @@ and an id is a member when an odd number of bounds are at or below it.
 
 import re
 
+from flux_embedded.formats.quote import quote
+
 #: greatest id that is read from text
 MAX_ID = 4294967295
 
@@ -33,7 +35,7 @@ def decode(text):
     if not body:
         return []
     if not _IDSET.fullmatch(body):
-        raise ValueError(f"idset {_quote(text)}: expected ascending ids such as 0-3,7")
+        raise ValueError(f"idset {quote(text)}: expected ascending ids such as 0-3,7")
     bounds = []
     last = -1  # greatest id so far
     for item in body.split(","):
@@ -41,14 +43,14 @@ def decode(text):
         lo = int(low)
         hi = int(high) if dash else lo
         if lo > hi or lo <= last:
-            raise ValueError(f"idset {_quote(text)}: {item} is not in ascending order")
+            raise ValueError(f"idset {quote(text)}: {item} is not in ascending order")
         if lo == last + 1 and bounds:
             bounds[-1] = hi + 1
         else:
             bounds += (lo, hi + 1)
         last = hi
     if last > MAX_ID:
-        raise ValueError(f"idset {_quote(text)}: {last} is above {MAX_ID}")
+        raise ValueError(f"idset {quote(text)}: {last} is above {MAX_ID}")
     return bounds
 
 
@@ -125,7 +127,3 @@ def combine(a, b, keep):
 UNION = (False, True, True, True)
 INTERSECT = (False, False, False, True)
 DIFFERENCE = (False, True, False, False)
-
-
-def _quote(text, limit=60):
-    return repr(text if len(text) <= limit else text[: limit - 3] + "...")

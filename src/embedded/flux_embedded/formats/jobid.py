@@ -4,6 +4,8 @@ import locale
 import os
 import re
 
+from flux_embedded.formats.quote import quote
+
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
 #: two digits at a time halve the work of encoding
@@ -63,18 +65,18 @@ def decode(text):
     if body.startswith("job."):
         body = body[4:]
         if not _DOTHEX.fullmatch(body):
-            raise ValueError(f"job id {_quote(text)}: expected job.XXXX.XXXX.XXXX.XXXX")
+            raise ValueError(f"job id {quote(text)}: expected job.XXXX.XXXX.XXXX.XXXX")
     if "." in body:
         if _DOTHEX.fullmatch(body):
             return int(body.replace(".", ""), 16)
     elif "-" in body:
-        raise ValueError(f"job id {_quote(text)}: the words encoding is not supported")
+        raise ValueError(f"job id {quote(text)}: the words encoding is not supported")
     elif body[:1] in ("ƒ", "f"):
         value = _from_base58(body[1:13])
         if value is not None and len(body) <= 13 and value <= MAX_ID:
             return value
     elif body[:1] >= "\U0001f000":
-        raise ValueError(f"job id {_quote(text)}: the emoji encoding is not supported")
+        raise ValueError(f"job id {quote(text)}: the emoji encoding is not supported")
     elif body.startswith("0x"):
         if _HEX.fullmatch(body):
             return int(body, 16)
@@ -82,7 +84,7 @@ def decode(text):
         value = int(body)
         if value <= MAX_ID:
             return value
-    raise ValueError(f"{_quote(text)} is not a valid Flux jobid")
+    raise ValueError(f"{quote(text)} is not a valid Flux jobid")
 
 
 def _from_base58(digits):
@@ -93,7 +95,3 @@ def _from_base58(digits):
             return None
         value = value * 58 + digit
     return value if digits else None
-
-
-def _quote(text, limit=60):
-    return repr(text if len(text) <= limit else text[: limit - 3] + "...")

@@ -9,6 +9,7 @@ graph to the four forms of RFC 25.
 import json
 
 from flux_embedded.formats import constraint, hostlist
+from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
 _KEYS = ("resources", "tasks", "attributes", "version")
@@ -53,7 +54,7 @@ def validate(jobspec):
             raise ValueError(f"Missing key ({key})")
     if len(jobspec) > len(_KEYS):
         extra = next(key for key in jobspec if key not in _KEYS)
-        raise ValueError(f"Unknown key ({extra})")
+        raise ValueError(f"Unknown key ({quote(extra)[1:-1]})")
     if jobspec["version"] != 1 or type(jobspec["version"]) is not int:
         raise ValueError("version must be 1")
     resources = jobspec["resources"]
@@ -77,37 +78,37 @@ def _check_vertex(vertex, labels, depth):
     count = vertex.get("count")
     if type(count) is not int:
         if "count" not in vertex:
-            raise ValueError(f"resource count is missing for type '{kind}'")
+            raise ValueError(f"resource count is missing for type {quote(kind)}")
         raise ValueError(
-            f"resource count must be an integer for type '{kind}' (got '{type(count).__name__}')"
+            f"resource count must be an integer for type {quote(kind)} (got '{type(count).__name__}')"
         )
     if count < 0:
-        raise ValueError(f"resource count must not be negative for type '{kind}'")
+        raise ValueError(f"resource count must not be negative for type {quote(kind)}")
     children = vertex.get("with")
     label = vertex.get("label")
     if kind == "slot":
         if type(label) is not str or not label:
             raise ValueError("slot must have a label")
         if children is None:
-            raise ValueError(f"slot '{label}' must have contents ('with')")
+            raise ValueError(f"slot {quote(label)} must have contents ('with')")
     if len(vertex) > 2:
         if not _VERTEX_KEYS.issuperset(vertex):
             extra = next(key for key in vertex if key not in _VERTEX_KEYS)
-            raise ValueError(f"unknown key '{extra}' for resource type '{kind}'")
+            raise ValueError(f"unknown key {quote(extra)} for resource type {quote(kind)}")
         if "exclusive" in vertex and type(vertex["exclusive"]) is not bool:
-            raise ValueError(f"exclusive must be true or false for type '{kind}'")
+            raise ValueError(f"exclusive must be true or false for type {quote(kind)}")
         if label is not None:
             if type(label) is not str:
-                raise ValueError(f"label must be a string for type '{kind}'")
+                raise ValueError(f"label must be a string for type {quote(kind)}")
             if label in labels:
-                raise ValueError(f"label '{label}' is not unique")
+                raise ValueError(f"label {quote(label)} is not unique")
             labels.add(label)
         for key in ("unit", "id"):
             if key in vertex and type(vertex[key]) is not str:
-                raise ValueError(f"{key} must be a string for type '{kind}'")
+                raise ValueError(f"{key} must be a string for type {quote(kind)}")
         if children is not None:
             if type(children) is not list or not children:
-                raise ValueError(f"'with' must be a non-empty array for type '{kind}'")
+                raise ValueError(f"'with' must be a non-empty array for type {quote(kind)}")
             for child in children:
                 _check_vertex(child, labels, depth + 1)
 
@@ -125,7 +126,7 @@ def _check_tasks(tasks):
             raise ValueError(f"Missing key ({key}) in task")
     if not _TASK_KEYS.issuperset(task):
         extra = next(key for key in task if key not in _TASK_KEYS)
-        raise ValueError(f"unknown key '{extra}' in task")
+        raise ValueError(f"unknown key {quote(extra)} in task")
     command = task["command"]
     if type(command) is list:
         if not command:
@@ -154,7 +155,7 @@ def _check_attributes(attributes):
         raise ValueError("attributes must be an object")
     for key, value in attributes.items():
         if key not in ("system", "user"):
-            raise ValueError(f"unknown key 'attributes.{key}': expected system or user")
+            raise ValueError(f"unknown key {quote('attributes.' + str(key))}: expected system or user")
         if type(value) is not dict:
             raise ValueError(f"attributes.{key} must be an object")
     system = attributes.get("system")
@@ -172,7 +173,7 @@ def _check_attributes(attributes):
             raise ValueError(f"attributes.system.{key} must be an object")
     for name, value in system.get("environment", {}).items():
         if value is not None and type(value) is not str:
-            raise ValueError(f"attributes.system.environment.{name} must be a string or null")
+            raise ValueError(f"attributes.system.environment.{quote(name)[1:-1]} must be a string or null")
     if "constraints" in system:
         constraint.validate(system["constraints"])
     if "dependencies" in system:
@@ -208,8 +209,8 @@ def validate_v1(jobspec):
             raise ValueError("node must contain one slot")
         slot = children[0]
     if slot["type"] != "slot":
-        raise ValueError(f"expected node or slot, not '{top['type']}'" if slot is top
-                         else f"node must contain a slot, not '{slot['type']}'")
+        raise ValueError(f"expected node or slot, not {quote(top['type'])}" if slot is top
+                         else f"node must contain a slot, not {quote(slot['type'])}")
     seen = []
     for child in slot["with"]:
         if child["type"] not in ("core", "gpu") or child["type"] in seen:
@@ -217,17 +218,17 @@ def validate_v1(jobspec):
         seen.append(child["type"])
         for key in ("with", "exclusive", "id", "label"):
             if key in child:
-                raise ValueError(f"'{key}' is not allowed for type '{child['type']}'")
+                raise ValueError(f"'{key}' is not allowed for type {quote(child['type'])}")
     if "core" not in seen:
         raise ValueError("slot must contain core")
     for vertex in {id(top): top, id(slot): slot}.values():
         if "id" in vertex:
-            raise ValueError(f"'id' is not allowed for type '{vertex['type']}'")
+            raise ValueError(f"'id' is not allowed for type {quote(vertex['type'])}")
     for vertex in (top, slot, *slot["with"]):
         if vertex["count"] < 1:
-            raise ValueError(f"resource count must be above 0 for type '{vertex['type']}'")
+            raise ValueError(f"resource count must be above 0 for type {quote(vertex['type'])}")
     if jobspec["tasks"][0]["slot"] != slot["label"]:
-        raise ValueError(f"task slot '{jobspec['tasks'][0]['slot']}' is not the label of a slot")
+        raise ValueError(f"task slot {quote(jobspec['tasks'][0]['slot'])} is not the label of a slot")
 
 
 def check_hosts(jobspec, known):
@@ -247,4 +248,4 @@ def check_hosts(jobspec, known):
     if missing:
         plural = "s" if len(missing) > 1 else ""
         names = hostlist.encode(missing)
-        raise ValueError(f"host constraint contains invalid hosts: host{plural} '{names}' not found")
+        raise ValueError(f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found")

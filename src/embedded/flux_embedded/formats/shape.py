@@ -4,6 +4,7 @@ import json
 import re
 
 from flux_embedded.formats import idset
+from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.@+-]*")
@@ -34,11 +35,11 @@ def parse(text, default_label="default", expand=True):
     parser.end()
     if parser.unlabeled:
         if len(parser.slots) > 1:
-            raise ValueError(f"shape {text!r}: slots must be labeled when there is more than one")
+            raise ValueError(f"shape {quote(text)}: slots must be labeled when there is more than one")
         parser.unlabeled[0]["label"] = default_label
     labels = [slot["label"] for slot in parser.slots]
     if len(set(labels)) != len(labels):
-        raise ValueError(f"shape {text!r}: slot labels must differ")
+        raise ValueError(f"shape {quote(text)}: slot labels must differ")
     return vertices
 
 
@@ -58,11 +59,11 @@ def parse_count(text, expand=True):
         high = int(high) if high else None
         operand = int(operand) if operand else None
         if high is not None and high < low:
-            raise ValueError(f"count {text!r}: {high} is less than {low}")
+            raise ValueError(f"count {quote(text)}: {high} is less than {low}")
         if operator in ("*", "^") and operand < 2:
-            raise ValueError(f"count {text!r}: operand of {operator} must be 2 or more")
+            raise ValueError(f"count {quote(text)}: operand of {operator} must be 2 or more")
         if operator == "^" and low < 2:
-            raise ValueError(f"count {text!r}: minimum must be 2 or more for ^")
+            raise ValueError(f"count {quote(text)}: minimum must be 2 or more for ^")
         if not expand:
             return text
         result = {"min": low}
@@ -77,7 +78,7 @@ def parse_count(text, expand=True):
     except ValueError:
         bounds = []
     if not bounds or bounds[0] == 0:
-        raise ValueError(f"count {text!r}: expected an integer, idset or range above 0")
+        raise ValueError(f"count {quote(text)}: expected an integer, idset or range above 0")
     return text if not expand else body
 
 
@@ -92,7 +93,7 @@ class _Parser:
     def fail(self, what):
         found = repr(self.text[self.pos]) if self.pos < len(self.text) else "the end"
         raise ValueError(
-            f"shape {_quote(self.text)}: expected {what} at position {self.pos}, found {found}"
+            f"shape {quote(self.text)}: expected {what} at position {self.pos}, found {found}"
         )
 
     def accept(self, char):
@@ -114,7 +115,7 @@ class _Parser:
 
     def list(self, depth):
         if depth > MAX_DEPTH:
-            raise ValueError(f"shape {_quote(self.text)}: nested too deeply")
+            raise ValueError(f"shape {quote(self.text)}: nested too deeply")
         if not self.accept("["):
             return [self.vertex(depth)]
         vertices = [self.vertex(depth)]
@@ -186,7 +187,7 @@ class _Parser:
 
     def value(self, depth, bare_only=False):
         if depth > MAX_DEPTH:
-            raise ValueError(f"shape {_quote(self.text)}: nested too deeply")
+            raise ValueError(f"shape {quote(self.text)}: nested too deeply")
         char = self.text[self.pos : self.pos + 1]
         if char == '"':
             return self.string()
@@ -218,7 +219,3 @@ class _Parser:
 
 def _no_constant(name):
     raise ValueError(name)
-
-
-def _quote(text, limit=60):
-    return repr(text if len(text) <= limit else text[: limit - 3] + "...")

@@ -1,0 +1,9 @@
+"""Input in error messages."""
+
+
+def quote(value, limit=60):
+    """Return a value's repr, cut to so many characters that an error stays one line."""
+    if isinstance(value, str) and len(value) > limit:
+        value = value[:limit] + "..."
+    text = repr(value)
+    return text if len(text) <= 2 * limit else text[: 2 * limit - 3] + "..."

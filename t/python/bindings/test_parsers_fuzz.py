@@ -1,0 +1,275 @@
+"""Whatever text or object a parser is given, it answers or raises ValueError, and soon."""
+
+import copy
+import json
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import example, given, settings
+
+from flux.hostlist import Hostlist
+from flux.idset import IDset
+from flux.job.JobID import JobID
+from flux.resource import ResourceSet
+from flux_embedded.formats import (
+    constraint,
+    constraint_text,
+    eventlog,
+    fsd,
+    hostlist,
+    idset,
+    jobid,
+    jobspec,
+    shape,
+)
+
+MANY = settings(max_examples=400)
+
+PARSERS = {
+    "idset": (idset.decode, "0123456789,-[] a"),
+    "hostlist": (hostlist.decode, "n01259,-[]x \u00e9"),
+    "jobid": (jobid.decode, "\u0192f0x123aZl.- job\U0001f600"),
+    "fsd": (fsd.parse, "0123456789.smhdxinfe+-_ \u0663"),
+    "shape": (shape.parse, 'slotnodecr=/[]{};:,+-*^0129x" '),
+    "constraint text": (constraint_text.parse, "abnotr&|()'\"-:^, \n1[]"),
+    "jobspec": (jobspec.decode, '{}[]",:0123 atrue\\n'),
+    "eventlog": (eventlog.parse, '{}[]":,0123456789 timestampname\n'),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_text_near_the_grammar(name):
+    parse, alphabet = PARSERS[name]
+
+    @MANY
+    @given(st.one_of(st.text(alphabet, max_size=40), st.text(max_size=20)))
+    def fuzz(text):
+        try:
+            parse(text)
+        except ValueError:
+            pass
+
+    fuzz()
+
+
+LONG = {
+    "idset": ["0-4294967295", ",".join(str(i) for i in range(0, 100000, 2)), "[" * 50000, "9" * 100000, "1," * 50000],
+    "hostlist": ["n[0-" + "9" * 18 + "]", "n[" + "0-1048575," * 1000 + "1]", "[" * 50000, "a" * 100000, "1" * 100000,
+                 ",".join(["n[0-99999]"] * 100), "n[" + "0" * 100000 + "]"],
+    "jobid": ["f" + "z" * 100000, "9" * 100000, "0x" + "f" * 100000, "." * 100000],
+    "fsd": ["9" * 100000, "1e" + "9" * 100000, "0x" + "f" * 100000, " " * 100000],
+    "shape": ["a/" * 50000 + "a", "[" * 50000, "a{" * 50000, "core=" + "9" * 100000, "a{b:" + "[" * 50000,
+              "core=1-" + "9" * 100000, "a{" + "b," * 50000 + "c}", "[" + "core;" * 20000 + "core]"],
+    "constraint text": ["(" * 50000, "not " * 50000 + "a", "-" * 50000, "a " * 50000, "'" + "a" * 100000, "a|" * 50000,
+                        "a:" * 50000],
+    "jobspec": ["[" * 100000, '{"a":' * 100000, "9" * 100000, '"' * 100000],
+    "eventlog": ["[" * 100000 + "\n", "\n" * 50000, '{"a":' * 100000 + "\n"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_text_costs_time_in_proportion(name):
+    """A test that took more than a proportional time would be noticed: pytest would not come back."""
+    parse, _ = PARSERS[name]
+    for text in LONG[name]:
+        try:
+            parse(text)
+        except ValueError as exc:
+            assert len(str(exc)) < 2000, "the error repeats the whole input"
+
+
+# -- objects -------------------------------------------------------------------
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 5), st.integers(), st.floats(), st.text(max_size=5),
+    st.sampled_from(["slot", "node", "core", "gpu", "task", "0-3", "2+", "n[0-3]", "^a", "4294967295", "0-4294967295"]),
+)  # fmt: skip
+words = st.sampled_from(
+    "version execution R_lite rank children core gpu nodelist properties starttime expiration nslots scheduling "
+    "resources tasks attributes system user type count with label exclusive unit id command slot per_slot total duration "
+    "queue constraints dependencies environment and or not ranks hostlist min max operator operand".split()
+)
+objects = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.one_of(words, st.text(max_size=3)), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+JOBSPEC = {
+    "version": 1,
+    "resources": [
+        {
+            "type": "node",
+            "count": 2,
+            "exclusive": True,
+            "with": [
+                {
+                    "type": "slot",
+                    "count": 1,
+                    "label": "task",
+                    "with": [{"type": "core", "count": 1}, {"type": "gpu", "count": 1}],
+                }
+            ],
+        }
+    ],
+    "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {
+        "system": {
+            "duration": 1.5,
+            "queue": "q",
+            "environment": {"A": "b"},
+            "constraints": {"and": [{"properties": ["a"]}, {"ranks": ["0-3"]}, {"not": [{"hostlist": ["n1"]}]}]},
+            "dependencies": [{"scheme": "after", "value": "f1"}],
+        }
+    },
+}
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [
+            {"rank": "0-1", "children": {"core": "0-3", "gpu": "0"}},
+            {"rank": "2", "children": {"core": "0"}},
+        ],
+        "nodelist": ["n[0-1]", "m"],
+        "properties": {"a": "0,2"},
+        "starttime": 1.0,
+        "expiration": 2.0,
+    },
+}
+
+
+def paths(value, prefix=()):
+    yield prefix
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield from paths(child, (*prefix, key))
+
+
+@st.composite
+def mutated(draw, original):
+    """The original with one to three of its parts replaced or taken out."""
+    result = copy.deepcopy(original)
+    for _ in range(draw(st.integers(1, 3))):
+        path = draw(st.sampled_from([p for p in paths(result) if p] or [()]))
+        if not path:
+            break
+        where = result
+        for key in path[:-1]:
+            where = where[key]
+        if draw(st.booleans()):
+            where[path[-1]] = draw(objects)
+        else:
+            del where[path[-1]]
+    return result
+
+
+@MANY
+@given(st.one_of(objects, mutated(JOBSPEC)))
+@example(JOBSPEC)
+def test_jobspecs(spec):
+    for check in (jobspec.validate, jobspec.validate_v1):
+        try:
+            check(spec)
+        except ValueError:
+            continue
+        jobspec.check_hosts(spec, Everything())
+        json.dumps(spec)
+
+
+class Everything:
+    def __contains__(self, name):
+        return True
+
+
+@MANY
+@given(st.one_of(objects, mutated(R)))
+@example(R)
+def test_resource_sets(obj):
+    try:
+        rset = ResourceSet(obj)
+    except (ValueError, KeyError, TypeError) as exc:
+        # The last two only for what is no R of any version.
+        assert isinstance(exc, ValueError) or not isinstance(obj, dict) or "version" not in obj
+        return
+    again = ResourceSet(rset.to_dict())
+    assert again.to_dict() == rset.to_dict()
+    assert rset.dumps() == again.dumps()
+    assert (rset - rset).nnodes == 0 and (rset & rset).dumps() == rset.dumps()
+    assert len(rset.nodelist) in (0, rset.nnodes)
+
+
+@MANY
+@given(st.one_of(objects, mutated(JOBSPEC["attributes"]["system"]["constraints"])))
+def test_constraints(obj):
+    try:
+        constraint.validate(obj)
+    except ValueError:
+        return
+    every = idset.decode("0-3")
+    match = constraint.match(obj, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
+    assert idset.combine(match, every, idset.DIFFERENCE) == []
+    opposite = constraint.match({"not": [obj]}, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
+    assert idset.combine(match, opposite, idset.UNION) == every
+    assert idset.combine(match, opposite, idset.INTERSECT) == []
+
+
+# -- against simple models -------------------------------------------------------
+
+ids = st.sets(st.integers(0, 40))
+
+
+@MANY
+@given(ids, ids, st.integers(0, 45), st.integers(0, 45))
+def test_idset_is_a_set(a, b, x, y):
+    A, B = IDset(a), IDset(b)
+    assert list(A) == sorted(a) and IDset(str(A)) == A and len(A) == len(a)
+    assert (A | B).expand() == sorted(a | b)
+    assert (A & str(B)).expand() == sorted(a & b)
+    assert (A - B).expand() == sorted(a - b)
+    assert A.copy().add(B).expand() == sorted(a | b)
+    lo, hi = sorted((x, y))
+    assert A.copy().set(x, y).expand() == sorted(a | set(range(lo, hi + 1)))
+    assert A.copy().clear(x, y).expand() == sorted(a - set(range(lo, hi + 1)))
+    assert (x in A) == (x in a)
+    assert A.next(x) == min((i for i in a if i > x), default=4294967294)
+    assert A.first() == min(a, default=4294967294) and A.last() == max(a, default=4294967294)
+    assert [A[i] for i in range(len(a))] == sorted(a)
+    for text in (A.encode(flags=0), A.encode(flags=2), A.encode(flags=6)):
+        assert IDset(text) == A
+
+
+names = st.one_of(
+    st.from_regex(r"[a-c]?-?[0-9]{0,4}", fullmatch=True).filter(bool),
+    st.text(st.sampled_from("n0129-.x"), min_size=1, max_size=8),
+)
+
+
+@MANY
+@given(st.lists(names, max_size=12))
+@example(["n0", "n00", "n000", "n1", "n01"])
+@example(["n" + "1" * 30, "n" + "1" * 29 + "2"])
+@example(["n" + "0" * 30, "n" + "0" * 29 + "1"])
+def test_hostlist_round_trip(hosts):
+    h = Hostlist(hosts)
+    assert list(Hostlist(h.encode())) == list(h) == hosts
+    assert sorted(h.copy().sort()) == sorted(hosts)
+    assert set(h.copy().uniq()) == set(hosts)
+
+
+@MANY
+@given(st.integers(0, (1 << 64) - 1))
+def test_job_ids_round_trip(value):
+    id = JobID(value)
+    for text in (id.f58, id.f58plain, id.hex, id.dothex, id.dec, id.kvs):
+        assert JobID(text) == value
+
+
+@MANY
+@given(st.floats(1e-3, 1e9), st.sampled_from(["ms", "s", "m", "h", "d", ""]))
+def test_durations_round_trip(value, suffix):
+    seconds = fsd.parse(f"{value!r}{suffix}")
+    assert seconds > 0
+    written = fsd.encode(seconds)
+    assert fsd.parse(written) == pytest.approx(seconds, rel=1e-3, abs=1e-3)
