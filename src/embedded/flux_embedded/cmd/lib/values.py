@@ -20,14 +20,12 @@ RLIMIT_DEFAULT = ["-memlock", "-nofile"]
 def duration(text):
     """Seconds as float; a bare number is minutes."""
     try:
-        return float(text) * 60
-    except ValueError:
-        pass
-    try:
         seconds = fsd.parse(text)
     except ValueError:
         raise CommandError("invalid Flux standard duration") from None
-    return 0.0 if seconds == float("inf") else seconds
+    if seconds == float("inf"):
+        return 0.0
+    return seconds * 60 if text[-1:] in "0123456789." else seconds
 
 
 def key_value(text):
