@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+
 from flux_embedded.cmd.lib import bulkargs, follow, jobspec, times, values
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.eventlog import EventFormatter

@@ -5,8 +5,8 @@ import os
 
 from flux_embedded.cmd.lib import pyargs
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.eventlog import compact
 
 
 def make_parser():

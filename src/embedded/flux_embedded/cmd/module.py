@@ -240,44 +240,10 @@ def debug(argv):
 
 
 def trace(argv):
-    parser = Parser(
-        "flux-module trace",
-        "[OPTIONS] NAME...",
-        "Trace module messages",
-        [
-            Opt("full", "f", usage="Show JSON message payload, if any"),
-            Opt("topic", "T", "GLOB", "Limit output to messages with topic matching GLOB"),
-            Opt("type", "t", "TYPE,...", "Limit output to specified message types (request, response, event)"),
-            Opt("human", "H", usage="Human readable output"),
-            Opt("delta", "d", usage="With --human, show timestamp delta between messages"),
-            Opt("color", "L", "WHEN", "accepted, no colors are used", optional=True),
-        ],
+    raise CommandError(
+        "trace is not part of the embedded instance: its messages never leave the process. "
+        "See flux dmesg, or flux module stats"
     )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
-    from fnmatch import fnmatchcase
-
-    from flux_embedded.cmd.lib.times import Clock
-
-    clock = Clock("human" if opts.get("human") else "iso")
-    types = opts.get("type").split(",") if "type" in opts else None
-    try:
-        for msg in connect().stream("module.trace", {"names": opts.args}):
-            if types and msg["type"] not in types:
-                continue
-            if not fnmatchcase(msg["topic"], opts.get("topic", "*")):
-                continue
-            arrow = ">" if msg.get("prefix") == "tx" else "<"
-            line = f"{clock.stamp(msg['timestamp'])} {msg['name']} {arrow} {msg['type']} {msg['topic']}"
-            if msg.get("errnum"):
-                line += f" {os.strerror(msg['errnum'])}"
-            if opts.get("full") and msg.get("payload") is not None:
-                line += "\n" + compact(msg["payload"])
-            print(line, flush=True)
-    except OSError as exc:
-        raise CommandError(f"trace: {error_text(exc)}") from None
-    return 0
 
 
 def main(argv):

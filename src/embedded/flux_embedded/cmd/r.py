@@ -93,7 +93,7 @@ def encode(argv):
         path = opts.get("hwloc-xml") or opts.get("xml")
         xml = topology.read_xml(path) if path else topology.local_xml()
         children = topology.children(xml)
-    rset = RSet({rank: children for rank in ranks}, dict(zip(ranks, hosts)))
+    rset = RSet(dict.fromkeys(ranks, children), dict(zip(ranks, hosts)))
     _add_properties(rset, opts.all("property"))
     if "hwloc-xml" in opts:
         import json

@@ -170,7 +170,8 @@ def property_command(args):
 
 
 def targets_command(args):
-    connect().rpc(f"resource.{args.command}", {"targets": args.targets})
+    key = "ranks" if args.command in ("online", "offline") else "targets"
+    connect().rpc(f"resource.{args.command}", {key: args.targets})
     return 0
 
 

@@ -1,7 +1,7 @@
 """How a job ends, and how long it has: status, attach, wait, timeleft."""
 
-from flux_embedded.cmd.lib import clock, follow, jobids, times
 from flux_embedded.cmd.lib import attach as attaching
+from flux_embedded.cmd.lib import clock, follow, jobids, times
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.optparse import Opt, Parser

@@ -4,8 +4,8 @@ import errno
 import json
 import sys
 
-from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.errors import warn
+from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.formats.jobid import f58
 
 WAITCREATE = 1
