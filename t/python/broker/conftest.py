@@ -1,0 +1,9 @@
+import pytest
+from broker_help import Broker
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = Broker(tmp_path)
+    yield broker
+    broker.instance.stop()

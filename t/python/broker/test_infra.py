@@ -1,0 +1,184 @@
+"""Log, attributes, events, configuration, ranks: the broker's own services, message by message."""
+
+import errno
+
+import pytest
+
+OWNER_ONLY = "Request requires owner credentials"
+
+
+def entries(future):
+    """The answers of a stream that are there, as (level, name, text)."""
+    found = []
+    while future.is_ready():
+        body = future.get()
+        found.append((body["level"], body["name"], body["text"]))
+        future.reset()
+    return found
+
+
+def test_log_goes_in_and_comes_out(broker):
+    broker.call("log.clear")
+    broker.call("log.append", {"level": 5, "name": "me", "text": "one\ntwo"})
+    stream = broker.h.rpc("log.dmesg", {"follow": True}, flags=2)
+    broker.settle()
+    assert entries(stream) == [(5, "me", "one"), (5, "me", "two")]
+    broker.h.log(6, "three")
+    broker.settle()
+    assert entries(stream) == [(6, "client", "three")]
+    broker.h.rpc("log.dmesg-cancel", {"matchtag": stream.matchtag}, flags=1)
+    broker.settle()
+    with pytest.raises(OSError) as caught:
+        stream.get()
+    assert caught.value.errno == errno.ENODATA
+
+
+def test_dmesg_ends_without_follow_and_forgets_clients_that_left(broker):
+    stream = broker.h.rpc("log.dmesg", {"nobacklog": True}, flags=2)
+    with pytest.raises(OSError) as caught:
+        stream.get()
+    assert caught.value.errno == errno.ENODATA
+    assert broker.fails("log.dmesg", {})[0] == errno.EPROTO
+    other = broker.client()
+    other.rpc("log.dmesg", {"follow": True}, flags=2)
+    broker.settle()
+    other.task.close()
+    broker.settle()
+    broker.h.log(6, "nobody listens")
+    broker.settle()
+    assert not broker.instance.infra[0].followers
+
+
+def test_attributes(broker):
+    assert broker.h.attr_get("size") == "1" and broker.h.get_rank() == 0
+    with pytest.raises(FileNotFoundError):
+        broker.h.attr_get("nosuch")
+    broker.h.attr_set("log-stderr-level", "6")
+    assert broker.h.attr_get("log-stderr-level") == "6"
+    assert broker.fails("attr.set", {"name": "rank", "value": "3"}) == (errno.EPERM, "attribute may not be updated")
+    assert broker.fails("attr.set", {"name": "foo", "value": "3"}) == (errno.ENOENT, "unknown attribute")
+    assert broker.fails("attr.set", {"name": "log-level", "value": "x"})[0] == errno.EINVAL
+    listed = broker.call("attr.list")
+    assert listed["names"] == sorted(listed["attrs"]) and listed["names"][0] == "broker.boot-method"
+
+
+def test_guests(broker):
+    guest = broker.client(userid=1234, rolemask=2)
+    assert guest.rpc("attr.get", {"name": "size"}).get()["value"] == "1"
+    for topic in ("attr.set", "module.load", "module.remove", "config.load", "log.dmesg", "service.add", "overlay.join"):
+        with pytest.raises(PermissionError, match=OWNER_ONLY):
+            guest.rpc(topic, {}, flags=2 if topic == "log.dmesg" else 0).get()
+
+
+def test_events_reach_subscribers_once_in_order_of_publishing(broker):
+    other = broker.client("other")
+    seen = []
+    for h in (broker.h, other):
+        h.event_subscribe("foo")
+        h.event_subscribe("foo.b")
+        h.task.post = lambda msg, h=h: seen.append((h.task.name, msg.topic, msg.payload_str))
+    broker.call("event.publish", {"topic": "foo.bar", "payload": {"a": 1}})
+    broker.call("event.publish", {"topic": "other", "payload": {}})
+    broker.call("event.publish", {"topic": "foo"})
+    assert seen == [
+        ("client", "foo.bar", '{"a":1}'), ("other", "foo.bar", '{"a":1}'), ("client", "foo", None), ("other", "foo", None),
+    ]  # fmt: skip
+    other.task.close()
+    broker.h.rpc("event.unsubscribe", {"topic": "foo"}).get()
+    del seen[:]
+    broker.call("event.publish", {"topic": "foo.c"})
+    assert seen == []
+    assert broker.fails("event.publish", {"topic": "foo", "payload": [1]})[0] == errno.EPROTO
+    assert broker.fails("event.unsubscribe", {"topic": "nosuch"})[0] == errno.ENOENT
+
+
+PICKY = """
+    from flux.brokermod import BrokerModule, request_handler
+    class M(BrokerModule):
+        @request_handler("config-reload")
+        def reload(self, msg):
+            if msg.payload.get("bad"):
+                self.handle.respond_error(msg, 22, "bad is not good")
+            else:
+                self.seen = msg.payload
+                self.handle.respond(msg, {})
+        @request_handler("seen")
+        def seen_(self, msg):
+            self.handle.respond(msg, self.seen)
+"""
+
+
+def test_configuration_reaches_every_module_or_is_taken_back(broker):
+    broker.load("first.py", PICKY.replace("bad", "never"))
+    broker.load("second.py", PICKY)
+    broker.call("config.load", {"config": {"x": {"y": 1}}})
+    assert broker.call("config.get") == {"x": {"y": 1}}
+    assert broker.call("first.seen") == broker.call("second.seen") == {"x": {"y": 1}}
+    # Two loads at a time: one after the other.
+    loads = [broker.h.rpc("config.load", {"config": config}) for config in ({"bad": 1}, {"z": 1})]
+    with pytest.raises(OSError) as caught:
+        loads[0].get()
+    assert (caught.value.errno, caught.value.strerror) == (22, "bad is not good")
+    loads[1].get()
+    assert broker.call("config.get") == broker.call("first.seen") == broker.call("second.seen") == {"z": 1}
+    broker.fails("config.load", {"config": {"bad": 1}})
+    assert broker.call("first.seen") == {"z": 1}
+    assert broker.fails("config.load", {"config": 3})[0] == errno.EPROTO
+
+
+def test_config_reload_reads_the_files_again(broker):
+    path = broker.directory / "c.toml"
+    path.write_text("[a]\nb = 1\n")
+    broker.instance.ctx.attrs.define("config.path", path)
+    broker.call("config.reload")
+    assert broker.call("config.get") == {"a": {"b": 1}}
+    path.write_text("junk=")
+    number, text = broker.fails("config.reload")
+    assert number == errno.EINVAL and text.startswith(f"{path}: TOML parse error: ")
+    assert broker.call("config.get") == {"a": {"b": 1}}
+
+
+def test_ranks_come_and_go(tmp_path):
+    from broker_help import Broker
+
+    broker = Broker(tmp_path, size=4)
+    stream = broker.h.rpc("overlay.monitor", flags=2)
+    group = broker.h.rpc("groups.get", {"name": "broker.online"}, flags=2)
+    assert stream.get() == {"online": "0-3"} and group.get() == {"members": "0-3"}
+    stream.reset()
+    group.reset()
+    broker.call("overlay.disconnect", {"rank": 2})
+    assert stream.get() == {"offline": "2"} and group.get() == {"members": "0-1,3"}
+    stream.reset()
+    broker.call("overlay.join", {"ranks": "1-2"})
+    assert stream.get() == {"online": "2"}
+    for rank in (0, 4, -1, "x"):
+        assert broker.fails("overlay.disconnect", {"rank": rank})[0] == errno.EINVAL
+    assert broker.fails("overlay.join", {"ranks": "4"})[0] == errno.EINVAL
+    broker.instance.stop()
+
+
+def test_nodeid(broker):
+    assert broker.call("config.get", nodeid=0) == {}
+    assert broker.fails("config.get", nodeid=7)[0] == errno.EHOSTUNREACH
+
+
+def test_nothing_is_left_when_an_instance_stops(tmp_path):
+    import gc
+    import os
+
+    from broker_help import GOOD, Broker
+    from greenlet import greenlet
+
+    def count():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), sum(isinstance(o, greenlet) and not o.dead for o in gc.get_objects())
+
+    before = count()
+    for _ in range(3):
+        broker = Broker(tmp_path, services=("kvs", "resource"))
+        broker.load("good.py", GOOD)
+        broker.instance.stop()
+        broker.instance.stop()
+        del broker
+    assert count() == before

@@ -1,0 +1,243 @@
+"""Loading and unloading modules: what the load command is told, what the log says, who is told of the end."""
+
+import errno
+import os
+
+import pytest
+import shared
+from broker_help import GOOD, Broker
+
+CRASHED = "Connection reset by peer"
+EXITED = "loader (module-python-exec) exited with exit code {}"
+
+#: module text, errno and text of the load's failure, what appears on stderr
+FAILURES = {
+    "value": ("def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))", 22, "Invalid argument", "m.py: bad: ('a', 'b')\n"),
+    "oserror": ("def mod_main(h, *a):\n raise OSError(25, 'some text')", 25, "Inappropriate ioctl for device", ""),
+    "oserror-no-errno": ("def mod_main(h, *a):\n raise OSError('just text')", errno.ECONNRESET, CRASHED, ""),
+    "other": ("def mod_main(h, *a):\n raise RuntimeError('oops')", errno.ECONNRESET, CRASHED, "RuntimeError: oops\n"),
+    "import": ("import nosuchmodule", errno.EIO, EXITED.format(1), "No module named 'nosuchmodule'\n"),
+    "syntax": ("def mod_main(:", errno.EIO, EXITED.format(1), "SyntaxError: invalid syntax\n"),
+    "no-entry": ("x = 1", errno.EIO, EXITED.format(1), "m.py: no mod_main() or BrokerModule subclass found\n"),
+    "exit": ("import sys\ndef mod_main(h, *a):\n sys.exit(3)", errno.EIO, EXITED.format(3), ""),
+    "exit-at-import": ("import sys\nsys.exit(4)", errno.EIO, EXITED.format(4), ""),
+    "exit-with-text": ("import sys\ndef mod_main(h, *a):\n sys.exit('why')", errno.EIO, EXITED.format(1), "why\n"),
+    "service-taken": ("def mod_main(h, *a):\n h.service_register('config').get()", errno.EEXIST, "File exists", ""),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_failure_before_running(broker, capfd, case):
+    text, number, reason, stderr = FAILURES[case]
+    path = broker.file("m.py", text)
+    capfd.readouterr()
+    assert broker.fails("module.load", {"path": path, "args": ["a b"]}) == (number, reason)
+    printed = capfd.readouterr().err
+    assert printed.endswith(f"broker.err[0]: m: {reason}\n")
+    own = [line for line in printed.splitlines(True) if "broker.err[0]" not in line]
+    assert "".join(own).endswith(stderr) if stderr else not own
+    assert f"broker.err: m: {reason}" in broker.log()
+    assert "m" not in broker.loaded()
+    assert not [line for line in broker.log() if line.startswith("broker.crit")]
+
+
+def test_traceback_begins_in_the_module(broker, capfd):
+    path = broker.file("m.py", "def mod_main(h, *a):\n    raise RuntimeError('oops')\n")
+    broker.fails("module.load", {"path": path})
+    frames = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  File")]
+    assert frames == [f'  File "{path}", line 2, in mod_main']
+
+
+def test_return_before_running_is_success(broker):
+    broker.load("m.py", "def mod_main(h, *args): return")
+    assert "m" not in broker.loaded()
+    assert "broker.debug: module m exited" in broker.log()
+
+
+def test_failure_after_running(broker, capfd):
+    broker.load("m.py", "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
+                        "  self.set_running()\n  raise ValueError('too late')")  # fmt: skip
+    broker.settle()
+    assert "m" not in broker.loaded()
+    assert broker.log()[-2:] == ["broker.err: m: Invalid argument", "broker.crit: m module runtime failure"]
+    assert "m.py: too late\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["crash", "stoperr"])
+def test_failure_in_a_handler(broker, method):
+    broker.load("good.py", GOOD)
+    assert broker.fails(f"good.{method}") == (errno.EHOSTUNREACH, "module disconnect")
+    assert broker.log()[-2:] == [f"broker.err: good: {CRASHED}", "broker.crit: good module runtime failure"]
+
+
+def test_normal_end_after_running_is_no_failure(broker):
+    broker.load("good.py", GOOD)
+    assert broker.fails("good.stopok") == (errno.EHOSTUNREACH, "module disconnect")
+    assert broker.log()[-1] == "broker.debug: module good exited"
+
+
+@pytest.mark.parametrize("nopanic", [False, True])
+def test_runtime_failure_ends_the_instance_unless_told_otherwise(tmp_path, nopanic):
+    broker = Broker(tmp_path, nopanic=nopanic)
+    ends = []
+    broker.instance.ctx.fatal = ends.append
+    broker.load("good.py", GOOD)
+    broker.fails("good.crash")
+    assert ends == ([] if nopanic else ["good module runtime failure"])
+    broker.instance.stop()
+
+
+def test_arguments_are_split_at_white_space(broker):
+    broker.load("good.py", GOOD, "a b", "c=1", " ")
+    assert broker.call("good.hello") == {"name": "good", "args": ["a", "b", "c=1"]}
+
+
+def test_name_and_services(broker):
+    broker.load("good.py", GOOD, name="other")
+    assert broker.call("other.hello")["name"] == "other"
+    assert "good" not in broker.loaded()
+    text = "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
+    text += "  self.handle.service_register('sv').get()\n  super().run()\n"
+    broker.load("m.py", text)
+    (mod,) = [mod for mod in broker.call("module.list")["mods"] if mod["name"] == "m"]
+    assert mod["services"] == ["sv"] and mod["status"] == 1 and mod["path"].endswith("/m.py")
+    number, reason = broker.fails("service.add", {"service": "sv"})
+    assert (number, reason) == (errno.EEXIST, "could not register service sv for module client: File exists")
+    broker.call("module.remove", {"name": "m"})
+    assert broker.fails("sv.x") == (errno.ENOSYS, "No service matching sv.x is registered")
+
+
+def test_refused_loads(broker):
+    broker.load("good.py", GOOD)
+    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD)}) == (errno.EEXIST, "File exists")
+    assert broker.fails("module.load", {"path": "nosuch"}) == (errno.ENOENT, "module not found in search path")
+    assert broker.fails("module.load", {"path": "good.py"}) == (errno.ENOENT, "module not found in search path")
+    text = broker.file("c4.txt", "")
+    assert broker.fails("module.load", {"path": text}) == (errno.EINVAL, "could not determine loader from path suffix")
+    assert broker.fails("module.load", {"path": "/nosuch/m.py"})[0] == errno.ENOENT
+    assert broker.fails("module.load", {"path": "kvs", "args": 3})[0] == errno.EPROTO
+    assert broker.fails("module.remove", {"name": "nosuch"}) == (errno.ENOENT, "No such file or directory")
+
+
+def test_file_is_executed_under_a_stripped_name_outside_sys_modules(broker):
+    broker.load("happy.py", "import sys\nfrom flux.brokermod import BrokerModule, request_handler\n"
+                            "class M(BrokerModule):\n @request_handler('where')\n def where(self, msg):\n"
+                            "  self.handle.respond(msg, {'name': __name__, 'file': __file__,"
+                            " 'known': __name__ in sys.modules})")  # fmt: skip
+    where = broker.call("happy.where")
+    assert (where["name"], where["known"]) == ("ha", False)
+    assert os.path.basename(where["file"]) == "happy.py"
+    assert not (broker.directory / "__pycache__").exists()
+
+
+def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
+    """A module blocked in a handler ends after it; what it never looked at is ENOSYS, what it kept is 113."""
+    peer = broker.client("peer")
+    peer.task.kernel.add_service("peer", peer.task)
+    waiting = []
+    peer.msg_watcher_create(lambda h, w, msg, a: waiting.append(msg), 1, "peer.*").start()
+    broker.load("good.py", GOOD)
+    parked, blocked = broker.h.rpc("good.park"), broker.h.rpc("good.block")
+    removed = broker.h.rpc("module.remove", {"name": "good"})
+    broker.settle()
+    late = broker.h.rpc("good.hello")
+    broker.settle()
+    while peer.task.inbox:
+        peer.task.dispatch(peer.task.inbox.popleft())
+    assert not removed.is_ready() and not blocked.is_ready() and len(waiting) == 1
+    peer.respond(waiting[0], {})
+    broker.settle()
+    assert removed.get() == {} and blocked.get() == {}
+    for future, number in ((parked, errno.EHOSTUNREACH), (late, errno.ENOSYS)):
+        with pytest.raises(OSError) as caught:
+            future.get()
+        assert caught.value.errno == number
+
+
+def test_disconnect_goes_once_to_every_service_ever_used(broker):
+    seen = []
+    services = []
+    for name in ("alpha", "beta"):
+        peer = broker.client(name)
+        broker.kernel.add_service(name, peer.task)
+        peer.task.post = lambda msg, name=name: seen.append((name, msg))
+        services.append(peer)
+    broker.load("m.py", "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
+                        " def run(self):\n  self.handle.rpc('alpha.once', flags=1)\n"
+                        "  self.handle.rpc('alpha.twice', flags=1)\n  super().run()")  # fmt: skip
+    broker.call("module.remove", {"name": "m"})
+    broker.settle()
+    assert [(name, msg.topic) for name, msg in seen] == [
+        ("alpha", "alpha.once"), ("alpha", "alpha.twice"), ("alpha", "alpha.disconnect"),
+    ]  # fmt: skip
+    assert seen[-1][1].noresponse and seen[-1][1].payload_str is None
+
+
+def test_killed_module(broker):
+    broker.load("good.py", GOOD)
+    parked = broker.h.rpc("good.park")
+    broker.settle()
+    broker.instance.kill_module("good")
+    broker.settle()
+    with pytest.raises(OSError) as caught:
+        parked.get()
+    assert caught.value.errno == errno.EHOSTUNREACH
+    assert "good" not in broker.loaded()
+    assert "broker.err: good: loader (module-python-exec) killed by Killed" in broker.log()
+
+
+def test_standard_requests(broker):
+    broker.load("m.py", "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n pass")
+    pong = broker.call("m.ping", {"x": 1})
+    assert (pong["x"], pong["rolemask"], pong["rank"]) == (1, 5, 0)
+    guest = broker.client(userid=1234, rolemask=2)
+    pong = guest.rpc("m.ping", {}).get()
+    assert (pong["userid"], pong["rolemask"]) == (1234, 2)
+    steps = [("setbit", 1, 1), ("setbit", 4, 5), ("clrbit", 4, 1), ("set", 3, 3), ("setbit", 5, 7), ("clr", 0, 0)]
+    for op, flags, word in steps:
+        assert broker.call("m.debug", {"op": op, "flags": flags}) == {"flags": word}
+    assert broker.fails("m.debug", {"op": "flip", "flags": 1})[0] == errno.EPROTO
+    assert broker.call("m.rusage")["maxrss"] > 0
+    assert broker.call("m.stats-clear") is None and broker.call("m.config-reload", {}) is None
+    with pytest.raises(PermissionError, match="Request requires owner credentials"):
+        guest.rpc("m.debug", {"op": "clr", "flags": 0}).get()
+    assert broker.fails("m.stats-get") == (errno.ENOSYS, "Unknown service method 'm.stats-get'")
+    assert broker.fails("m.nosuch") == (errno.ENOSYS, "Unknown service method 'm.nosuch'")
+
+
+def test_builtin_modules(broker):
+    assert broker.loaded() == ["overlay", "config", "rexec", "groups", "connector-local"]
+    for name in ("content", "content-sqlite", "kvs", "heartbeat", "cron"):
+        broker.call("module.load", {"path": name})
+    assert broker.call("kvs.ping", {})["rank"] == 0
+    broker.call("module.remove", {"name": "kvs"})
+    assert broker.fails("kvs.lookup", {"key": "x"})[0] == errno.ENOSYS
+    broker.call("module.load", {"path": "kvs"})
+    assert broker.fails("kvs.lookup", {"key": "x"})[0] == errno.ENOENT
+    assert broker.fails("module.load", {"path": "cron", "name": "x"})[0] == errno.EINVAL
+
+
+def test_recorded_load_errors(broker, capfd):
+    """The same modules, loaded in the same order, put the same lines on stderr as a real broker."""
+    files = shared.load_json("golden/cli-module-files.json")
+    paths = {name: broker.file(name, text) for name, text in files.items()}
+    capfd.readouterr()
+    for record in shared.load_jsonl("golden/cli-module.jsonl"):
+        words = record.get("cmd", "").split()
+        if words[:3] != ["flux", "module", "load"] or not words[3].startswith("./bad"):
+            continue
+        payload = {"path": paths[words[3][2:]], "args": words[4:]}
+        if record["rc"]:
+            assert broker.fails("module.load", payload)[1] == record["stderr"].strip().split(": ", 2)[2]
+        else:
+            broker.call("module.load", payload)
+            broker.settle()
+    wanted = [record["broker_stderr"] for record in shared.load_jsonl("golden/module-load-errors.jsonl")]
+    wanted = [line for line in wanted if "bad_" in line]
+    found = []
+    for line in capfd.readouterr().err.splitlines():
+        if " broker." in line:
+            found.append("<timestamp> broker." + line.partition(" broker.")[2])
+        elif line.startswith(("bad_", "flux-")):  # tracebacks are left out of the recording
+            found.append(line.replace(str(broker.directory), "/home/user"))
+    assert found == wanted

@@ -1,0 +1,198 @@
+"""The socket: well-formed and malformed clients, and clients that leave."""
+
+import errno
+import json
+import os
+import socket
+import struct
+
+import pytest
+
+from flux_embedded.broker.server import SocketServer, peer_uid
+from flux_embedded.kernel import message
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.wire import Unpacker, pack
+
+
+class Client:
+    """A bare socket; the instance runs in between, in the same thread."""
+
+    def __init__(self, broker, path):
+        self.broker = broker
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(path)
+        self.sock.setblocking(False)
+        self.unpacker = Unpacker()
+        self.answers = []
+
+    def send(self, topic, text=None, tag=1, flags=0, kind=message.REQUEST, **header):
+        msg = Message(kind, topic, text, matchtag=tag, flags=flags)
+        for name, value in header.items():
+            setattr(msg, name, value)
+        self.sock.sendall(pack(msg))
+
+    def receive(self, count=1):
+        while len(self.answers) < count:
+            self.broker.kernel.run(until=self._look)
+        found, self.answers = self.answers[:count], self.answers[count:]
+        return found if count > 1 else found[0]
+
+    def _look(self):
+        while True:
+            try:
+                data = self.sock.recv(1 << 16)
+            except BlockingIOError:
+                return bool(self.answers)
+            if not data:
+                raise EOFError
+            self.answers += self.unpacker.feed(data)
+
+    def is_cut_off(self):
+        self.broker.h.rpc("attr.get", {"name": "size"}).get()
+        try:
+            self.receive()
+        except (EOFError, ConnectionResetError):
+            return True
+        return False
+
+
+@pytest.fixture
+def server(broker, tmp_path_factory):
+    server = SocketServer(broker.instance.ctx, str(tmp_path_factory.mktemp("s") / "local-0"))
+    yield server
+    server.close()
+    assert not os.path.exists(server.path)
+
+
+@pytest.fixture
+def client(broker, server):
+    client = Client(broker, server.path)
+    yield client
+    client.sock.close()
+
+
+def test_request_and_response(client):
+    client.send("attr.get", '{"name":"size"}', tag=7)
+    answer = client.receive()
+    assert (answer.type, answer.topic, answer.matchtag, answer.errnum) == (message.RESPONSE, "attr.get", 7, 0)
+    assert answer.payload["value"] == "1"
+    client.send("nosuch.x", tag=8)
+    answer = client.receive()
+    assert (answer.matchtag, answer.errnum) == (8, errno.ENOSYS)
+
+
+def test_credentials_come_with_the_message(client):
+    client.send("config.ping", "{}", userid=1234, rolemask=2)
+    assert client.receive().payload["userid"] == 1234
+    client.send("config.load", '{"config":{}}', userid=1234, rolemask=2)
+    assert client.receive().errnum == errno.EPERM
+
+
+def test_no_response_wanted(client):
+    client.send("attr.get", '{"name":"size"}', tag=0, flags=message.FLAG_NORESPONSE)
+    client.send("attr.get", '{"name":"size"}', tag=3)
+    assert client.receive().matchtag == 3
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "nonsense", "[" * 100000, '"x"'])
+def test_payload_must_be_an_object(client, text):
+    client.send("attr.get", text)
+    answer = client.receive()
+    assert answer.errnum == errno.EPROTO and answer.payload_str.startswith("attr.get: ")
+
+
+def test_half_a_surrogate_pair_does_no_harm(client):
+    client.send("config.ping", '{"a":"\\ud800"}')
+    assert client.receive().payload["a"] == "?"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack("!I", 0xFFFFFFFF) + b"x" * 10,
+        struct.pack("!I", 5) + b"hello",
+        struct.pack("!I", 2) + b"[]",
+        struct.pack("!I", 24) + json.dumps([1, None, 1, 0, 0, 0, 0, 0]).encode(),
+        b"GET / HTTP/1.1\r\n\r\n" * 4,
+    ],
+)
+def test_nonsense_is_cut_off(broker, client, server, frame):
+    client.sock.sendall(frame)
+    assert client.is_cut_off()
+    assert not server.clients
+    other = Client(broker, server.path)
+    other.send("attr.get", '{"name":"size"}')
+    assert other.receive().errnum == 0
+    other.sock.close()
+
+
+def test_a_frame_in_pieces(client):
+    whole = pack(Message(message.REQUEST, "attr.get", '{"name":"size"}', matchtag=5))
+    for i in range(len(whole)):
+        client.sock.sendall(whole[i : i + 1])
+        client.broker.settle()
+        client.broker.kernel.run_until_idle()
+    assert client.receive().matchtag == 5
+
+
+def test_only_requests_are_taken(broker, client):
+    for kind in (message.RESPONSE, message.EVENT, 0):
+        client.send("attr.get", '{"name":"size"}', kind=kind, tag=1)
+    client.send("attr.get", '{"name":"size"}', tag=2)
+    assert client.receive().matchtag == 2
+    assert sum("only requests are taken" in line for line in broker.log()) == 3
+
+
+def test_services_learn_that_a_client_has_gone(broker, client, server):
+    client.send("log.dmesg", '{"follow":true,"nobacklog":true}', flags=message.FLAG_STREAMING)
+    client.send("event.subscribe", '{"topic":"x"}', tag=2)
+    client.receive()
+    log, events = broker.instance.infra[0], broker.instance.infra[3]
+    assert log.followers and events.subscribers
+    client.sock.close()
+    broker.kernel.run(until=lambda: not server.clients)
+    broker.settle()
+    assert not log.followers and not events.subscribers
+
+
+def test_events_reach_clients(broker, client):
+    client.send("event.subscribe", '{"topic":"x"}')
+    client.receive()
+    broker.call("event.publish", {"topic": "x.y", "payload": {"a": 1}})
+    event = client.receive()
+    assert (event.type, event.topic, event.payload) == (message.EVENT, "x.y", {"a": 1})
+
+
+def test_a_client_that_reads_slowly_gets_everything(broker, client):
+    text = "x" * 100000
+    broker.call("log.clear")
+    for _ in range(50):
+        broker.instance.ctx.log(7, text)
+    client.send("log.dmesg", "{}", flags=message.FLAG_STREAMING)
+    answers = client.receive(51)
+    assert [a.errnum for a in answers] == [0] * 50 + [errno.ENODATA]
+    assert all(a.payload["text"] == text for a in answers[:50])
+
+
+def test_a_client_that_never_reads_is_cut_off(broker, client, server, monkeypatch):
+    monkeypatch.setattr("flux_embedded.broker.server.MAX_BACKLOG", 1 << 20)
+    broker.instance.ctx.log(7, "x" * (4 << 20))
+    broker.kernel.run(until=lambda: server.clients)
+    client.send("log.dmesg", "{}", flags=message.FLAG_STREAMING)
+    broker.kernel.run(until=lambda: not server.clients)
+    assert any("does not read what it asked for" in line for line in broker.log())
+
+
+def test_peer_uid():
+    one, two = socket.socketpair()
+    assert peer_uid(one) == os.getuid()
+    one.close()
+    two.close()
+
+
+def test_other_users_are_refused(broker, server, monkeypatch):
+    monkeypatch.setattr("flux_embedded.broker.server.peer_uid", lambda sock: 4711)
+    client = Client(broker, server.path)
+    assert client.is_cut_off()
+    assert any("refused a connection of user 4711" in line for line in broker.log())
+    client.sock.close()

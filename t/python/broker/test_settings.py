@@ -1,0 +1,158 @@
+"""Attributes, configuration, the module path and the log's format: the broker's plain functions."""
+
+import errno
+import os
+
+import pytest
+
+from flux_embedded.broker import config, modpath
+from flux_embedded.broker.attrs import AttrTable
+from flux_embedded.broker.environment import command_environment
+from flux_embedded.broker.logring import LogEntry, LogRing, format_entry
+from flux_embedded.broker.process import duration
+
+
+def test_settings_merge_key_by_key_in_order():
+    merged = {}
+    for setting in ("a.b=1", "a.c=[1, 2]", "word=bare", 'quoted="x y"', "flag=true", "a.b=2", "t={x = 1}", "t.y=2.5"):
+        merged = config.merge(merged, config.parse_setting(setting))
+    assert merged == {"a": {"b": 2, "c": [1, 2]}, "word": "bare", "quoted": "x y", "flag": True, "t": {"x": 1, "y": 2.5}}
+    assert list(config.merge({"b": 1}, {"a": 2})) == ["b", "a"]
+
+
+def test_a_value_cannot_smuggle_in_other_keys():
+    assert config.parse_setting("a=1\nb=2") == {"a": "1\nb=2"}
+
+
+@pytest.mark.parametrize("text", ["a..b=1", "=1", "a b=1", "a.'b'=1", ".=1"])
+def test_bad_keys(text):
+    with pytest.raises(config.ConfigError, match="expected KEY=VALUE"):
+        config.parse_setting(text)
+
+
+def test_dates_are_refused():
+    with pytest.raises(config.ConfigError, match="x: only strings, numbers"):
+        config.parse_setting("x=1979-05-27")
+    with pytest.raises(config.ConfigError):
+        config.parse_setting("x=nan")
+
+
+def test_files(tmp_path):
+    (tmp_path / "b.toml").write_text("[x]\nb = 1\n")
+    (tmp_path / "a.toml").write_text("[x]\na = 1\nb = 2\n")
+    (tmp_path / "other").write_text("not read")
+    assert config.load_path(str(tmp_path)) == {"x": {"a": 1, "b": 1}}
+    assert config.parse_setting(str(tmp_path / "a.toml")) == {"x": {"a": 1, "b": 2}}
+    (tmp_path / "c.json").write_text('{"y": 1}')
+    assert config.load_path(str(tmp_path / "c.json")) == {"y": 1}
+    for name, text in (("d.toml", b"junk="), ("d.toml", b"\xff"), ("d.json", b"{"), ("d.json", b"[]")):
+        (tmp_path / name).write_bytes(text)
+        with pytest.raises(config.ConfigError, match=name):
+            config.load_path(str(tmp_path / name))
+    with pytest.raises(config.ConfigError, match="nosuch: No such file or directory"):
+        config.parse_setting(str(tmp_path / "nosuch"))
+
+
+def test_lookup():
+    assert config.lookup({"a": {"b": None}}, "a.b") is None
+    for key in ("a.c", "a.b.c", "x"):
+        with pytest.raises(KeyError):
+            config.lookup({"a": {"b": 1}}, key)
+
+
+def test_attributes():
+    attrs = AttrTable()
+    seen = []
+    attrs.watch("log-level", seen.append)
+    attrs.set_at_start("log-level", "3")
+    attrs.set("log-level", "4")
+    assert attrs.get_int("log-level") == 4 and seen == ["3", "4"]
+    with pytest.raises(ValueError, match="foo: unknown attribute"):
+        attrs.set_at_start("foo", "bar")
+    with pytest.raises(ValueError, match="size: attribute may not be set"):
+        attrs.set_at_start("size", "3")
+    for value in ("8", "x", "-2"):
+        with pytest.raises(OSError, match="expected a number from 0"):
+            attrs.set("log-stderr-level", value)
+    attrs.unset("log-level")
+    assert attrs.get("log-level") is None and attrs.get_int("log-level", 7) == 7
+    for name, number in (("rank", errno.EPERM), ("nosuch", errno.ENOENT)):
+        with pytest.raises(OSError) as caught:
+            attrs.unset(name)
+        assert caught.value.errno == number
+    assert not attrs.is_true("broker.module-nopanic")
+    attrs.set("broker.module-nopanic", "1")
+    assert attrs.is_true("broker.module-nopanic")
+
+
+def test_module_search_path():
+    environ = {"FLUX_MODULE_PATH_PREPEND": "/p:/q", "FLUX_MODULE_PATH": "/m::/b"}
+    assert modpath.search_path(environ, ["/b", "/c"]) == ["/p", "/q", "/b", "/c", "/m"]
+    assert modpath.search_path({}, ["/b"]) == ["/b"]
+
+
+def test_finding_modules(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for directory in (one, two, two / "sub"):
+        directory.mkdir()
+    (two / "m.py").write_text("")
+    (two / "sub" / "deep.py").write_text("")
+    dirs = [str(one), str(two)]
+    assert modpath.find("m", dirs) == ("m", str(two / "m.py"), False)
+    (one / "m.py").write_text("")
+    assert modpath.find("m", dirs).path == str(one / "m.py")
+    assert modpath.find("kvs", dirs, ("kvs",)) == ("kvs", "builtin", True)
+    assert modpath.find(str(two / "m.py"), []).name == "m"
+    for name in ("deep", "m.py", "nosuch"):
+        with pytest.raises(FileNotFoundError, match="module not found in search path"):
+            modpath.find(name, dirs)
+    (one / "c.so").write_text("")
+    with pytest.raises(OSError, match="compiled modules need a real Flux"):
+        modpath.find(str(one / "c.so"), [])
+
+
+def test_log_line_format():
+    entry = LogEntry(1795182890.52428, "broker", 0, 3, "rc2.0: false Exited (rc=1) 0.0s")
+    assert format_entry(entry) == "Nov 20 13:54:50.524280 UTC 2026 broker.err[0]: rc2.0: false Exited (rc=1) 0.0s"
+    # A fraction that rounds up to a whole second belongs to the next one.
+    assert "13:54:51.000000" in format_entry(entry._replace(timestamp=1795182890.9999999))
+
+
+def test_log_levels_ring_and_file(tmp_path, capfd):
+    attrs = AttrTable()
+    attrs.set_at_start("log-ring-size", "3")
+    attrs.set_at_start("log-filename", str(tmp_path / "log"))
+    ring = LogRing(attrs, lambda: 1.0)
+    for level in (3, 4, 7):
+        ring.append(level, "x", f"level {level}")
+    ring.append(99, "x", "")
+    assert [entry.text for entry in ring.entries()] == ["level 4", "level 7", ""]
+    assert capfd.readouterr().err == "Jan 1 00:00:01.000000 UTC 1970 x.err[0]: level 3\n"
+    assert len((tmp_path / "log").read_text().splitlines()) == 4
+    attrs.set("log-level", "3")
+    attrs.set("log-stderr-level", "-1")
+    ring.append(4, "x", "dropped")
+    ring.append(3, "x", "kept, and not shown")
+    assert ring.entries()[-1].text == "kept, and not shown" and capfd.readouterr().err == ""
+    attrs.set("log-filename", "")
+    ring.append(3, "x", "not in the file")
+    assert "not in the file" not in (tmp_path / "log").read_text()
+    ring.close()
+
+
+def test_environment_of_commands(broker):
+    ctx = broker.instance.ctx
+    ctx.attrs.define("local-uri", "local:///x")
+    ctx.environ = {"PATH": "/bin", "FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "0", "FLUX_MODULE_PATH": "/extra", "HOME": "/h"}
+    environ = command_environment(ctx)
+    assert environ["FLUX_URI"] == "local:///x" and environ["HOME"] == "/h"
+    assert environ["FLUX_MODULE_PATH"].endswith(":/extra")
+    assert not {"FLUX_JOB_ID", "FLUX_TASK_RANK"} & set(environ)
+    assert os.path.exists(os.path.join(environ["PATH"].split(":")[0], "flux"))
+    ctx.environ = environ  # an instance in an instance: nothing twice
+    assert command_environment(ctx) == environ
+
+
+@pytest.mark.parametrize("seconds, text", [(0, "0.0s"), (59.94, "59.9s"), (90, "1.5m"), (7200, "2.0h"), (129600, "1.5d")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text

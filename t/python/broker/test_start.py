@@ -1,0 +1,265 @@
+"""``flux start`` from outside: exit codes, signals, the run directory, what is left behind."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+SRCDIR = Path(__file__).resolve().parents[3]
+STAMP = re.compile(r"^\w{3} \d+ \d\d:\d\d:\d\d\.\d{6} UTC \d{4} ", re.M)
+
+
+@pytest.fixture
+def flux(tmp_path, tmp_path_factory):
+    """Run ``flux ARGS``; its TMPDIR must be empty afterwards."""
+    tmpdir = tmp_path_factory.mktemp("t")
+    environ = {**os.environ, "TMPDIR": str(tmpdir), "SHELL": "/bin/sh", "FLUX_SCHEDULER_PYTHON": sys.executable}
+    environ["PATH"] = f"{SRCDIR}/src/cmd:{environ['PATH']}"
+    words = {"cwd": tmp_path, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
+    words.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    class Flux:
+        def start(self, *argv, **changes):
+            result = subprocess.run(["flux", "start", *argv], timeout=60, **{**words, **changes})
+            return result.returncode, result.stdout, STAMP.sub("", result.stderr)
+
+        def popen(self, *argv):
+            return subprocess.Popen(["flux", "start", *argv], **words)
+
+        tmp = tmpdir
+
+    Flux.environ = environ
+    yield Flux()
+    assert os.listdir(tmpdir) == []
+
+
+MINIMAL = "--personality=minimal"
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+
+
+def alive(pid):
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "argv, code, stderr",
+    [
+        (["true"], 0, ""),
+        (["false"], 1, "broker.err[0]: rc2.0: false Exited (rc=1) 0.0s\n"),
+        (["sh", "-c", "exit 7"], 7, "broker.err[0]: rc2.0: sh -c exit 7 Exited (rc=7) 0.0s\n"),
+        (["sh", "-c", "kill -9 $$"], 137, "broker.err[0]: rc2.0: sh -c kill -9 $$ Killed (rc=137) 0.0s\n"),
+        (["nosuchcommand", "x"], 127, None),
+        (["nosuchcommand"], 127, None),
+        ([], 1, "broker.crit[0]: stdin is not a tty - can't run interactive shell\n"),
+    ],
+)
+def test_exit_code_is_the_commands(flux, argv, code, stderr):
+    found, stdout, text = flux.start(MINIMAL, *argv)
+    assert found == code and stdout == ""
+    if stderr is None:
+        assert text.endswith(f"broker.err[0]: rc2.0: {' '.join(argv)} Exited (rc=127) 0.0s\n")
+    else:
+        # How long it took is the machine's affair.
+        assert re.sub(r"[\d.]+s$", "0.0s", text, flags=re.M) == stderr
+
+
+def test_words_and_shell(flux):
+    assert flux.start(MINIMAL, "echo a  b; echo $((1 + 1))")[1] == "a b\n2\n"
+    assert flux.start(MINIMAL, "echo", "a  b", "$HOME")[1] == "a  b $HOME\n"
+
+
+@pytest.mark.parametrize(
+    "argv, stderr",
+    [
+        (["--nosuchopt", "true"], "flux-start: unrecognized option '--nosuchopt'\nTry `flux-start --help' for more information.\n"),
+        (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
+        (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
+        (["--test-hosts=a[0-3]", "-s2", "true"], "flux-start: --test-hosts hostlist has incorrect size\n"),
+        (["--conf=nosuch", "true"], f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n"),
+        (["-s0", "true"], "flux-start: --test-size argument must be > 0\n"),
+        (["--personality=big", "true"], "flux-start: --personality=big: expected one of minimal, kvs, job, full\n"),
+    ],
+)
+def test_wrong_usage(flux, argv, stderr):
+    assert flux.start(*argv) == (1, "", stderr)
+
+
+def test_failing_rc1(flux):
+    code, _, stderr = flux.start("-Sbroker.rc1_path=/bin/false", "echo", "not run")
+    assert code == 1 and stderr.startswith("broker.err[0]: rc1.0: /bin/false Exited (rc=1)")
+    code, stdout, stderr = flux.start("--conf=fake-resources.cores-per-node=2", "echo", "not run")
+    assert (code, stdout) == (1, "")
+    lines = stderr.splitlines()
+    assert lines[0] == "broker.err[0]: rc1.0: fake-resources: [fake-resources] table requires the 'nnodes' key"
+    assert lines[1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
+
+
+def test_rc_scripts_run_around_the_command(flux, tmp_path):
+    script = 'echo {0} $FLUX_URI >>order'
+    options = [f"-Sbroker.rc{n}_path={script.format(f'rc{n}')}" for n in (1, 3)]
+    assert flux.start(*options, script.format("rc2"))[0] == 0
+    lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
+    assert [line[0] for line in lines] == ["rc1", "rc2", "rc3"]
+    assert len({line[1] for line in lines}) == 1
+
+
+def test_failing_rc3_is_a_failure(flux):
+    code, _, stderr = flux.start("-Sbroker.rc1_path=", "-Sbroker.rc3_path=exit 3", "true")
+    assert code == 3 and "rc3.0: exit 3 Exited (rc=3)" in stderr
+
+
+def test_run_directory(flux):
+    show = 'd=${FLUX_URI#local://}; d=${d%/*}; stat -c "%a %U" $d $FLUX_URI ${FLUX_URI#local://} 2>/dev/null; echo $d'
+    code, stdout, _ = flux.start(MINIMAL, show)
+    directory, sock, path = stdout.splitlines()
+    assert directory.startswith("700 ") and sock.startswith("600 ")
+    assert path.startswith(str(flux.tmp) + "/flux-")
+
+
+def test_a_run_directory_of_the_users_stays(flux, tmp_path):
+    assert flux.start(MINIMAL, f"--rundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
+    assert os.listdir(tmp_path / "r") == []
+
+
+def test_a_tmpdir_too_long_for_a_socket_is_named(flux, tmp_path):
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    code, _, stderr = flux.start(MINIMAL, "true", env={**flux.environ, "TMPDIR": str(long)})
+    assert code == 1 and "TMPDIR" in stderr and os.listdir(long) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_everything(flux, tmp_path, number):
+    script = """
+        flux submit --cc=1-2 -n1 sh -c 'echo $$ >>jobpids; exec sleep 1000' >/dev/null
+        flux submit -n100 sleep 1000 >/dev/null
+        while test "$(wc -l <jobpids)" -lt 2; do sleep 0.1; done 2>/dev/null
+        echo $$ >shellpid; mv shellpid ready
+        sleep 1000
+    """
+    process = flux.popen("--personality=job", "-s2", textwrap.dedent(script))
+    wait_for(tmp_path / "ready")
+    pids = [int(word) for word in (tmp_path / "jobpids").read_text().split() + (tmp_path / "ready").read_text().split()]
+    assert len(pids) == 3 and all(alive(pid) for pid in pids)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 128 + number
+    assert not any(alive(pid) for pid in pids)
+    assert "Terminated (rc=143)" in stderr
+
+
+def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_path):
+    process = flux.popen(MINIMAL, "trap '' TERM; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done")
+    wait_for(tmp_path / "ready")
+    process.terminate()
+    time.sleep(0.3)
+    process.terminate()
+    assert process.communicate(timeout=30) and process.returncode == 143
+    assert not alive(int((tmp_path / "ready").read_text()))
+
+
+def test_python_module_left_behind_is_a_failure(flux, tmp_path):
+    (tmp_path / "m.py").write_text("from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n")
+    code, _, stderr = flux.start(MINIMAL, "flux module load ./m.py")
+    assert code == 1
+    assert stderr.splitlines() == [
+        "broker.err[0]: m: loader (module-python-exec) killed by Terminated",
+        "broker.crit[0]: m module runtime failure",
+    ]
+
+
+def test_runtime_failure_takes_the_instance_down(flux, tmp_path):
+    (tmp_path / "m.py").write_text(
+        "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
+        "  self.set_running()\n  raise ValueError('told you')\n"
+    )
+    code, stdout, stderr = flux.start(MINIMAL, "flux module load ./m.py; sleep 1000; echo not reached")
+    assert (code, stdout) == (1, "")
+    assert stderr.splitlines()[:3] == [
+        "m.py: told you", "broker.err[0]: m: Invalid argument", "broker.crit[0]: m module runtime failure",
+    ]  # fmt: skip
+    assert flux.start(MINIMAL, "-Sbroker.module-nopanic=1", "flux module load ./m.py; sleep 0.2; echo reached")[1] == "reached\n"
+
+
+def test_broker_log_file(flux, tmp_path):
+    assert flux.start(MINIMAL, "-Slog-filename=b.log", "flux logger hello")[0] == 0
+    lines = STAMP.sub("", (tmp_path / "b.log").read_text()).splitlines()
+    assert "logger.notice[0]: hello" in lines
+    assert any(line.startswith("broker.info[0]: rc2.0: flux logger hello Exited (rc=0)") for line in lines)
+
+
+def test_guest_requests(flux, tmp_path):
+    (tmp_path / "g.py").write_text(
+        "import flux\nh = flux.Flux()\nprint(h.rpc('config.ping', {}).get()['userid'])\n"
+        "try: h.rpc('config.load', {'config': {}}).get()\nexcept OSError as exc: print(exc.errno, exc.strerror)\n"
+    )
+    pose = "FLUX_HANDLE_USERID=1234 FLUX_HANDLE_ROLEMASK=0x2 flux python g.py"
+    assert flux.start(MINIMAL, pose)[1] == "1234\n1 Request requires owner credentials\n"
+
+
+def test_virtual_time_needs_no_time(flux):
+    submit = "flux run --setattr=exec.test.run_duration=100d -t 200d hostname; flux jobs -ano '{runtime}'"
+    code, stdout, _ = flux.start("--virtual-time", submit)
+    assert code == 0 and stdout.split() == ["8640000.0"]
+
+
+def test_an_instance_in_a_job(flux, tmp_path):
+    (tmp_path / "inner").write_text(
+        "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
+        "flux kvs eventlog get resource.eventlog | cut -d' ' -f2-\n"
+        "while ! flux kvs eventlog get resource.eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
+        "flux kvs get resource.R\n"
+    )
+    (tmp_path / "outer").write_text(
+        "flux submit -N1 -x sleep 1000 >/dev/null\n"
+        "J=$(flux submit -N2 -n2 -t 10m flux start sh inner); echo $J\n"
+        "flux job wait-event $J start >/dev/null; sleep 0.5; flux update $J duration=+60s; flux job attach $J\n"
+        "flux job info $J R\n"
+    )
+    import json
+
+    code, stdout, stderr = flux.start("-s3", "--test-hosts=n[0-2]", "sh", "outer")
+    lines = stdout.splitlines()
+    assert code == 0, stderr
+    assert lines[1:4] == ["2", "1", lines[0]]
+    first, job_R = json.loads(lines[4])["execution"], json.loads(lines[8])["execution"]
+    assert first["R_lite"][0]["rank"] == "0-1" and first["nodelist"] == ["n[1-2]"]
+    assert lines[5] == "0" and lines[6] == 'resource-define method="job-info"'
+    last = json.loads(lines[7])["execution"]
+    assert last["expiration"] == job_R["expiration"] == pytest.approx(first["expiration"] + 60, abs=1e-3)
+    assert last["nslots"] == 2
+
+
+def test_standstill_is_reported(tmp_path):
+    """The watchdog names the module and its line; whether the report comes at all is what is tested."""
+    from broker_help import Broker
+
+    from flux_embedded.broker.watchdog import Watchdog
+
+    broker = Broker(tmp_path)
+    broker.load("sleepy.py", "import time\nfrom flux.brokermod import BrokerModule, request_handler\n"
+                             "class M(BrokerModule):\n @request_handler('nap')\n def nap(self, msg):\n"
+                             "  time.sleep(0.5)\n  self.handle.respond(msg, {})")  # fmt: skip
+    with Watchdog(broker.instance.ctx, first=0.1):
+        broker.call("sleepy.nap")
+        time.sleep(0.1)
+    reports = [line for line in broker.log() if "has blocked the instance for" in line]
+    assert reports and re.match(r"broker.err: sleepy has blocked .*sleepy.py:6 \(nap\)", reports[0])
+    broker.instance.stop()
