@@ -11,12 +11,14 @@
 
 import os
 
+from greenlet import getcurrent
+
 from flux_embedded.broker import defaults, paths
 from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
 from flux_embedded.broker.infra import AttrService, EventService, LogService, NameService
 from flux_embedded.broker.modpath import search_path
-from flux_embedded.broker.modules import ModuleManager
+from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.personality import Startup
 from flux_embedded.formats import idset
 from flux_embedded.kernel import Kernel, Task
@@ -24,6 +26,9 @@ from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Always loaded, before anything else.
 BUILTIN = ("overlay", "config", "rexec", "groups", "connector-local")
+
+#: Seconds a module has to end when the instance stops.
+STOP_TIMEOUT = 10.0
 
 #: What a test of jobs needs; a scheduler is loaded by whoever tests it.
 JOB_SERVICES = ("kvs", "resource", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
@@ -115,15 +120,28 @@ class Instance:
         if self.handle is None:
             return
         for name in reversed(list(self.modules.table)):
-            try:
-                self.unload(name)
-            except OSError:
-                pass  # it was on its way out
+            removed = self.handle.rpc("module.remove", {"name": name})
+            self._settle(removed.is_ready)
+            if name in self.modules.table:
+                self.modules.kill(name)
         for service in reversed(self.infra):
             service.task.on_exit = lambda task, exc: task.close()
             self.handle.rpc(f"{service.name}.shutdown", flags=RPC_NORESPONSE)
         self.kernel.run_until_idle()
         self.handle.task.close()
         self.handle = None
-        self.kernel.dispose()
+        for endpoint in list(self.kernel.endpoints.values()):
+            if isinstance(endpoint, Task) and endpoint.greenlet is not getcurrent():
+                endpoint.close()
+                end_greenlet(endpoint)
         self.ctx.ring.close()
+        self.kernel.dispose()
+
+    def _settle(self, ready):
+        """Run until ``ready()``, or until it seems that this will never be."""
+        if self.kernel.clock.virtual:
+            self.kernel.run_until_idle()
+            return
+        late = []
+        self.kernel.call_later(STOP_TIMEOUT, lambda: late.append(True))
+        self.kernel.run(until=lambda: ready() or bool(late))

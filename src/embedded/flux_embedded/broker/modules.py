@@ -15,7 +15,7 @@ module.status         ``{status, errnum?}`` from a module: 1 running
 import errno
 import os
 
-from greenlet import GreenletExit
+from greenlet import GreenletExit, getcurrent
 
 from flux_embedded.broker import defaults, modpath, registry
 from flux_embedded.broker.logring import CRIT, DEBUG, ERR
@@ -38,6 +38,16 @@ class _Module:
         self.status = INIT
         self.load_request = None
         self.remove_requests = []
+
+
+def end_greenlet(task):
+    """End the greenlet of a task that will not end by itself; not from within it."""
+    if task.greenlet is None or task.greenlet.dead:
+        return
+    task.greenlet.parent = getcurrent()
+    task.greenlet.throw(GreenletExit)
+    # Somebody may still mean to resume it, and switching to a dead greenlet switches to its parent.
+    task.greenlet.parent = task.kernel.hub
 
 
 class ModuleManager(Service):
@@ -165,16 +175,16 @@ class ModuleManager(Service):
         if not self.ctx.attrs.is_true("broker.module-nopanic") and self.ctx.fatal is not None:
             self.ctx.fatal(f"{name} module runtime failure")
 
-    def kill(self, name):
-        """End a Python module as a signal to its process would; KeyError if it is not loaded."""
+    def kill(self, name, signame="Killed"):
+        """End a module as a signal to its process would; KeyError if it is not loaded."""
         module = self.table[name]
         was_running = module.status != INIT
         module.status = EXITED
         module.task.on_exit = None
         self._close(module)
         del self.table[name]
-        module.task.greenlet.throw(GreenletExit)
-        text = f"loader ({LOADER}) killed by Killed"
+        end_greenlet(module.task)
+        text = f"loader ({LOADER}) killed by {signame}" if module.service is None else "does not end"
         self.ctx.log(ERR, f"{name}: {text}")
         self._answer_load(module, errno.EIO, text)
         if was_running:
@@ -217,5 +227,5 @@ class ModuleManager(Service):
         }
 
     def python_modules(self):
-        """Return the names of the Python modules that are loaded, in order of loading."""
-        return [module.name for module in self.table.values() if module.service is None]
+        """Return the names of the Python modules that are loaded, the latest first."""
+        return [module.name for module in reversed(self.table.values()) if module.service is None]

@@ -7,11 +7,15 @@ module with its arguments, or a function of the Startup that runs it.
 import errno
 import json
 
+from flux_embedded.broker.logring import ERR
 from flux_embedded.services.resource.fake import fake_resources
 from flux_embedded.services.resource.sources import uniform
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
 JOBS = ("job-manager", "job-ingest", "job-info", "job-list")
+
+#: Seconds a module has to end when the instance shuts down.
+UNLOAD_TIMEOUT = 10.0
 
 
 class StartError(Exception):
@@ -55,9 +59,11 @@ class Startup:
         """Remove what was loaded, the latest first; modules a user removed meanwhile are gone already."""
         for name in reversed(self.loaded):
             try:
-                self.h.rpc("module.remove", {"name": name}).get()
+                self.h.rpc("module.remove", {"name": name}).wait_for(UNLOAD_TIMEOUT).get()
             except FileNotFoundError:
                 pass
+            except TimeoutError:
+                self.ctx.log(ERR, f"rc3.0: remove {name}: it does not end")
         self.loaded = []
 
 

@@ -16,7 +16,7 @@ from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
 from flux_embedded.broker.process import Command, duration
-from flux_embedded.broker.pymodule import LOADER, print_traceback
+from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.kernel import RealClock, Task, VirtualClock
@@ -221,8 +221,7 @@ class Session:
     def _end_leftovers(self):
         """Python modules nobody unloaded are killed, and that is a failure of the instance."""
         for name in self.instance.modules.python_modules():
-            self.ctx.log(ERR, f"{name}: loader ({LOADER}) killed by Terminated")
-            self.ctx.log(CRIT, f"{name} module runtime failure")
+            self.instance.modules.kill(name, "Terminated")
             if not self.ctx.attrs.is_true("broker.module-nopanic"):
                 self.exit_code = self.exit_code or 1
 

@@ -25,7 +25,10 @@ def pack(msg, matchtag=None):
     text = msg.payload_str
     if text is not None:
         data = f"{data}\n{text}"
-    raw = data.encode("utf-8", "surrogateescape")
+    try:
+        raw = data.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # JSON can name half a surrogate pair, UTF-8 cannot
+        raw = data.encode("utf-8", "replace")
     return _length.pack(len(raw)) + raw
 
 
