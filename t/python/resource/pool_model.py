@@ -167,7 +167,7 @@ class Model:
         if len(slots) > 1:
             each = largest(slots, sorted((room[rank] for rank in order), reverse=True)[count - 1])
             order = [rank for rank in order if room[rank] >= each]
-        plan = {rank: each for rank in order[:count]}
+        plan = dict.fromkeys(order[:count], each)
         return self.parts(ask, plan, free), count * each
 
     def parts(self, ask, plan, free):

@@ -1,11 +1,12 @@
 """Random histories of a pool, step by step against the model of sets."""
 
 import pytest
-from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pool_model import ENDLESS, Ask, Infeasible, Insufficient, Model, R_of, ids_text, parts_of
+
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 
 RANKS = 6
 NAMES = ("red", "blue", "+queue")
@@ -158,9 +159,13 @@ class PoolMachine(RuleBasedStateMachine):
             self.refuse(jobid, R_of(wrong))
             return
         elif how == "more":
-            wrong = {rank: (cores | {60}, gpus) for rank, (cores, gpus) in parts.items()}
-            if wrong:
-                self.refuse(jobid, R_of(wrong))
+            # One core more on each rank: of the rank, of another rank, of none.
+            for core in (min({0, 1, 2, 3, 4, 5, 8, 7, 6} - parts[rank][0]) for rank in parts):
+                wrong = {rank: (cores | {core}, gpus) for rank, (cores, gpus) in parts.items()}
+                if wrong != parts:
+                    self.refuse(jobid, R_of(wrong))
+            if parts:
+                self.refuse(jobid, R_of({rank: (c | {60}, g) for rank, (c, g) in parts.items()}))
             return
         else:
             wrong = dict(parts)

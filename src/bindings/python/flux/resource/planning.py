@@ -1,39 +1,32 @@
 """Planning on a pool: when a request can start, beside what is promised already.
 
 A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
-made in it: reservations, and jobs started through it.  Bookings are counts of
-cores and GPUs on concrete ranks.  A booking that leaves no core of a rank is
-kept in one timeline for all; for others each kind of need has a timeline of the
-ranks where what is left is too little for it.
+made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
+from flux.resource.bookings import Booking, Bookings
 from flux.resource.errors import InsufficientResources
 from flux.resource.inventory import pairs, selected_ranks
 from flux.resource.masks import members, popcount, take
 from flux.resource.placement import slots_on
 from flux.resource.profile import Need, Profile
-from flux.resource.timeline import INFINITY, Timeline, Times
+from flux.resource.timeline import INFINITY
 
 
-class Booking:
-    """Counts promised on ranks for a span of time."""
-
-    __slots__ = ("start", "end", "parts")
-
-    def __init__(self, start, end, parts):
-        self.start = start
-        self.end = end
-        self.parts = parts  # [(mask of ranks, key)]
+def length_of(request):
+    """Duration of a request in seconds; infinity if it has none."""
+    return request.duration if request.duration > 0 else INFINITY
 
 
 class Plan:
-    """Availability of a pool from now on, with reservations; see ``Rv1Pool.plan()``.
+    """Availability of a pool from now on, with reservations; see ``ResourcePool.plan()``.
 
     All times are seconds since the epoch.  A request counts with its least
     numbers of nodes and slots.  A job that ran past its end is taken to end
     now; a job without an end never does; ranks that are down are not available.
     A plan follows its pool: what changes there is seen at the next call, and
-    the reservations stay.
+    the reservations stay.  As long as jobs are started through the plan, running
+    jobs end in time and ranks stay up, every reservation can be kept.
     """
 
     #: Makes of the implementation that ``alloc()`` got what it answers with.
@@ -43,8 +36,11 @@ class Plan:
         self._pool = pool
         self._reserved = {}  # job id to Booking
         self._started = []  # Bookings of jobs started since the profile was made
-        self._seen = None
         self._profile = None
+        self._seen = None  # generation of the pool that all this is true for
+        self._bookings = None
+        self._entered = 0  # bookings entered since they were last entered anew
+        self._hints = {}  # (shape, length) to (time asked for, time found)
 
     # -- questions ----------------------------------------------------------
 
@@ -58,17 +54,17 @@ class Plan:
             The time, or None if it does not fit while running jobs last.
         """
         self._sync()
-        start = self._now(after)
-        shape = request.shape
-        length = request.duration if request.duration > 0 else INFINITY
-        hint = (shape, length)
+        asked = start = self._now(after)
+        hint = (request.shape, length_of(request))
         known = self._hints.get(hint)
-        if known is not None and known[0] <= start:
+        if known is not None and known[0] <= asked:
+            # An equal request found nothing before that, and bookings were only added.
             start = max(start, known[1])
-        found = self._search(request, shape, start, length)
-        # Bookings are only added: an equal request finds nothing before this.
-        if known is None or known[0] <= self._now(after):
-            self._hints[hint] = (self._now(after), found)
+        found = self._search(request, start)
+        if known is None or asked <= known[0] or asked > known[1]:
+            self._hints[hint] = (asked, found)
+        else:
+            self._hints[hint] = (known[0], found)
         return None if found == INFINITY else found
 
     def windows(self, requests, horizon):
@@ -80,10 +76,10 @@ class Plan:
 
         Returns:
             For each request a dict: ``request``; ``fits``: whether it fits now
-            for its whole duration; ``steps``: list of ``(count, until)``, how
-            many nodes (or slots) of the kind it wants are free together from
-            now until a time, fewer for longer; the last ``until`` is now +
-            horizon, or the end of the pool if that is earlier.
+            for its whole duration; ``steps``: list of ``(count, until)``: how
+            many nodes (slots, if it asks for no nodes) of the kind it wants are
+            free together from now until a time, fewer for longer. The last
+            ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
         self._sync()
         now = self._now(None)
@@ -95,7 +91,7 @@ class Plan:
             steps = []
             time = now
             while time < limit:
-                time = min(self._starts.after(time), limit)
+                time = min(self._bookings.starts.after(time), limit)
                 count = self._count(request.shape, now, time)
                 if steps and steps[-1][0] == count:
                     steps[-1] = (count, time)
@@ -103,14 +99,40 @@ class Plan:
                     steps.append((count, time))
                 else:
                     break
-            length = request.duration if request.duration > 0 else INFINITY
-            fits = self._search(request, request.shape, now, length, only=True) == now
+            fits = self._fits(request, now, now + length_of(request))
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
     def reservations(self):
         """Dict of job id to ``(start, end)`` of the reservations."""
         return {jobid: (one.start, one.end) for jobid, one in self._reserved.items()}
+
+    def stale(self):
+        """Jobs whose reservation cannot be kept any more.
+
+        That is so when ranks went down or left, a running job got more time, or
+        the pool was allocated from behind the plan's back.
+
+        Returns:
+            list of job ids, in the order of their reservations.
+        """
+        if self._started:
+            self._seen = None  # have the profile made anew, with these jobs in it
+        self._sync()
+        profile = self._profile
+        up = self._pool.eligible(None)
+        base = profile.inventory.key_base
+        stale = []
+        for jobid, booking in self._reserved.items():
+            for mask, key in booking.parts:
+                room = profile.track(Need(key // base, key % base, False)).at(booking.start) & up
+                if mask & ~room or any(
+                    min(self._bookings.balance(rank, booking.start)) < 0
+                    for rank in members(mask & self._bookings.touched(booking.start, booking.end))
+                ):
+                    stale.append(jobid)
+                    break
+        return stale
 
     # -- changes ------------------------------------------------------------
 
@@ -123,23 +145,34 @@ class Plan:
             InsufficientResources: it does not fit then for its duration; the
                 plan is as before.
         """
+        before = self._withdraw(jobid)
         self._sync()
-        before = self._reserved.get(jobid)
-        if before is not None:
-            self.cancel(jobid)
-            self._sync()
-        shape = request.shape
         start = max(start, self._now(None))
-        length = request.duration if request.duration > 0 else INFINITY
-        parts = self._choose(request, shape, start, start + length)
+        end = start + length_of(request)
+        parts = self._choose(request, start, end)
         if parts is None:
-            if before is not None:
-                self._reserved[jobid] = before
-                self._enter(before)
+            self._restore(jobid, before)
             raise InsufficientResources("no room for the reservation of job %s" % jobid)
-        booking = Booking(start, start + length, parts)
-        self._reserved[jobid] = booking
-        self._enter(booking)
+        self._restore(jobid, Booking(start, end, parts))
+
+    def hold(self, jobid, request):
+        """Keep resources for a job from now on, without end.
+
+        For a job that has no earliest time because it waits for jobs without an
+        end: what it will need is kept from others. Ranks that have room now are
+        taken first, then those that have it soonest.
+
+        Raises:
+            InsufficientResources: it would not fit if every job ended: it waits
+                for ranks that are down. The plan is as before.
+        """
+        before = self._withdraw(jobid)
+        self._sync()
+        parts = self._choose_ever(request)
+        if parts is None:
+            self._restore(jobid, before)
+            raise InsufficientResources(lambda: self._pool.explain(request)["reason"])
+        self._restore(jobid, Booking(self._now(None), INFINITY, parts))
 
     def alloc(self, jobid, request):
         """Allocate to a job now, if that delays no reservation but its own.
@@ -152,84 +185,27 @@ class Plan:
                 of a reservation.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
-        pool = self._pool
-        before = self._reserved.get(jobid)
-        if not self._reserved or (before is not None and len(self._reserved) == 1):
-            answer = pool.alloc(jobid, request)
-            if before is not None:
-                self.cancel(jobid)
-            self._enter_started(jobid)
-            return self.wrap(answer)
-        if before is not None:
-            self.cancel(jobid)
-        self._sync()
+        before = self._withdraw(jobid)
         try:
-            answer = self._alloc(jobid, request)
+            if self._reserved:
+                self._sync()
+                answer = self._alloc(jobid, request)
+            else:
+                answer = self._pool.alloc(jobid, request)
         except Exception:
-            if before is not None:
-                self._reserved[jobid] = before
-                self._enter(before)
+            self._restore(jobid, before)
             raise
         self._enter_started(jobid)
         return self.wrap(answer)
 
-    def hold(self, jobid, request):
-        """Keep resources for a job from now on, without end.
-
-        For a job that has no earliest time because it waits for jobs without an
-        end: what it will need is kept from others. Ranks that have room now are
-        taken first, then those that have it soonest.
-
-        Raises:
-            InsufficientResources: it would not fit if every job ended: it waits
-                for ranks that are down.
-        """
-        self.cancel(jobid)
-        self._sync()
-        parts = self._choose_ever(request)
-        if parts is None:
-            raise InsufficientResources(lambda: self._pool.explain(request)["reason"])
-        booking = Booking(self._now(None), INFINITY, parts)
-        self._reserved[jobid] = booking
-        self._enter(booking)
-
-    def _choose_ever(self, request):
-        """Parts of a booking on ranks that are up, whatever runs on them."""
-        pool, profile = self._pool, self._profile
-        shape = request.shape
-        inventory = profile.inventory
-        up = pool.eligible(shape.match)
-        placed = pool.place_request(request, inventory.unused(), up & self._unbooked())
-        if placed is None:
-            placed = pool.place_request(request, inventory.unused(), up)
-        if placed is None:
-            return None
-        if shape.node_count is None or not pool.countable(shape):
-            return [(mask, inventory.key(units)) for mask, units in pairs(placed[0])]
-        need = Need.of(shape)
-        count = shape.node_count.min
-        large = pool.match_mask(request) & up & self._unbooked()
-        if popcount(large) < count:
-            large = pool.match_mask(request) & up
-        chosen = 0
-        time = self._now(None)
-        while popcount(chosen) < count:
-            room = large if time == INFINITY else large & profile.track(need).at(time)
-            chosen |= take(room & ~chosen, min(count, popcount(room)) - popcount(chosen & room))
-            time = profile.next_end_after(time)
-        return self._parts_of(chosen, shape)
-
     def note_started(self, jobid):
         """A job was started on the pool itself: its reservation is over."""
-        if jobid in self._reserved:
-            self.cancel(jobid)
-        if self._seen is not None and self._pool.generation == self._seen + 1:
-            self._enter_started(jobid)
+        self.cancel(jobid)
+        self._enter_started(jobid)
 
     def cancel(self, jobid):
         """Drop a job's reservation, if it has one."""
-        if self._reserved.pop(jobid, None) is not None and self._profile is not None:
-            self._rebook()
+        self._withdraw(jobid)
 
     # -- the state ----------------------------------------------------------
 
@@ -240,165 +216,113 @@ class Plan:
     def _sync(self):
         """Take in what happened to the pool since the last call."""
         pool = self._pool
-        if self._profile is not None and self._seen == pool.generation:
+        if self._seen == pool.generation:
             return
         self._seen = pool.generation
+        before = self._profile
         self._profile = Profile(
             pool._inventory, pool._index, pool.ends_in_order(), pool.held, pool.clock()
         )
-        self._started = []
-        self._rebook()
-
-    def _rebook(self):
         self._hints = {}
-        self._full = Timeline()  # ranks of which no core is left
-        self._lacks = {}  # Need to [Timeline, number of parts seen]
-        self._parts = []  # (mask, start, end) of bookings that leave some cores
-        self._on_rank = {}  # rank to [(start, end, key)] of these
-        self._times = Times()  # ends of bookings
-        self._starts = Times()
+        # Jobs started through the plan are in the profile now.
+        started, self._started = self._started, []
+        if before is None or before.inventory.ranks != self._profile.inventory.ranks:
+            self._enter_all()
+        elif self._entered > 1000 + 4 * len(self._reserved):
+            self._enter_all()  # times long past have piled up
+        elif all(self._bookings.remove(booking) for booking in started):
+            self._bookings.rebase(self._profile)
+        else:
+            self._enter_all()
+
+    def _enter_all(self):
+        self._bookings = Bookings(self._profile)
+        self._entered = 0
         for booking in self._started:
             self._enter(booking)
         for booking in self._reserved.values():
             self._enter(booking)
 
     def _enter(self, booking):
-        """Count a booking in."""
-        inventory = self._profile.inventory
-        base = inventory.key_base
-        start, end = booking.start, booking.end
-        self._starts.add(start)
-        if end != INFINITY:
-            self._times.add(end)
-        for mask, key in booking.parts:
-            for units, ranks in inventory.kinds.items():
-                part = mask & ranks
-                if not part:
-                    continue
-                if key // base >= inventory.keys[units] // base:
-                    self._full.add(start, end, part)
-                else:
-                    self._parts.append((part, start, end))
-                    for rank in members(part):
-                        self._on_rank.setdefault(rank, []).append((start, end, key))
+        self._bookings.enter(booking)
+        self._entered += 1
+
+    def _withdraw(self, jobid):
+        """Take a reservation out, and return it; None if there is none."""
+        booking = self._reserved.pop(jobid, None)
+        if booking is not None and self._bookings is not None:
+            if not self._bookings.remove(booking):
+                self._enter_all()
+            self._forget_hints(booking)
+        return booking
+
+    def _forget_hints(self, booking):
+        """What had no room beside a booking may start as early as its length allows."""
+        hints = {}
+        for (shape, length), (asked, found) in self._hints.items():
+            found = min(found, booking.start - length)
+            if found > asked:
+                hints[shape, length] = (asked, found)
+        self._hints = hints
+
+    def _restore(self, jobid, booking):
+        if booking is not None:
+            self._reserved[jobid] = booking
+            if self._bookings is not None:
+                self._enter(booking)
 
     def _enter_started(self, jobid):
         """Count in a job that the pool has just started."""
         pool = self._pool
-        if self._profile is None or pool.generation != self._seen + 1:
+        if self._seen is None or pool.generation != self._seen + 1:
             return
         inventory = pool._inventory
-        end = pool.end_of(jobid) or INFINITY
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(self._now(None), end, parts)
+        booking = Booking(self._now(None), pool.end_of(jobid) or INFINITY, parts)
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
 
     # -- the search ---------------------------------------------------------
 
-    def _search(self, request, shape, start, length, only=False):
+    def _search(self, request, start):
         """First time from ``start`` on at which a request fits; infinity if none."""
         profile = self._profile
+        length = length_of(request)
         while start < INFINITY:
-            if self._fits(request, shape, start, start + length):
+            if self._fits(request, start, start + length):
                 return start
-            if only:
-                break
-            # Not next_end(): an earlier search may have swept over ends that lie ahead of this one.
-            start = min(self._times.after(start), profile.next_end_after(start))
+            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
         return INFINITY
 
-    def _fits(self, request, shape, start, end):
-        pool = self._pool
-        eligible = pool.eligible(shape.match)
-        if not pool.countable(shape):
+    def _fits(self, request, start, end):
+        shape = request.shape
+        if not self._pool.countable(shape):
             return self._simulate(request, start, end) is not None
-        room = self._profile.track(Need.of(shape)).at(start) & eligible
-        if shape.node_count is not None:
-            needed = shape.node_count.min
-            if popcount(room) < needed:
-                return False
-            return popcount(self._free_of_bookings(room, shape, start, end)) >= needed
-        needed = shape.slot_count.min
-        if needed == 1:
-            return room != 0 and self._free_of_bookings(room, shape, start, end) != 0
-        if not room:
-            return False
-        return self._count(shape, start, end) >= needed
-
-    def _free_of_bookings(self, room, shape, start, end):
-        """The ranks of a mask on which bookings leave room all the time."""
-        room &= ~self._full.union(start, end)
-        if room and self._parts:
-            room &= ~self._lack(Need.of(shape)).union(start, end)
-        return room
-
-    def _lack(self, need):
-        """Timeline of the ranks where bookings leave too little for a need."""
-        entry = self._lacks.get(need)
-        if entry is None:
-            entry = self._lacks[need] = [Timeline(), 0]
-        timeline, seen = entry
-        for mask, start, end in self._parts[seen:]:
-            spans = {}
-            for rank in members(mask):
-                for span in self._lacking(rank, start, end, need):
-                    spans.setdefault(span, []).append(rank)
-            for (low, high), ranks in spans.items():
-                timeline.add(low, high, sum([1 << rank for rank in ranks]))
-        entry[1] = len(self._parts)
-        return timeline
-
-    def _lacking(self, rank, start, end, need):
-        """Spans within a booking in which a rank has too little left for a need."""
-        profile = self._profile
-        booked = self._on_rank[rank]
-        gains = profile.gains(rank, end)
-        points = {start}
-        for low, high, _ in booked:
-            points.update(point for point in (low, high) if start < point < end)
-        points.update(time for time, _ in gains if start < time < end)
-        points = sorted(points) + [end]
-        base = profile.inventory.key_base
-        full = profile.inventory.keys[profile.inventory.full[rank]]
-        for low, high in zip(points, points[1:]):
-            left = self._left(rank, low)
-            if (need.whole and left != full) or not need.fits(left, base):
-                yield (low, high)
-
-    def _left(self, rank, time):
-        """What bookings leave of a rank at a time, as a key."""
-        base = self._profile.inventory.key_base
-        cores, gpus = divmod(self._profile.key_at(rank, time), base)
-        for start, end, used in self._on_rank.get(rank, ()):
-            if start <= time < end:
-                # What is held for a job may be in use yet.
-                cores = max(0, cores - used // base)
-                gpus = max(0, gpus - used % base)
-        return cores * base + gpus
-
-    def _least(self, rank, start, end):
-        """The least counts that a rank has left in a span: ``(cores, gpus)``."""
-        points = [start]
-        for low, _, _ in self._on_rank.get(rank, ()):
-            if start < low < end:
-                points.append(low)
-        base = self._profile.inventory.key_base
-        left = [divmod(self._left(rank, point), base) for point in points]
-        return min(cores for cores, _ in left), min(gpus for _, gpus in left)
-
-    def _room(self, shape, start, end):
-        """Ranks with room for one node's or slot's need: ``(free of partial bookings
-        by key, mask of the others)``."""
         need = Need.of(shape)
         room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
-        room = self._free_of_bookings(room, shape, start, end)
-        touched = 0
-        for mask, low, high in self._parts:
-            if low < end and high > start:
-                touched |= mask
-        return room & ~touched, room & touched
+        if shape.node_count is not None:
+            needed = shape.node_count.min
+        else:
+            needed = shape.slot_count.min
+            if needed > 1:
+                return room != 0 and self._count(shape, start, end) >= needed
+        if popcount(room) < needed:
+            return False
+        return popcount(self._bookings.leaving(room, need, start, end)) >= needed
+
+    def _room(self, shape, start, end):
+        """Ranks with room for one node's or slot's need all through a span.
+
+        Returns:
+            ``(clear, touched)``: masks of the ranks that surely have no booking
+            then, and of the others.
+        """
+        need = Need.of(shape)
+        room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
+        room = self._bookings.leaving(room, need, start, end)
+        touched = room & self._bookings.touched(start, end)
+        return room ^ touched, touched
 
     def _count(self, shape, start, end):
         """How many nodes (slots where the shape has no node) fit in a span."""
@@ -413,26 +337,22 @@ class Plan:
                 if ranks:
                     count += ranks * slots_on(key // base, key % base, shape)
         for rank in members(touched):
-            count += slots_on(*self._least(rank, start, end), shape)
+            count += slots_on(*self._bookings.least(rank, start, end), shape)
         return count
 
-    def _choose(self, request, shape, start, end):
+    # -- choosing ranks -----------------------------------------------------
+
+    def _choose(self, request, start, end):
         """Parts of a booking for a request, or None if it does not fit.
 
         Ranks that are busy now are taken first and, of the rest, the highest:
         they are the last that jobs which start earlier would want.
         """
-        pool = self._pool
-        inventory = self._profile.inventory
-        if not pool.countable(shape):
+        shape = request.shape
+        if not self._pool.countable(shape):
             selection = self._simulate(request, start, end)
-            if selection is None:
-                return None
-            ranks = selected_ranks(selection)
-            return [
-                (ranks & mask, inventory.keys[units]) for units, mask in inventory.kinds.items()
-            ]
-        if not self._fits(request, shape, start, end):
+            return None if selection is None else self._whole(selected_ranks(selection))
+        if not self._fits(request, start, end):
             return None
         clear, touched = self._room(shape, start, end)
         room = clear | touched
@@ -440,28 +360,27 @@ class Plan:
         if shape.node_count is None and shape.slot_count.min > 1:
             return self._choose_slots(shape, start, end, room & ~now, room & now)
         needed = 1 if shape.node_count is None else shape.node_count.min
-        chosen = self._highest(room & ~now, needed)
+        chosen = _highest(room & ~now, needed)
         missing = needed - popcount(chosen)
         if missing:
-            chosen |= self._highest(room & now, missing)
+            chosen |= _highest(room & now, missing)
         return self._parts_of(chosen, shape)
 
     def _parts_of(self, ranks, shape):
         """Parts of a booking of one node's or slot's need on each rank of a mask."""
+        if shape.exclusive:
+            return self._whole(ranks)
+        need = Need.of(shape)
+        return [(ranks, need.cores * self._profile.inventory.key_base + need.gpus)]
+
+    def _whole(self, ranks):
+        """Parts of a booking of all that the ranks of a mask have."""
         inventory = self._profile.inventory
-        if not shape.exclusive:
-            need = Need.of(shape)
-            return [(ranks, need.cores * inventory.key_base + need.gpus)]
         return [
             (ranks & mask, inventory.keys[units])
             for units, mask in inventory.kinds.items()
             if ranks & mask
         ]
-
-    @staticmethod
-    def _highest(mask, count):
-        excess = popcount(mask) - count
-        return mask ^ take(mask, excess) if excess > 0 else mask
 
     def _choose_slots(self, shape, start, end, *preferred):
         base = self._profile.inventory.key_base
@@ -470,12 +389,44 @@ class Plan:
         parts = {}
         for mask in preferred:
             for rank in reversed(members(mask)):
-                slots = min(left, slots_on(*self._least(rank, start, end), shape))
-                parts[slots * one] = parts.get(slots * one, 0) | 1 << rank
-                left -= slots
+                slots = min(left, slots_on(*self._bookings.least(rank, start, end), shape))
+                if slots:
+                    parts[slots * one] = parts.get(slots * one, 0) | 1 << rank
+                    left -= slots
                 if not left:
                     return [(ranks, key) for key, ranks in parts.items()]
         return None
+
+    def _choose_ever(self, request):
+        """Parts of a booking on ranks that are up, whatever runs on them."""
+        pool, profile = self._pool, self._profile
+        shape = request.shape
+        unused = profile.inventory.unused()
+        up = pool.eligible(shape.match)
+        apart = up & ~self._bookings.booked()
+        placed = pool.place_request(request, unused, apart)
+        if placed is None:
+            apart = up
+            placed = pool.place_request(request, unused, up)
+        if placed is None:
+            return None
+        if not pool.countable(shape):
+            return self._whole(selected_ranks(placed[0]))
+        if shape.node_count is None:
+            return [(mask, profile.inventory.key(units)) for mask, units in pairs(placed[0])]
+        large = pool.match_mask(request) & apart
+        missing = shape.node_count.min
+        chosen = 0
+        time = self._now(None)
+        while missing:
+            room = large & ~chosen
+            if time != INFINITY:
+                room &= profile.track(Need.of(shape)).at(time)
+                time = profile.next_end_after(time)
+            more = take(room, min(missing, popcount(room)))
+            chosen |= more
+            missing -= popcount(more)
+        return self._parts_of(chosen, shape)
 
     # -- starting now -------------------------------------------------------
 
@@ -484,16 +435,16 @@ class Plan:
         pool = self._pool
         shape = request.shape
         now = self._now(None)
-        length = request.duration if request.duration > 0 else INFINITY
+        end = now + length_of(request)
         if not pool.countable(shape):
-            placed = self._simulate_now(request, now, now + length)
+            eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
+            placed = pool.place_request(request, pool._index, eligible)
         else:
-            clear, touched = self._room(shape, now, now + length)
+            clear, touched = self._room(shape, now, end)
+            index = pool._index
             if touched and not _exact(shape):
-                index = self._reduced(touched, now, now + length)
-            else:
-                index = pool._index
-            placed = pool.place(index, shape, (clear | touched))
+                index = self._reduced(touched, now, end)
+            placed = pool.place(index, shape, clear | touched)
         if placed is None:
             pool.check_feasibility(request)
             raise InsufficientResources(lambda: self._why(request))
@@ -510,7 +461,7 @@ class Plan:
         index = self._pool._index.copy()
         inventory = index.inventory
         for rank in members(touched):
-            cores, gpus = self._least(rank, start, end)
+            cores, gpus = self._bookings.least(rank, start, end)
             free = index.free(rank)
             free_cores = free & inventory.core_mask
             free_gpus = free >> inventory.shift
@@ -520,27 +471,22 @@ class Plan:
                 index.take((rank, free ^ keep))
         return index
 
-    # -- pools whose placement is not a matter of counts --------------------
-
-    def _unbooked(self, start=-INFINITY, end=INFINITY):
-        """Mask (of any ranks) without those that have a booking in a span."""
-        mask = ~self._full.union(start, end)
-        for part, low, high in self._parts:
-            if low < end and high > start:
-                mask &= ~part
-        return mask
-
     def _simulate(self, request, start, end):
-        """Selection that the pool's placement makes at a time to come, or None."""
+        """Selection that the pool's placement makes at a time to come, or None.
+
+        For pools whose placement is not a matter of counts: ranks with any
+        booking in the span are left out.
+        """
         pool = self._pool
-        eligible = pool.eligible(request.shape.match) & self._unbooked(start, end)
+        eligible = pool.eligible(request.shape.match) & ~self._bookings.booked(start, end)
         placed = pool.place_request(request, self._profile.index_at(start), eligible)
         return None if placed is None else placed[0]
 
-    def _simulate_now(self, request, start, end):
-        pool = self._pool
-        eligible = pool.eligible(request.shape.match) & self._unbooked(start, end)
-        return pool.place_request(request, pool._index, eligible)
+
+def _highest(mask, count):
+    """The ``count`` highest members of a mask, or all of it."""
+    excess = popcount(mask) - count
+    return mask ^ take(mask, excess) if excess > 0 else mask
 
 
 def _exact(shape):

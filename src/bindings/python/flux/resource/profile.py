@@ -13,7 +13,7 @@ it which ranks have room for one kind of need.
 from bisect import bisect_right
 
 from flux.resource.inventory import pairs
-from flux.resource.masks import lowest, members, popcount
+from flux.resource.masks import members, popcount
 from flux.resource.timeline import INFINITY
 
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
@@ -248,6 +248,3 @@ class Need:
             if inventory.keys[units] == key:
                 room |= mask & ranks
         return room
-
-
-__all__ = ("Need", "Profile", "Track", "lowest")

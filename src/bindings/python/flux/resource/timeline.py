@@ -1,6 +1,6 @@
 """A mask of ranks for every moment: the union of what was added over time spans."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 
 INFINITY = float("inf")
 
@@ -83,6 +83,27 @@ class Timeline:
             masks[number] |= mask
         block.union |= mask
 
+    def remove(self, start, end, mask):
+        """Take a mask out of the span from ``start`` to before ``end``.
+
+        Whoever else added some of it in that span must add it again.
+        """
+        if end != INFINITY:
+            self._cut(end)
+        first, _ = self._cut(start)
+        last = bisect_left(self.heads, end) if end != INFINITY else len(self.blocks)
+        keep = ~mask
+        for block in self.blocks[first:last]:
+            if block.every & mask:
+                block.masks = [one | block.every for one in block.masks]
+                block.every = 0
+            stop = bisect_left(block.starts, end)
+            for place in range(bisect_left(block.starts, start), stop):
+                block.masks[place] &= keep
+            block.union = block.every
+            for one in block.masks:
+                block.union |= one
+
     def union(self, start, end):
         """Union of the masks at all moments from ``start`` to before ``end``."""
         heads = self.heads
@@ -124,6 +145,3 @@ class Times:
         """The first time later than ``time``; infinity if there is none."""
         at = bisect_right(self.times, time)
         return self.times[at] if at < len(self.times) else INFINITY
-
-
-__all__ = ("INFINITY", "Timeline", "Times", "insort")

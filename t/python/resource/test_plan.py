@@ -1,0 +1,374 @@
+"""Plans: every answer against a planner that looks at every rank at every moment."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pool_model import Ask, R_of
+
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.inventory import pairs
+from flux.resource.masks import members, popcount
+
+NOW = 1000.0
+FOREVER = math.inf
+
+
+def make_pool(rows, expiration=0.0):
+    pool = ResourcePool(R_of(dict(enumerate(rows)), expiration=expiration))
+    pool.clock = lambda: NOW
+    return pool
+
+
+class Naive:
+    """Free counts of each rank at any time, from the pool's jobs and a plan's bookings."""
+
+    def __init__(self, pool, plan):
+        impl = pool.impl
+        inventory = impl._inventory
+        self.impl = impl
+        self.full = {
+            rank: (popcount(inventory.full[rank] & inventory.core_mask), popcount(inventory.full[rank] >> inventory.shift))
+            for rank in members(inventory.ranks)
+        }
+        self.uses = []  # (start, end, rank, cores, gpus)
+        started = {id(one) for one in plan._started}
+        assert len(started) == len(plan._started)
+        for jobid, end in pool.job_end_times():
+            for mask, units in pairs(impl.held(jobid)):
+                for rank in members(mask):
+                    self.uses.append(
+                        (
+                            -FOREVER,
+                            max(end, NOW) if end else FOREVER,
+                            rank,
+                            popcount(units & inventory.core_mask),
+                            popcount(units >> inventory.shift),
+                        )
+                    )
+        for booking in plan._reserved.values():
+            for mask, key in booking.parts:
+                for rank in members(mask):
+                    self.uses.append(
+                        (booking.start, booking.end, rank, key // inventory.key_base, key % inventory.key_base)
+                    )
+
+    def free(self, rank, time):
+        cores, gpus = self.full[rank]
+        for start, end, where, used, used_gpus in self.uses:
+            if where == rank and start <= time < end:
+                cores -= used
+                gpus -= used_gpus
+        return cores, gpus
+
+    def room(self, ask, rank, start, end):
+        """Slots of a request on a rank all through a span (1 or 0 for exclusive)."""
+        points = [start] + [s for s, _, where, _, _ in self.uses if where == rank and start < s < end]
+        free = [self.free(rank, point) for point in points]
+        if ask.exclusive:
+            return int(all(one == self.full[rank] for one in free)) * self.slots_in(ask, self.full[rank])
+        return min(self.slots_in(ask, one) for one in free)
+
+    def slots_in(self, ask, counts):
+        slots = counts[0] // ask.cores
+        return max(0, min(slots, counts[1] // ask.gpus) if ask.gpus else slots)
+
+    def fits(self, ask, start):
+        end = start + ask.duration if ask.duration else FOREVER
+        ranks = members(self.impl._up)
+        room = [self.room(ask, rank, start, end) for rank in ranks]
+        if ask.nodes is None and not ask.exclusive:
+            return sum(room) >= min(ask.slots)
+        if ask.nodes is None:
+            return sum(1 for one in room if one) >= min(ask.slots)
+        return sum(1 for one in room if one >= min(ask.slots)) >= min(ask.nodes)
+
+    def earliest(self, ask, after=NOW):
+        times = sorted({after} | {end for _, end, *_ in self.uses if end > after and end != FOREVER})
+        for time in times:
+            if self.fits(ask, time):
+                return time
+        return None
+
+    def check(self):
+        """Nothing is promised twice."""
+        for time in {use[0] for use in self.uses} | {NOW}:
+            for rank in self.full:
+                cores, gpus = self.free(rank, max(time, NOW))
+                assert cores >= 0 and gpus >= 0, (rank, time)
+
+
+@st.composite
+def asks(draw):
+    with_nodes = draw(st.booleans())
+    low = draw(st.integers(1, 3))
+    slots = draw(st.integers(1, 5))
+    if with_nodes:
+        nodes = ([low], low)
+        slots = min(slots, 3)
+    else:
+        nodes = None
+    return Ask(
+        nodes,
+        ([slots], slots),
+        draw(st.sampled_from([1, 1, 2, 4])),
+        draw(st.sampled_from([0, 0, 1])),
+        draw(st.sampled_from([False, False, False, True])),
+        duration=draw(st.sampled_from([0.0, 5.0, 10.0, 10.0, 30.0, 100.0])),
+    )
+
+
+ROWS = st.lists(
+    st.sampled_from([({0, 1, 2, 3}, {0, 1}), ({0, 1, 2, 3}, set()), ({0, 1}, set()), (set(range(8)), {0, 1})]),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=ROWS,
+    running=st.lists(st.tuples(asks(), st.sampled_from([0.0, 3.0, 8.0, 8.0, 20.0, 50.0, -5.0])), max_size=6),
+    down=st.sets(st.integers(0, 4), max_size=1),
+    pending=st.lists(st.tuples(asks(), st.sampled_from(["reserve", "alloc", "ask", "cancel", "free", "hold"])), max_size=12),
+)
+def test_against_naive(rows, running, down, pending):
+    pool = make_pool(rows)
+    for jobid, (ask, end) in enumerate(running):
+        try:
+            pool.alloc(jobid, pool.parse_resource_request(ask.jobspec()))
+        except OSError:
+            continue
+        pool.update_expiration(jobid, NOW + end if end else 0.0)
+    pool.mark_down(",".join(str(rank) for rank in down))
+    plan = pool.plan()
+    for jobid, (ask, what) in enumerate(pending, 100):
+        request = pool.parse_resource_request(ask.jobspec())
+        naive = Naive(pool, plan)
+        expected = naive.earliest(ask)
+        assert plan.earliest(request) == expected, ask
+        late = naive.earliest(ask, NOW + 9)
+        assert plan.earliest(request, NOW + 9) == late
+        if what == "reserve" and expected is not None:
+            plan.reserve(jobid, request, expected)
+            Naive(pool, plan).check()
+            assert plan.reservations()[jobid][0] == expected
+        elif what == "reserve":
+            with pytest.raises(InsufficientResources):
+                plan.reserve(jobid, request, NOW + 50)
+            assert jobid not in plan.reservations()
+        elif what == "alloc":
+            overdue = any(0 < end <= NOW for _, end in pool.job_end_times())
+            before = plan.reservations()
+            try:
+                alloc = plan.alloc(jobid, request)
+            except InfeasibleRequest:
+                assert expected is None
+            except InsufficientResources as exc:
+                assert expected != NOW or overdue
+                assert str(exc).startswith("insufficient resources: ")
+            else:
+                assert expected == NOW
+                assert alloc.to_dict()["execution"]["nslots"]
+                Naive(pool, plan).check()
+            assert plan.reservations() == before
+        elif what == "cancel" and plan.reservations():
+            plan.cancel(min(plan.reservations()))
+        elif what == "free" and pool.job_end_times():
+            pool.free(min(pool.job_end_times())[0])
+        elif what == "hold" and expected is None and not plan.reservations():
+            try:
+                plan.hold(jobid, request)
+            except InsufficientResources:
+                pass
+            else:
+                # From now on the job's own ranks are no one else's.
+                assert plan.reservations()[jobid] == (NOW, FOREVER)
+                plan.cancel(jobid)
+        pool._check()
+
+
+def job(pool, nodes=None, slots=1, cores=1, duration=10.0, exclusive=False, gpus=0):
+    ask = Ask(([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration)
+    return pool.parse_resource_request(ask.jobspec())
+
+
+FOUR = [({0, 1, 2, 3}, set())] * 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reservations_are_kept(seed):
+    """Jobs that end on time: every reserved job starts no later than first promised."""
+    rng = random.Random(seed)
+    pool = make_pool([({0, 1, 2, 3}, {0}) for _ in range(6)])
+    clock = [NOW]
+    pool.clock = lambda: clock[0]
+    queue = []
+    for jobid in range(40):
+        nodes = rng.choice([None, None, 1, 2, 4, 6])
+        request = job(
+            pool,
+            nodes,
+            rng.choice([1, 1, 2, 3]),
+            rng.choice([1, 1, 2]) if nodes is None else 1,
+            rng.choice([5.0, 10.0, 25.0]),
+            exclusive=rng.random() < 0.1,
+            gpus=rng.choice([0, 0, 0, 1]) if nodes is None else 0,
+        )
+        try:
+            pool.check_feasibility(request)
+        except InfeasibleRequest:
+            continue
+        queue.append((jobid, request))
+    promised = {}
+    started = {}
+    plan = pool.plan()
+    while queue:
+        waiting = []
+        for jobid, request in queue:
+            try:
+                plan.alloc(jobid, request)
+            except InsufficientResources:
+                plan.cancel(jobid)
+                start = plan.earliest(request)
+                assert start is not None
+                assert start <= promised.get(jobid, start)
+                promised[jobid] = start
+                plan.reserve(jobid, request, start)
+                waiting.append((jobid, request))
+            else:
+                started[jobid] = clock[0]
+                assert clock[0] <= promised.get(jobid, clock[0])
+        Naive(pool, plan).check()
+        assert plan.stale() == []
+        queue = waiting
+        clock[0] = min(end for _, end in pool.job_end_times())
+        for jobid, end in pool.job_end_times():
+            if end <= clock[0]:
+                pool.free(jobid)
+    assert len(started) > 30 and len(promised) > 15
+
+
+def test_backfill_conditions():
+    """EASY: end before the reservation, or use what it leaves."""
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
+    plan = pool.plan()
+    wide = job(pool, 3, cores=4, duration=50.0)
+    assert plan.earliest(wide) == NOW + 100
+    plan.reserve(2, wide, NOW + 100)
+    with pytest.raises(InsufficientResources, match="would delay"):
+        plan.alloc(3, job(pool, 2, cores=4, duration=101.0))
+    assert plan.alloc(4, job(pool, 1, cores=4, duration=101.0)).dumps() == "rank2/core[0-3]"
+    assert plan.alloc(5, job(pool, 1, cores=4, duration=100.0)).dumps() == "rank3/core[0-3]"
+    assert plan.reservations() == {2: (NOW + 100, NOW + 150)}
+
+
+def test_job_with_own_reservation():
+    pool = make_pool(FOUR)
+    plan = pool.plan()
+    wide = job(pool, 4, cores=4)
+    plan.reserve(1, wide, NOW + 5)
+    plan.reserve(2, wide, NOW + 15)
+    plan.reserve(2, wide, NOW + 20)  # replaces the first one
+    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    with pytest.raises(InsufficientResources):
+        plan.reserve(2, wide, NOW + 14)
+    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    with pytest.raises(InsufficientResources):
+        plan.alloc(2, wide)
+    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    assert plan.alloc(3, job(pool, 4, cores=4, duration=5.0))
+    pool.free(3)
+    plan.alloc(1, wide)
+    assert plan.reservations() == {2: (NOW + 20, NOW + 30)}
+    plan.note_started(2)
+    assert plan.reservations() == {}
+
+
+def test_started_on_the_pool_itself():
+    pool = make_pool(FOUR)
+    plan = pool.plan()
+    request = job(pool, 2, cores=4)
+    plan.reserve(1, request, NOW)
+    plan.reserve(2, request, NOW + 1)
+    pool.alloc(1, request)
+    plan.note_started(1)
+    assert list(plan.reservations()) == [2]
+    # It took other ranks than the plan had meant for it: some of job 2's.
+    assert plan.stale() == [2]
+    plan.reserve(2, request, plan.earliest(request))
+    assert plan.stale() == []
+
+
+def test_no_end_no_shadow():
+    """A job without an end never makes room; one past its end does now."""
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
+    request = job(pool, 3, cores=4)
+    assert pool.earliest(request) is None
+    plan = pool.plan()
+    plan.hold(5, request)
+    # Ranks 2 and 3 are free, but kept; the third node is in use yet.
+    with pytest.raises(InsufficientResources):
+        plan.alloc(6, job(pool, 1))
+    plan.cancel(5)
+    plan.alloc(6, job(pool, 1))
+    pool.update_expiration(1, NOW - 100)
+    assert pool.earliest(job(pool, 2, cores=4)) == NOW
+    pool.mark_down("0-1")
+    with pytest.raises(InsufficientResources, match="2 down"):
+        pool.plan().hold(7, request)
+
+
+def test_windows():
+    pool = make_pool(FOUR, expiration=NOW + 500)
+    pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
+    plan = pool.plan()
+    plan.reserve(2, job(pool, 3, cores=4, duration=50.0), NOW + 100)
+    one, two, slots = job(pool, 1, cores=4, duration=200.0), job(pool, 2, cores=4, duration=200.0), job(pool, slots=5)
+    answer = plan.windows([one, two, slots], 1000.0)
+    assert [entry["fits"] for entry in answer] == [True, False, True]
+    assert answer[0]["request"] is one
+    assert answer[0]["steps"] == [(2, NOW + 100), (1, NOW + 500)]
+    assert answer[2]["steps"] == [(8, NOW + 100), (4, NOW + 500)]
+    # Without reservations the pool itself answers; its end limits it.
+    assert pool.windows([two], 100.0)[0]["steps"] == [(2, NOW + 100)]
+    assert pool.windows([job(pool, 1, cores=4)], 1e9)[0]["steps"] == [(2, NOW + 500)]
+    pool.mark_down("all")
+    assert pool.windows([one], 100.0) == [{"request": one, "fits": False, "steps": []}]
+
+
+def test_plan_of_a_pool_with_hooks():
+    """Where placement is the site's own, planning asks it."""
+    from flux.resource.Rv1Pool import Rv1Pool
+
+    class Even(Rv1Pool):
+        """Uses only even ranks."""
+
+        def _sort_candidates(self, candidates):
+            return [one for one in super()._sort_candidates(candidates) if one[0] % 2 == 0]
+
+    class EvenPool(ResourcePool):
+        _impl_map = {1: Even}
+
+    pool = EvenPool(R_of(dict(enumerate(FOUR))))
+    pool.clock = lambda: NOW
+    two = job(pool, 2, cores=4)
+    assert pool.alloc(1, two).dumps() == "rank[0,2]/core[0-3]"
+    assert pool.earliest(job(pool, 1)) == NOW + 10
+    assert pool.earliest(job(pool, 3)) is None
+    plan = pool.plan()
+    plan.reserve(2, two, NOW + 10)
+    plan.reserve(3, two, NOW + 20)
+    pool.free(1)
+    with pytest.raises(InsufficientResources):
+        plan.alloc(4, job(pool, 1, duration=11.0))
+    assert isinstance(plan.alloc(5, job(pool, 2, cores=4, duration=10.0)), EvenPool)
+    assert plan.earliest(two) == NOW + 30
+    assert plan.windows([two], 100.0)[0]["fits"] is False
+    plan.cancel(3)
+    plan.hold(6, job(pool, 2, cores=4, duration=0.0))
+    assert plan.earliest(two) is None
