@@ -32,8 +32,7 @@ class Client:
         self.sock.sendall(pack(msg))
 
     def receive(self, count=1):
-        while len(self.answers) < count:
-            self.broker.kernel.run(until=self._look)
+        self.broker.kernel.run(until=lambda: self._look() >= count)
         found, self.answers = self.answers[:count], self.answers[count:]
         return found if count > 1 else found[0]
 
@@ -42,7 +41,7 @@ class Client:
             try:
                 data = self.sock.recv(1 << 16)
             except BlockingIOError:
-                return bool(self.answers)
+                return len(self.answers)
             if not data:
                 raise EOFError
             self.answers += self.unpacker.feed(data)
