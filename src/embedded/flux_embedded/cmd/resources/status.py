@@ -134,6 +134,16 @@ class ResourceStatus:
                 rows.append(Row(state, ranks, online, self.inventory))
         return rows
 
+    def by_reason(self, row):
+        """The row, or one for each reason its ranks were drained for."""
+        if row.state not in ("drain", "draining", "drained") or not row.ranks:
+            return [row]
+        return [
+            Row(row.state, row.ranks & ranks, row.online, self.inventory, timestamp, reason)
+            for ranks, timestamp, reason in self.drains
+            if row.ranks & ranks
+        ]
+
 
 def _expand(texts):
     """(state, online) pairs for the names in ``--states``."""
@@ -159,6 +169,8 @@ def status(args):
     client = connect()
     current = ResourceStatus(client)
     rows = current.rows(pairs, empty=bool(args.states) and not args.skip_empty)
+    if {"reason", "timestamp"} & set(layout.names()):
+        rows = [part for row in rows for part in current.by_reason(row)]
     if args.states:
         # offline ranks of a state that was asked for by name
         named = [(s, False) for s, online in pairs if online and s in args.states.split(",")]
