@@ -108,7 +108,7 @@ class Books:
         Raises:
             Violation: it is not the job's, splits a rank, or does not end it
         """
-        back = resources_of(R, f"freed R of {jobid}") & self.inventory
+        back = resources_of(R, f"freed R of {jobid}")
         held = self.held.get(jobid)
         if held is None:
             raise Violation(f"job {jobid} holds nothing to free")
@@ -126,10 +126,12 @@ class Books:
             del self.held[jobid]
 
     def shrink(self, ranks):
-        """Ranks leave for good."""
+        """Ranks leave the inventory; what jobs hold on them they still hold."""
         self.inventory = {resource for resource in self.inventory if resource[0] not in ranks}
-        for resource in [resource for resource in self.owner if resource[0] in ranks]:
-            self.held[self.owner.pop(resource)].discard(resource)
+
+    def renew(self, R):
+        """A scheduler starts anew with the inventory `R`: ranks that left may be back."""
+        self.inventory = resources_of(R, "inventory")
 
     def free_cores_and_gpus(self, ranks):
         """{rank: (free cores, free GPUs)} of `ranks`."""

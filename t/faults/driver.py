@@ -221,7 +221,12 @@ class Driver:
 
     def _load(self):
         self.watch.scheduler_gone()
-        self.instance.load_module(self.scheduler, *self.args)
+        doomed = self.crash_in is not None
+        try:
+            self.instance.load_module(self.scheduler, *self.args)
+        except OSError as exc:
+            if not doomed:
+                raise Violation(f"{self.scheduler} did not load: {exc}") from exc
 
     # -- rules ---------------------------------------------------------------------------------
 

@@ -105,6 +105,8 @@ class Watch:
             R = body["resources"]
             if self.books is None:
                 self.books = Books(R)
+            else:
+                self.books.renew(R)
             self.up = set()
             ranks = {resource[0] for resource in self.books.inventory}
             self.down_since = dict.fromkeys(ranks, turn)
