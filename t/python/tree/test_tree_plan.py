@@ -1,0 +1,128 @@
+"""Looking ahead on a TreePool: the plans of every pool, with containers and topology."""
+
+import random
+
+import pytest
+from tree_help import jobspec, topo_R
+
+from flux.resource.TreePool import TreePool
+
+NUMAS = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+TOPO = {"socket": [{"numa": NUMAS[:2]}, {"numa": NUMAS[2:]}]}
+SHAPES = (
+    "slot/core=3", "slot/[core=2;gpu]", "slot=2/[core=4;gpu]", "slot/numa{x}", "slot/socket{x}",
+    "slot=3/numa{x}", "node=2/slot/socket{x}", "node/slot=2/core=5", "node{x}/slot/core", "slot/node{x}",
+    "slot/numa=2{x}", "node=2/slot=2/[core;gpu]",
+)  # fmt: skip
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def make_pool(nodes=3):
+    pool = TreePool(topo_R((nodes, "0-15", "0-3", TOPO), (1, "0-7", "", {"cores": "0-7"})))
+    pool.clock = Clock()
+    return pool
+
+
+def parse(pool, shape, duration=0):
+    return pool.parse_resource_request(jobspec(shape, duration))
+
+
+def filled(seed, nodes=3):
+    pool = make_pool(nodes)
+    rnd = random.Random(seed)
+    for jobid in range(1, 40):
+        duration = rnd.choice((0, 10, 20, 20, 30, 45)) if rnd.random() < 0.95 else 0
+        try:
+            pool.alloc(jobid, parse(pool, rnd.choice(SHAPES), duration))
+        except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
+            pass
+    if rnd.random() < 0.3:
+        pool.mark_down("1")
+    return pool
+
+
+def first_time(pool, request):
+    """When a request fits as jobs end, by ending them one after the other on a copy."""
+    pool = pool.copy()
+    now = pool.clock()
+    for time in [now, *sorted({end for _, end in pool.job_end_times() if end})]:
+        for jobid, end in pool.job_end_times():
+            if end and end <= time:
+                pool.free(jobid)
+        try:
+            pool.alloc(999, request)
+        except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
+            continue
+        return time
+    return None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_earliest_is_when_it_fits(seed):
+    pool = filled(seed)
+    for shape in SHAPES:
+        request = parse(pool, shape, 5)
+        assert pool.earliest(request) == first_time(pool, request), shape
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_reservation_is_delayed(seed):
+    """Jobs that a plan starts around its reservations leave these when and as they are."""
+    pool = filled(seed)
+    plan = pool.plan()
+    rnd = random.Random(seed)
+    promised = {}
+    for jobid in range(100, 104):
+        request = parse(pool, rnd.choice(SHAPES), 15)
+        start = plan.earliest(request)
+        if start is not None and start > pool.clock():
+            plan.reserve(jobid, request, start)
+            promised[jobid] = (start, request)
+    for jobid in range(200, 230):
+        request = parse(pool, rnd.choice(SHAPES), rnd.choice((5, 15, 60)))
+        try:
+            plan.alloc(jobid, request)
+        except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
+            pass
+        pool._check()
+    for jobid, (start, request) in sorted(promised.items(), key=lambda one: one[1][0]):
+        pool.clock.now = start
+        for running, end in pool.job_end_times():
+            if end and end <= start:
+                pool.free(running)
+        pool.alloc(jobid, request)  # it starts when it was told
+        plan.note_started(jobid)
+
+
+def test_a_reserved_container_is_kept():
+    pool = make_pool(1)
+    pool.mark_down("1")
+    pool.alloc(1, parse(pool, "slot/socket{x}", 100))
+    pool.alloc(2, parse(pool, "slot/[core;gpu]", 50))
+    plan = pool.plan()
+    head = parse(pool, "slot=2/numa{x}", 30)
+    assert plan.earliest(head) == 1050.0
+    plan.reserve(3, head, 1050.0)
+    with pytest.raises(TreePool.InsufficientResources):
+        plan.alloc(4, parse(pool, "slot/core=2", 60))
+    plan.alloc(5, parse(pool, "slot/core=2", 50))
+    assert plan.earliest(head) is not None
+
+
+def test_explain_and_match_count_containers():
+    pool = make_pool(2)
+    request = parse(pool, "slot=3/socket{x}")
+    assert pool.match_mask(request) == 0b011
+    assert pool.match_mask(parse(pool, "node/slot=3/socket{x}")) == 0
+    pool.alloc(1, parse(pool, "node=2/slot=2/[core;gpu]"))
+    told = pool.explain(request)
+    assert (told["total"], told["large_enough"], told["available"], told["needed"]) == (3, 2, 2, 3)
+    assert "needs 3 slots with 1 exclusive 'socket' container(s), 2 free" in told["reason"]
+    (window,) = pool.windows([parse(pool, "slot/numa{x}", 10)], 100)
+    assert window["fits"]
