@@ -6,9 +6,9 @@ is committed; a handle has one of its own for the module functions that are
 given none.
 """
 
-import json
 from collections.abc import Mapping
 
+from flux_embedded.formats.jsontext import encoder, loads
 from flux_embedded.kernel.future import PlainRPC
 from flux_embedded.kernel.message import NODEID_ANY
 
@@ -27,6 +27,10 @@ __all__ = [
     "put_symlink",
     "put_unlink",
 ]
+
+
+#: as json.dumps writes
+_dumps = encoder(", ", ": ")
 
 
 def _key(key):
@@ -59,7 +63,7 @@ class KVSTxn:
             TypeError: `value` is not serialisable, or not text with `raw`
         """
         if not raw:
-            value = json.dumps(value)
+            value = _dumps(value)
         elif isinstance(value, bytes):
             value = value.decode("utf-8", "surrogateescape")
         elif not isinstance(value, str):
@@ -176,7 +180,7 @@ def get_key_direct(h, key, namespace=None):
     if not text:
         return None
     try:
-        return json.loads(text)
+        return loads(text)
     except ValueError:
         return text
 

@@ -1,10 +1,8 @@
 """Event logs (RFC 18): one JSON object a line."""
 
-import json
 from json.encoder import encode_basestring_ascii as _quote
 
-#: JSON without blanks, as contexts are written
-dumps = json.JSONEncoder(separators=(",", ":")).encode
+from flux_embedded.formats.jsontext import dumps, loads
 
 
 def encode(timestamp, name, context=None):
@@ -30,7 +28,7 @@ def parse_event(line):
         ValueError: not an event of RFC 18.
     """
     try:
-        event = json.loads(line)
+        event = loads(line)
     except RecursionError:
         raise ValueError("eventlog: event is nested too deeply") from None
     if not isinstance(event, dict):

@@ -1,12 +1,12 @@
 """Futures: answers that have not come yet."""
 
 import errno
-import json
 import os
 from collections import deque
 
 from greenlet import getcurrent
 
+from flux_embedded.formats.jsontext import dumps, loads
 from flux_embedded.kernel import message
 
 
@@ -245,7 +245,7 @@ class RPC(Future):
         if self._current is None or not self.has_value:
             return None
         text = self._current.payload_str
-        return None if text is None else json.loads(text)
+        return None if text is None else loads(text)
 
     def _backlog(self):
         if self.matchtag == 0:
@@ -281,7 +281,7 @@ class FutureExt(Future):
 
     def fulfill(self, result=None):
         """Succeed with `result`, anything JSON can hold."""
-        self._settle((json.dumps(result), None))
+        self._settle((dumps(result), None))
 
     def fulfill_error(self, errnum=errno.EINVAL, errstr=None):
         """Fail with a POSIX errno and a text."""
@@ -308,7 +308,7 @@ class FutureExt(Future):
         return self._result[1] if self._result is not None else None
 
     def _value(self):
-        return json.loads(self._result[0])
+        return loads(self._result[0])
 
 
 class WaitAllFuture(Future):

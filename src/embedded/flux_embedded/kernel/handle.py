@@ -6,7 +6,6 @@ program, on a task that is linked to the broker's socket (see `link`).
 """
 
 import errno
-import json
 import os
 import time
 
@@ -302,4 +301,4 @@ def _text(payload):
         return payload
     if isinstance(payload, bytes):
         return payload.decode("utf-8", "surrogateescape")
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return message.encode(payload)

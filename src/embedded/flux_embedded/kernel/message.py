@@ -4,8 +4,9 @@ A payload is kept either as JSON text or as the object it was made from, and tur
 other form only when somebody asks: between two builtin services no JSON is ever written.
 """
 
-import json
 import os
+
+from flux_embedded.formats.jsontext import encoder, loads
 
 REQUEST, RESPONSE, EVENT, CONTROL = 1, 2, 4, 8
 TYPE_NAMES = {REQUEST: "request", RESPONSE: "response", EVENT: "event", CONTROL: "control"}
@@ -23,7 +24,7 @@ OWNER_ROLES = ROLE_OWNER | ROLE_LOCAL
 
 OWNER = os.getuid()
 
-encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+encode = encoder(ensure_ascii=False)
 
 
 class Message:
@@ -84,7 +85,7 @@ class Message:
         Raises:
             TypeError: the message has no payload
         """
-        return json.loads(self.payload_str)
+        return loads(self.payload_str)
 
     @property
     def body(self):
@@ -94,7 +95,7 @@ class Message:
         """
         obj = self._obj
         if obj is None and self._text is not None:
-            obj = self._obj = json.loads(self._text)
+            obj = self._obj = loads(self._text)
         return obj
 
     # -- what the bindings show ----------------------------------------------------------------

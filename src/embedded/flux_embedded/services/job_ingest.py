@@ -21,10 +21,9 @@ the queue rules refuse; the scheduler's own errno for infeasible jobs.
 """
 
 import errno
-import json
 import pwd
 
-from flux_embedded.formats import eventlog, fsd, jobid
+from flux_embedded.formats import eventlog, fsd, jobid, jsontext
 from flux_embedded.formats import jobspec as spec
 from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
 from flux_embedded.kernel.service import Service, request
@@ -41,7 +40,7 @@ KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 VALIDATORS = ("jobspec", "feasibility")
 LOG_ERR = 3
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
+_encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
 
 
 class IdGenerator:

@@ -37,8 +37,8 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 """
 
 import errno
-import json
 
+from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_manager import rlite, states
@@ -72,7 +72,7 @@ class JobManager(Service):
     """
 
     name = "job-manager"
-    encode = staticmethod(json.JSONEncoder(separators=(",", ":")).encode)
+    encode = staticmethod(dumps)
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
