@@ -289,6 +289,12 @@ class Plan:
         """First time from ``start`` on at which a request fits; infinity if none."""
         profile = self._profile
         length = length_of(request)
+        shape = request.shape
+        if self._pool.countable(shape):
+            # Not before running jobs leave room on so many ranks, bookings or not.
+            count = 1 if shape.node_count is None else shape.node_count.min
+            ranks = self._pool.eligible(shape.match)
+            start = profile.track(Need.of(shape)).first(count, ranks, start)
         while start < INFINITY:
             if self._fits(request, start, start + length):
                 return start

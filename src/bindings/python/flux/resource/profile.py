@@ -18,6 +18,8 @@ from flux.resource.timeline import INFINITY
 
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
 FEW = 4
+#: Ends swept over before the ranks with room are counted again.
+STRIDE = 15
 
 
 class Profile:
@@ -34,10 +36,14 @@ class Profile:
     def __init__(self, inventory, index, ends, held, now):
         self.inventory = inventory
         self.index = index.copy()
-        self._ends = ends
+        late = bisect_right(ends, (now, INFINITY))
+        self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
         self._held = held
         self._next = 0
-        self._keys = {}  # rank to key where the sweep changed it
+        self._whole = inventory.keys
+        # Of ranks that are released in parts: key of a rank where the sweep changed it, and
+        # ranks by key.
+        self._keys = {}
         self._groups = index.groups.copy()
         rest = inventory.ranks
         for mask in self._groups.values():
@@ -51,9 +57,7 @@ class Profile:
 
     def next_end(self):
         """The next end that the sweep has not come to; infinity if there is none."""
-        if self._next < len(self._ends):
-            return max(self._ends[self._next][0], self.times[0])
-        return INFINITY
+        return self._ends[self._next][0] if self._next < len(self._ends) else INFINITY
 
     def next_end_after(self, time):
         """The first end later than a time; infinity if there is none."""
@@ -62,14 +66,20 @@ class Profile:
         return self.times[at] if at < len(self.times) else self.next_end()
 
     def step(self):
-        """Sweep over the next end and all jobs that share it."""
-        time = self.next_end()
-        moves = []
+        """Sweep over the next end and all jobs that share it; False if there is none."""
         ends = self._ends
         at = self._next
-        while at < len(ends) and (ends[at][0] <= time):
-            for mask, units in pairs(self._held(ends[at][1])):
-                if units:
+        if at == len(ends):
+            return False
+        time = ends[at][0]
+        moves = []
+        while at < len(ends) and ends[at][0] == time:
+            record = self._held(ends[at][1])
+            for mask, units in pairs(record):
+                key = self._whole.get(units)
+                if key is not None and mask & ~self.inventory.kinds[units] == 0:
+                    moves.append((mask, key))  # all that these ranks have
+                elif units:
                     self._release(mask, units, moves)
             at += 1
         self._next = at
@@ -77,11 +87,12 @@ class Profile:
         self.moves.append(moves)
         if self.events is not None:
             self._note(time, moves)
+        return True
 
     def extend(self, time):
         """Sweep over every end up to a time."""
-        while self._next < len(self._ends) and self.next_end() <= time:
-            self.step()
+        while self.next_end() <= time and self.step():
+            pass
 
     def _release(self, mask, units, moves):
         delta = self.inventory.key(units)
@@ -170,7 +181,7 @@ class Profile:
         """A RankIndex with the units that are free at a time, ids and all."""
         index = self.index.copy()
         for end, jobid in self._ends:
-            if max(end, self.times[0]) > time:
+            if end > time:
                 break
             index.give(self._held(jobid))
         return index
@@ -189,20 +200,46 @@ class Track:
             room |= need.among(mask, key, profile.inventory)
         self.room = [room]
 
-    def at(self, time):
-        """Mask of the ranks that have room from a time on."""
-        profile = self.profile
-        profile.extend(time)
-        room = self.room
+    def _follow(self):
+        """Take in what the profile has swept over."""
+        profile, room = self.profile, self.room
         if len(room) < len(profile.times):
             inventory = profile.inventory
             among = self.need.among
+            mask = room[-1]
             for moves in profile.moves[len(room) :]:
-                mask = room[-1]
                 for ranks, key in moves:
                     mask |= among(ranks, key, inventory)
                 room.append(mask)
-        return room[bisect_right(profile.times, time) - 1]
+        return room
+
+    def at(self, time):
+        """Mask of the ranks that have room from a time on."""
+        self.profile.extend(time)
+        return self._follow()[bisect_right(self.profile.times, time) - 1]
+
+    def first(self, count, ranks, start):
+        """First time, from ``start`` on, with room on so many of a mask of ranks.
+
+        Infinity if there is none.
+        """
+        profile = self.profile
+        profile.extend(start)
+        while popcount(self._follow()[-1] & ranks) < count:
+            if not profile.step():
+                return INFINITY
+            for _ in range(STRIDE):
+                profile.step()
+        # What has room only grows: halve.
+        room, times = self.room, profile.times
+        low, high = bisect_right(times, start) - 1, len(room) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if popcount(room[middle] & ranks) < count:
+                low = middle + 1
+            else:
+                high = middle
+        return max(start, times[low])
 
 
 class Need:
