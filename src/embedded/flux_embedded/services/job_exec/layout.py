@@ -63,6 +63,18 @@ def count_tasks(jobspec, nslots):
     return total
 
 
+def per_resource_shares(jobspec, children):
+    """Tasks on each node by the shell option ``per-resource`` ({type: node | core, count}); None without it."""
+    options = jobspec["attributes"]["system"].get("shell", {}).get("options", {})
+    per = options.get("per-resource")
+    if not isinstance(per, dict) or per.get("type") not in ("node", "core"):
+        return None
+    count = per.get("count", 1)
+    if type(count) is not int or count < 1:
+        return None
+    return [count if per["type"] == "node" else count * len(rlite.ids(what.get("core", ""))) for what in children]
+
+
 def place(jobspec, R):
     """The tasks of a job, in order of their number (list of Placed)."""
     per_node, per_slot = slot_shape(jobspec["resources"])
@@ -73,9 +85,12 @@ def place(jobspec, R):
         nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
     nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
     ntasks = count_tasks(jobspec, nslots)
-    # Tasks fill the slots node by node; more tasks than slots go round again.
-    shares = [0] * len(nodes)
-    left = ntasks
+    shares = per_resource_shares(jobspec, [children[broker_rank] for broker_rank, _, _ in nodes])
+    left = 0
+    if shares is None:
+        # Tasks fill the slots node by node; more tasks than slots go round again.
+        shares = [0] * len(nodes)
+        left = ntasks
     while left > 0:
         for index, (_, _, slots) in enumerate(nodes):
             take = min(slots, left)
