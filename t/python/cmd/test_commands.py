@@ -1,0 +1,114 @@
+"""Command lines beyond the recorded ones, in one embedded instance of four ranks of two cores."""
+
+import pytest
+from golden_replay import environment, run, scrub
+
+#: (command, exit code, stdout, stderr) after scrubbing; they run in this order in one shell.
+LINES = [
+    # several options of one command may be given in any order, C commands take abbreviations
+    ("flux kvs put a.b.c=1 a.d=2 l=x", 0, "", ""),
+    ("flux kvs ls -R a", 0, "a:\nb    d\n\na.b:\nc\n", ""),
+    ("flux kvs dir -R a", 0, "a.b.c = 1\na.d = 2\n", ""),
+    ("flux kvs unlink a", 1, "", "flux-kvs: unlink: a: Directory not empty\n"),
+    ("flux kvs unlink --recur a; flux kvs ls", 0, "l           resource\n", ""),
+    ("flux kvs link l m.k; flux kvs get -l m.k; flux kvs readlink m.k", 0, "m.k=x\nl\n", ""),
+    ("flux kvs copy m n; flux kvs move n o; flux kvs ls -F", 0, "l            m.           o.           resource.\n", ""),
+    ("flux kvs namespace create foo; flux kvs put -N foo q=1; flux kvs ls -N foo; flux kvs ls -N bar", 1, "q\n", "flux-kvs: .: No such file or directory\n"),
+    ("flux kvs eventlog append ev one '{\"a\": [1]}'; flux kvs eventlog append ev two", 0, "", ""),
+    ("flux kvs eventlog get ev", 0, "TS one a=[1]\nTS two\n", ""),
+    ("flux kvs eventlog wait-event -t 0.1 ev three", 1, "", "flux-kvs: wait-event timeout on event 'three'\n"),
+    ("(sleep 0.3; flux kvs put w=2) & flux kvs put w=1; flux kvs get -w -c 2 w", 0, "1\n2\n", ""),
+    # properties, membership, exclusion: commands of our own
+    ("flux resource property add foo 1-2; flux resource list -s free -o '{properties:<5} {ranks}'", 0, "PROPERTIES RANKS\n      0,3\nfoo   1-2\n", ""),
+    ("flux resource property remove foo 2; flux resource list -s free -no '{properties} {ranks}'", 0, " 0,2-3\nfoo 1\n", ""),
+    ("flux resource property add 'a&b' 1", 1, "", None),
+    ("flux resource exclude 2; flux resource status -no '{state} {ranks}'", 0, "avail 0-1,3\nexclude 2\n", ""),
+    ("flux resource include 2; flux resource drain 1 bad fan; flux resource drain 2-3 x", 0, "", ""),
+    ("flux resource drain -no '{ranks} {reason}'", 0, "1 bad fan\n2-3 x\n", ""),
+    ("flux resource status -s drain -no '{reason} {ranks}'", 0, "bad fan 1\nx 2-3\n", ""),
+    ("flux resource undrain 1-3; flux resource list -s down -no '{rlist}'", 0, "", ""),
+    ("flux resource topology -r 3 --ascii", 0, "vm (rank 3): 2 cores; all free\n  cores 0-1    ..\n", ""),
+    ("flux resource topology nosuch", 1, "", "flux-resource: ERROR: nosuch: No such file or directory\n"),
+    ("flux resource nosuch", 2, "", None),
+    # submission
+    ("flux submit --cc=1-3 --watch sh -c 'echo $FLUX_JOB_CC {cc}' | tail -3 | sort", 0, "1 1\n2 2\n3 3\n", ""),
+    ("flux submit --bcc=1-2 --quiet --wait sh -c 'exit ${FLUX_JOB_CC-0}'", 0, "", ""),
+    ("flux submit --quiet --wait sh -c 'exit 3'", 3, "", ""),
+    ("flux submit --quiet --watch sh -c 'echo out; echo err >&2'", 0, "out\n", "err\n"),
+    ("flux submit --quiet --wait-event=shell.init sleep 0", 0, "", ""),
+    ("flux submit --quiet --wait-event=nosuch true", 1, "", " ƒID: event 'nosuch' never received\n"),
+    ("flux submit --quiet --output=f.{cc} --cc=1-2 --wait echo {cc}; cat f.1 f.2", 0, "1\n2\n", ""),
+    ("seq 3 | flux bulksubmit --quiet --wait --watch echo x{} | sort", 0, "x1\nx2\nx3\n", ""),
+    ("flux bulksubmit --dry-run cp {} {./%} ::: a/b.c d", 0, "bulksubmit: submit cp a/b.c b\nbulksubmit: submit cp d d\n", ""),
+    ("flux bulksubmit --dry-run --env=-* --rlimit=-* -v -n{} true ::: 2 | jq -c .resources[0].count", 0, "2\n", ""),
+    ("flux submit --input=f.1 --output=o --wait --quiet cat; cat o", 0, "1\n", ""),
+    ("flux submit --resources-json='[{\"type\":\"slot\",\"label\":\"s\",\"count\":1,\"with\":[{\"type\":\"core\",\"count\":2}]}]' --dry-run true | jq -c '[.tasks[0].slot,.resources[0].label]'", 0, '["s","s"]\n', ""),
+    ("flux submit --resources-shape=slot=0/core true", 1, "", None),
+    ("flux submit -N1 --tasks-per-node=2 --tasks-per-core=1 true", 1, "", "flux-submit: ERROR: Do not specify both the number of tasks per node and per core\n"),
+    ("flux submit --env=NOSUCH true", 1, "", "flux-submit: ERROR: --env: Variable NOSUCH not found in current env\n"),
+    ("flux run -N2 --tasks-per-node=2 -l hostname | sort", 0, "0: vm\n1: vm\n2: vm\n3: vm\n", ""),
+    ("flux run -o nosuchoption=1 true", 0, "", ""),
+    # jobs and what is done to them
+    ("J=$(flux submit -n2 -c2 sleep 100); flux job wait-event -q $J start; flux jobs -no '{ntasks} {ncores} {duration!F:>4h} {ranks}' $J", 0, "2 4    - [0-1]\n", ""),
+    ("flux job memo $J foo.bar=1 x=yes; flux job wait-event -t 5 $J memo", 0, 'TS memo foo={"bar":1} x="yes"\n', ""),
+    ("flux job killall -f -s KILL; flux job status $J", 137, "", "flux-job: Sent signal to 1 jobs (0 errors)\n"),
+    ("flux job status -vv $J", 137, "", "flux-job: ƒID: task(s) Killed\n"),
+    ("flux jobs -f failed -no '{inactive_reason} {returncode}' -c 1", 0, "Signal: Killed 137\n", ""),
+    ("J=$(flux submit --flags=waitable false); flux job wait", 1, " ƒID\n", "flux-job: task(s) exited with exit code 1\n"),
+    ("flux job wait", 2, "", "flux-job: there are no more waitable jobs\n"),
+    ("flux submit --quiet --urgency=hold true; flux job cancelall", 0, "", "flux-job: Command matched 1 jobs (-f to confirm)\n"),
+    ("flux cancel --dry-run --all; flux cancel --states=pending -m bye", 0, "", "flux-cancel: Would cancel 1 job\nflux-cancel: Canceled 1 job (0 errors)\n"),
+    ("flux jobs -a -c 1 -no '{result} {exception.type} {exception.note}'", 0, "CANCELED cancel bye\n", ""),
+    ("flux jobs --filter=nosuch", 1, "", "flux-jobs: ERROR: Invalid filter specified: nosuch\n"),
+    ("flux jobs --json 2>&1 | jq -c .jobs", 0, "[]\n", ""),
+    ("flux jobs -a --name=cat -no '{name}' --user=root", 0, "cat\n", ""),
+    ("flux job last 2 | wc -l", 0, "2\n", ""),
+    ("flux job purge --num-limit=3 --force >/dev/null; flux jobs -an | wc -l", 0, "3\n", ""),
+    ("flux job wait-event -vt5 --count=1 $(flux submit true) alloc | cut -d' ' -f2", 0, "submit\nvalidate\ndepend\npriority\nalloc\n", ""),
+    ("flux job eventlog -f json $(flux job last) | jq -r .name | head -2", 0, "submit\nvalidate\n", ""),
+    ("flux job eventlog -f xml $(flux job last)", 1, "", "flux-job: invalid format type 'xml'\n"),
+    # the rest
+    ("flux exec -l -r 0,2 sh -c 'flux getattr rank'", 0, "0: 0\n2: 2\n", ""),
+    ("flux exec -r 9 true", 68, "", "flux-exec: Error: rank 9: No route to host\n"),
+    ("flux config get --default=7 foo; flux config get --type=integer foo", 1, "7\n", "flux-config: foo is not set\n"),
+    ("echo 'a = 1' >c.toml; flux config load c.toml; flux config get --type=string a", 1, "", "flux-config: a does not have the requested type\n"),
+    ("flux event sub -c 1 foo >ev & sleep 0.3; flux event pub foo.x '{\"a\":1}'; wait; cat ev", 0, 'foo.x\t{"a":1}\n', ""),
+    ("flux ping -c 1 nosuch", 1, "flux-ping any!nosuch\n", "flux-ping: any!nosuch.ping: No service matching nosuch.ping is registered\n"),
+    ("flux proxy local://$(flux getattr rundir)/local-0 flux getattr size", 0, "4\n", ""),
+    ("flux proxy ssh://host/x true", 1, "", None),
+    ("flux module trace resource", 1, "", None),
+    ("flux job --nosuch", 1, "", "flux-job: unrecognized option '--nosuch'\nTry `flux-job --help' for more information.\n"),
+    ("flux dmesg --human --nosuch", 1, "", "flux-dmesg: unrecognized option '--nosuch'\nTry `flux-dmesg --help' for more information.\n"),
+    ("LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII=1 flux job id --to=f58 1234567890", 0, "f2t6V2H\nf2t6V2H\n", ""),
+    ("flux help job | head -1", 0, "Usage: flux-job [OPTIONS] COMMAND ARGS\n", ""),
+    ("flux jobs | true; flux resource list | head -1 | wc -l", 0, "1\n", ""),
+    # instances in jobs
+    ("flux alloc -N2 flux resource info", 0, "2 Nodes, 4 Cores, 0 GPUs\n", ""),
+    ("flux alloc -n1", 1, "", None),
+    ("printf '#!/bin/sh\\n# flux: -N2 --job-name=foo\\necho $1; flux getattr size\\n' >b.sh; flux batch --output=b.out --quiet b.sh arg", 0, "", ""),
+    ("flux job wait-event -q $(flux job last) clean; cat b.out; flux jobs -no '{name} {nnodes}' $(flux job last)", 0, "arg\n2\nfoo 2\n", ""),
+    ("echo true >n.sh; flux batch n.sh", 1, "", "flux-batch: ERROR: n.sh does not appear to start with '#!'\n"),
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("commands")
+    entries = [{"cmd": line[0]} for line in LINES]
+    found, log = run(entries, directory, ["flux", "start", "-s4", "--personality=job"], environ=environment())
+    return found, log, directory / "user"
+
+
+@pytest.mark.parametrize("number", range(len(LINES)), ids=lambda number: "{}-{}".format(number, LINES[number][0][:40]))
+def test_line(results, number):
+    found, log, home = results
+    command, code, out, err = LINES[number]
+    assert found[number] is not None, "did not run; the instance said:\n" + log[-2000:]
+    rc, stdout, stderr = found[number]
+    if err is not None:
+        assert scrub(stderr, home) == err, command
+    else:
+        assert stderr.strip(), command
+        assert "Traceback" not in stderr
+    assert scrub(stdout, home) == out, command
+    assert rc == code, command
