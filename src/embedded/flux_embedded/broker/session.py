@@ -19,7 +19,7 @@ from flux_embedded.broker.process import Command, duration
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
-from flux_embedded.kernel import RealClock, Task, VirtualClock
+from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
 from flux_embedded.kernel.future import FutureExt
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
@@ -77,6 +77,7 @@ class Session:
             self.conductor.start()
             if self.options.parent is not None:
                 self.options.parent.watch_expiration(self.kernel, self._expires, lambda: self.stop(signal.SIGTERM))
+            collector.settle()
             with Watchdog(self.ctx):
                 self.kernel.run(until=lambda: self.done)
             self.server.drain(1.0)
