@@ -5,10 +5,10 @@ import json
 
 import pytest
 from jobs_instance import JobsInstance, jobspec, make_R
+from shared import data_path
 
 from flux_embedded.formats import jobid
 from flux_embedded.kernel.clock import RealClock
-from shared import data_path
 
 SUMMARY = {"sched": {"resource_summary": "rank0/core0"}}
 
