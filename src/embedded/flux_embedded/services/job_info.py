@@ -230,6 +230,7 @@ class EventlogWatch(Watch):
         super().__init__(service, msg, id)
         self.path = "guest.exec.eventlog" if path == "exec" else path
         self._waitcreate = waitcreate
+        self._sent = 0
         self._last = LAST_EVENT.get(self.path)
 
     def begin(self):
@@ -253,10 +254,25 @@ class EventlogWatch(Watch):
         if self.path == "eventlog":
             self._send(text)
         elif _has(text, "clean"):
-            self.end(errno.ENODATA)
+            self._send_rest()
 
     def _other(self, text):
+        self._sent += len(text)
         self._send(text)
+
+    def _send_rest(self):
+        """The job is over: what the watch has not delivered yet is read from the log itself."""
+
+        def answer(future):
+            if self.is_over:
+                return
+            try:
+                self._send(future.body["value"][self._sent :])
+            except OSError:
+                pass  # the log was never written
+            self.end(errno.ENODATA)
+
+        self.service.rpc("kvs.lookup", {"key": f"{self.where}.{self.path}"}).then(answer)
 
     def _send_whole(self):
         def answer(future):
