@@ -37,7 +37,12 @@ fail() {
     exit 1
 } >&2
 
-# packages PACKAGE:TEST ...: install the Debian packages whose TEST (a command on the PATH, or a file) is not there.
+build_packages="python3:python3 python3-venv:py=ensurepip autoconf:autoreconf automake:automake make:make gcc:gcc
+    libc6-dev:/usr/include/stdio.h python3-dev:Python.h pkg-config:pkg-config libhwloc-dev:pkg=hwloc"
+test_packages="sharness:/usr/share/sharness/sharness.sh jq:jq procps:pgrep hostname:hostname xz-utils:xz"
+
+# packages PACKAGE:TEST ...: install the Debian packages whose TEST is not there: a command, a /file, pkg=LIBRARY for
+# pkg-config, py=MODULE of python3, or Python.h.
 packages() {
     wanted=
     for entry; do
@@ -46,6 +51,8 @@ packages() {
         case $test in
         /*) [ -e "$test" ] || wanted="$wanted $package" ;;
         pkg=*) pkg-config --exists "${test#pkg=}" 2>/dev/null || wanted="$wanted $package" ;;
+        Python.h) [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ] ||
+            wanted="$wanted $package" ;;
         py=*) python3 -c "import ${test#py=}" 2>/dev/null || wanted="$wanted $package" ;;
         *) command -v "$test" >/dev/null 2>&1 || wanted="$wanted $package" ;;
         esac
