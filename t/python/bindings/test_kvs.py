@@ -417,3 +417,10 @@ def test_namespace_argument(h):
     kvs.put(h, "k", 2)
     kvs.commit(h, namespace="n")
     assert kvs.get_key_direct(h, "k", namespace="n") == 2
+
+
+def test_a_namespace_that_goes_takes_its_waiting_requests_along(h):
+    h.rpc("kvs.namespace-create", {"namespace": "n"}).get()
+    rpc = h.rpc("kvs.wait-version", {"namespace": "n", "rootseq": 5})
+    h.rpc("kvs.namespace-remove", {"namespace": "n"}).get()
+    assert end_of(rpc) == errno.ENOENT

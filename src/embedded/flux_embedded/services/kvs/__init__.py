@@ -1,0 +1,81 @@
+"""The key-value store of the instance, service ``kvs``.
+
+A namespace is a tree of directories; a key is its path with ``.`` between the
+names (``job.0000.0005.dc00.0000.R``).  Values are text.  The namespace
+``primary`` is always there.  Everything is kept in memory: it ends with the
+instance.  Commits are applied one after the other, each whole or not at all,
+in the order in which they arrived; the sequence number of a namespace grows
+by one with each (RFC 16: commit order is visible order).
+
+All methods are for the instance owner only.  ``namespace`` is optional
+everywhere and defaults to ``primary``; an unknown one is ENOENT.  Keys are
+non-empty strings without empty components (EINVAL otherwise); ``.`` alone is
+the root directory.
+
+====================  ======================================================
+method                payload -> response
+====================  ======================================================
+commit                ``{namespace, ops: [OP, ...]}`` -> ``{rootseq}``.
+                      ops (may be empty) are applied in order and become
+                      visible together.  OP is one of
+
+                      - ``["put", KEY, TEXT]``
+                      - ``["append", KEY, TEXT]``: to the end of the value,
+                        which is created if it is missing (EISDIR on a
+                        directory)
+                      - ``["unlink", KEY]``: value, link or whole directory;
+                        a missing key is no error
+                      - ``["mkdir", KEY]``: an existing directory is kept
+                      - ``["symlink", KEY, TARGET]`` or
+                        ``["symlink", KEY, TARGET, NAMESPACE]``: TARGET is
+                        a key from the root of its namespace, or ``.``
+                      - ``["graft", KEY, NAMESPACE]``: NAMESPACE ends and its
+                        root becomes the directory KEY; its watchers get
+                        ENODATA.  This is how a job's guest link becomes a
+                        plain directory
+
+                      Missing directories on the way are made; a value in
+                      the way is replaced by a directory.
+lookup                ``{namespace, key}`` -> ``{value: TEXT}``, or
+                      ``{namespace, keys: [KEY, ...]}`` ->
+                      ``{values: {KEY: TEXT}}``, all or an error.  Missing:
+                      ENOENT, a directory: EISDIR; the error text is the key
+                      and the reason (``a: Is a directory``), as everywhere
+                      where a key is the cause.  Links are followed.
+readlink              ``{namespace, key}`` -> ``{target, namespace?}``; not a
+                      link: EINVAL
+dir                   ``{namespace, key?, recursive?, values?}`` ->
+                      ``{entries: [[NAME, TYPE, TEXT or null], ...]}`` in
+                      order of name.  key defaults to the root.  TYPE is
+                      ``val``, ``dir`` or ``symlink``; the third item is the
+                      value with ``values`` set and the target of a link, else
+                      null.  With ``recursive`` NAME is the path below the
+                      directory.  ENOTDIR on a value.
+watch (streaming)     ``{namespace, key, append?, waitcreate?}`` ->
+                      ``{value: TEXT}`` now and after every commit that
+                      changed the value.  With ``append`` later responses have
+                      only the text that was added.  ENOENT if the key is
+                      missing and ``waitcreate`` is not set, and when it is
+                      unlinked; EISDIR when it is a directory.  Ends with
+                      ENODATA when its namespace goes or after
+                      ``watch-cancel``.
+watch-cancel          ``{matchtag}``, no response: ends that watch of the
+                      sender
+getroot               ``{namespace}`` -> ``{namespace, rootseq, owner}``
+wait-version          ``{namespace, rootseq}`` -> ``{rootseq}`` as soon as the
+                      namespace has reached it
+namespace-create      ``{namespace, owner?}`` -> ``{}``; EEXIST if it exists
+namespace-remove      ``{namespace}`` -> ``{}``; ``primary``: ENOTSUP
+namespace-list        -> ``{namespaces: [{namespace, owner, rootseq}, ...]}``
+fault                 ``{fail_commits: N, errnum?, match?}`` -> ``{}``.  For
+                      fault runs: the next N commits that touch a key which
+                      contains ``match`` (default: any) fail with errnum
+                      (default EIO) and change nothing.  N 0 ends it.
+stats-get             -> ``{commits, ops, lookups, faults, watchers,
+                      namespaces: {NAME: rootseq}}``
+====================  ======================================================
+"""
+
+from flux_embedded.services.kvs.service import Kvs
+
+__all__ = ["Kvs"]

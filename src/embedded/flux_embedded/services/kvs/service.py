@@ -1,0 +1,191 @@
+"""The service; the table of its methods is in the package's docstring."""
+
+import errno
+import os
+
+from flux_embedded.kernel import message
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.kvs.tree import PRIMARY, Link, Namespace, Tree, key_error
+from flux_embedded.services.kvs.watch import Watches
+from flux_embedded.services.kvs.writer import Writer
+
+
+class Kvs(Service):
+    """The KVS."""
+
+    name = "kvs"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.tree = Tree(message.OWNER)
+        self.writer = Writer(self.tree)
+        self.watches = Watches(self.tree, self.respond, self.respond_error)
+        self.waiting = []  # (namespace, sequence number, request) of wait-version
+        self.counts = {"commits": 0, "ops": 0, "lookups": 0, "faults": 0}
+        self._fault = None
+
+    @request("commit")
+    def commit(self, msg):
+        body = msg.body
+        try:
+            name = body.get("namespace")
+            ns = self.tree.primary if name is None else self.tree.namespace(name)
+            ops = body["ops"]
+            if self._fault is not None:
+                self._check_fault(ops)
+            touched = self.writer.apply(ns, ops)
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise OSError(errno.EPROTO, "malformed kvs.commit request") from None
+        ns.seq += 1
+        counts = self.counts
+        counts["commits"] += 1
+        counts["ops"] += len(ops)
+        self.respond(msg, {"rootseq": ns.seq})
+        if self.watches.watches:
+            self.watches.notify(touched)
+        if self.waiting:
+            self._release(ns)
+
+    def _check_fault(self, ops):
+        fault = self._fault
+        if fault["match"] and not any(fault["match"] in op[1] for op in ops):
+            return
+        fault["left"] -= 1
+        if fault["left"] <= 0:
+            self._fault = None
+        self.counts["faults"] += 1
+        raise OSError(fault["errnum"], os.strerror(fault["errnum"]))
+
+    # -- reading ---------------------------------------------------------------
+
+    @request("lookup")
+    def lookup(self, msg):
+        body = msg.body or {}
+        ns = self.tree.namespace(body.get("namespace"))
+        self.counts["lookups"] += 1
+        if "keys" in body:
+            answer = {"values": {key: self.tree.value(ns, key) for key in body["keys"]}}
+        else:
+            answer = {"value": self.tree.value(ns, body.get("key"))}
+        self.respond(msg, answer)
+
+    @request("readlink")
+    def readlink(self, msg):
+        body = msg.body or {}
+        key = body.get("key")
+        ns = self.tree.namespace(body.get("namespace"))
+        _, directory, name, _ = self.tree.resolve(ns, key, last=False)
+        link = directory.get(name)
+        if link is None:
+            raise key_error(errno.ENOENT, key)
+        if type(link) is not Link:
+            raise key_error(errno.EINVAL, key)
+        answer = {"target": link.target}
+        if link.namespace is not None:
+            answer["namespace"] = link.namespace
+        self.respond(msg, answer)
+
+    @request("dir")
+    def dir(self, msg):
+        body = msg.body or {}
+        ns = self.tree.namespace(body.get("namespace"))
+        key = body.get("key") or "."
+        directory = self.tree.find(ns, key)
+        if directory is None:
+            raise key_error(errno.ENOENT, key)
+        if type(directory) is not dict:
+            raise key_error(errno.ENOTDIR, key)
+        recursive, values = bool(body.get("recursive")), bool(body.get("values"))
+        self.respond(msg, {"entries": list(self.tree.entries(directory, "", recursive, values))})
+
+    # -- watching --------------------------------------------------------------
+
+    @request("watch", streaming=True)
+    def watch(self, msg):
+        self.watches.add(msg)
+
+    @request("watch-cancel")
+    def watch_cancel(self, msg):
+        self.watches.cancel(msg)
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        self.watches.disconnect(msg.sender)
+        self.waiting = [entry for entry in self.waiting if entry[2].sender is not msg.sender]
+
+    # -- namespaces and the rest -------------------------------------------------
+
+    @request("getroot")
+    def getroot(self, msg):
+        ns = self.tree.namespace((msg.body or {}).get("namespace"))
+        self.respond(msg, self._describe(ns))
+
+    @request("wait-version")
+    def wait_version(self, msg):
+        body = msg.body or {}
+        ns = self.tree.namespace(body.get("namespace"))
+        if type(body.get("rootseq")) is not int:
+            raise OSError(errno.EPROTO, "rootseq must be an integer")
+        self.waiting.append((ns, body["rootseq"], msg))
+        self._release(ns)
+
+    def _release(self, ns):
+        """Answer who waits for what `ns` has reached."""
+        waiting, self.waiting = self.waiting, []
+        for entry in waiting:
+            if entry[0] is ns and entry[1] <= ns.seq:
+                self.respond(entry[2], {"rootseq": ns.seq})
+            else:
+                self.waiting.append(entry)
+
+    @request("namespace-create")
+    def namespace_create(self, msg):
+        body = msg.body or {}
+        name = body.get("namespace")
+        if type(name) is not str or not name:
+            raise OSError(errno.EPROTO, "namespace must be a name")
+        if name in self.tree.namespaces:
+            raise OSError(errno.EEXIST, f"namespace {name} exists")
+        self.tree.namespaces[name] = Namespace(name, body.get("owner", message.OWNER))
+        self.respond(msg, {})
+
+    @request("namespace-remove")
+    def namespace_remove(self, msg):
+        name = (msg.body or {}).get("namespace")
+        if name == PRIMARY:
+            raise OSError(errno.ENOTSUP, "the primary namespace cannot be removed")
+        ns = self.tree.namespace(name)
+        del self.tree.namespaces[name]
+        for entry in [entry for entry in self.waiting if entry[0] is ns]:
+            self.waiting.remove(entry)
+            self.respond_error(entry[2], errno.ENOENT, f"namespace {name} does not exist")
+        self.respond(msg, {})
+        self.watches.notify([(name, None, True)])
+
+    @request("namespace-list")
+    def namespace_list(self, msg):
+        self.respond(msg, {"namespaces": [self._describe(ns) for ns in self.tree.namespaces.values()]})
+
+    @staticmethod
+    def _describe(ns):
+        return {"namespace": ns.name, "rootseq": ns.seq, "owner": ns.owner}
+
+    @request("fault")
+    def fault(self, msg):
+        body = msg.body or {}
+        count = body.get("fail_commits")
+        if type(count) is not int or count < 0:
+            raise OSError(errno.EINVAL, f"fail_commits={count!r}: expected a count of commits")
+        self._fault = None
+        if count:
+            self._fault = {
+                "left": count,
+                "errnum": body.get("errnum", errno.EIO),
+                "match": body.get("match", ""),
+            }
+        self.respond(msg, {})
+
+    @request("stats-get")
+    def stats(self, msg):
+        seqs = {ns.name: ns.seq for ns in self.tree.namespaces.values()}
+        self.respond(msg, {**self.counts, "watchers": len(self.watches.watches), "namespaces": seqs})
