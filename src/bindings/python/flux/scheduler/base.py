@@ -329,8 +329,9 @@ class Scheduler(Running, Passes, Handlers):
         """A request has its answer: its job must not be looked at again."""
         if self._requests.get(request.jobid) is request:
             del self._requests[request.jobid]
-        if request._job is not None:
-            self._answered.append(request._job)
+        job, request._job = request._job, None  # no cycles are left for the collector
+        if job is not None:
+            self._answered.append(job)
 
     def _find_queued(self, jobid):
         """The queued job of this id, if a policy queued it by itself."""

@@ -56,7 +56,6 @@ class Committer:
 
     def _arm(self, delay):
         self._armed = True
-        self._timer.stop()
         self._timer.reset(after=delay)
 
     def _expired(self, handle, watcher, revents, args):

@@ -45,6 +45,36 @@ class Pace:
         return self.delay != before
 
 
+class Allowance:
+    """How many steps of a forecast may be taken: some at once, then as time passes and events come.
+
+    Estimates must not cost more than the scheduling they are about, however deep the queue and
+    also where the clock stands still while a burst of events is handled.
+
+    Args:
+        most (float): steps that can be saved up
+        rate (float): steps that a second brings
+        share (float): steps that an event brings
+    """
+
+    def __init__(self, most, rate, share):
+        self.most = most
+        self.rate = rate
+        self.share = share
+        self._left = most
+        self._last = 0.0
+
+    def event(self):
+        """An event was handled."""
+        self._left = min(self.most, self._left + self.share)
+
+    def spend(self, now):
+        """A step was taken at `now`. Returns the seconds to wait before the next."""
+        self._left = min(self.most, self._left + max(0.0, now - self._last) * self.rate) - 1
+        self._last = now
+        return 0.0 if self._left >= 1 else (1 - self._left) / self.rate
+
+
 class Driver:
     """Runs a pass: a function that returns, or a generator stepped once a turn of the reactor.
 
@@ -90,7 +120,6 @@ class Driver:
         """Have a pass begin after `delay` seconds, if none is to begin yet."""
         if not self.armed:
             self.armed = True
-            self._start_timer.stop()
             self._start_timer.reset(after=delay)
 
     def close(self):
@@ -161,7 +190,6 @@ class Driver:
         self.yields += 1
         if type(wanted) in (int, float) and rest < wanted < 1e9:
             rest = wanted
-        self._step_timer.stop()
         self._step_timer.reset(after=rest)
 
     def _end(self, error, seconds):

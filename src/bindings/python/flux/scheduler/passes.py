@@ -1,6 +1,6 @@
 """Passes over the queue: when they run, what follows them, and what they must not leave behind."""
 
-from flux.scheduler.pacing import Driver, Pace
+from flux.scheduler.pacing import Allowance, Driver, Pace
 
 #: Seconds before the next pass after one that failed; doubled while they keep failing.
 FIRST_BACKOFF = 0.01
@@ -8,6 +8,9 @@ FIRST_BACKOFF = 0.01
 #: A forecast step of so many seconds is followed by a pause this many times as long, so that
 #: estimates and reasons take a fifth of the time at most.
 FORECAST_REST = 4.0
+
+#: Forecast steps that may be taken at once, that each second allows, that each event allows.
+FORECAST_STEPS = (32, 1000.0, 0.125)
 
 
 class Passes:
@@ -31,6 +34,7 @@ class Passes:
         self._backoff = 0.0
         self._outlook_again = False
         self._outlook_not_before = 0.0
+        self._allowance = Allowance(*FORECAST_STEPS)
         self._pace = Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX)
         hooks = (self._before_step, self._after_step)
         self._pass = Driver(handle, self._begin_pass, *hooks, self._pass_ended, stopwatch)
@@ -63,6 +67,7 @@ class Passes:
         """Something happened that a pass should look at."""
         if self._always_wanted or len(self._backlog):
             self._pace.event(self.now())
+            self._allowance.event()
             self._guard("start_schedule", self.start_schedule)
         elif self._pass.active:
             self._close_pass()
@@ -110,7 +115,7 @@ class Passes:
         self._outlook.arm(max(0.0, self._outlook_not_before - self.now()))
 
     def _rest(self, seconds):
-        rest = FORECAST_REST * seconds
+        rest = max(FORECAST_REST * seconds, self._allowance.spend(self.now()))
         self._outlook_not_before = self.now() + seconds + rest
         return rest
 
@@ -123,9 +128,10 @@ class Passes:
 
     def _before_step(self):
         """A policy's code is about to run: it must find only jobs that wait."""
-        for job in self._answered:
-            self._backlog.remove(job)
-        self._answered.clear()
+        if self._answered:
+            for job in self._answered:
+                self._backlog.remove(job)
+            self._answered.clear()
         self._queue_before = len(self._backlog)
 
     def _after_step(self):
