@@ -1,0 +1,202 @@
+"""``resource.acquire`` (RFC 28), message by message."""
+
+import errno
+
+import pytest
+from resource_help import make_R
+
+from flux_embedded.services.resource.acquire import property_changes
+
+
+def test_first_response(four):
+    assert four.acquire().sent() == [{"resources": make_R(), "up": "0-3"}]
+
+
+def test_needs_a_stream(four):
+    assert four.fails("acquire")[0] == errno.EPROTO
+
+
+def test_one_holder_at_a_time(four):
+    holder = four.acquire()
+    holder.sent()
+    other = four.acquire("other")
+    with pytest.raises(OSError, match="resources are held by holder") as caught:
+        other.future.get()
+    assert caught.value.errno == errno.EBUSY
+    four.call("drain", targets="1")
+    assert holder.sent() == [{"down": "1"}]
+    holder.leave()
+    # The one before us is forgotten: a full first response, not a delta.
+    (first,) = four.acquire("other").sent()
+    assert first["up"] == "0,2-3" and first["resources"] == make_R()
+
+
+def test_guests_and_strangers(four):
+    from flux_embedded.kernel import Task
+    from flux_embedded.kernel.handle import Flux
+
+    guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
+    for topic in ("acquire", "drain", "undrain", "reload", "journal", "shrink", "expiration"):
+        with pytest.raises(PermissionError):
+            guest.rpc(f"resource.{topic}", {}, flags=2).get()
+    assert guest.rpc("resource.sched-status").get()["all"] == make_R()
+    holder = four.acquire()
+    holder.sent()
+    guest.rpc("resource.disconnect", flags=1)  # of a sender that is not the holder
+    four.call("drain", targets="0")
+    assert holder.sent() == [{"down": "0"}]
+
+
+def test_drain_and_undrain_are_exact_deltas(four):
+    holder = four.acquire()
+    holder.sent()
+    steps = [
+        ("drain", {"targets": "1"}, [{"down": "1"}]),
+        ("drain", {"targets": "1", "mode": "overwrite", "reason": "x"}, []),
+        ("drain", {"targets": "1-3", "mode": "update"}, [{"down": "2-3"}]),
+        ("undrain", {"targets": "1"}, [{"up": "1"}]),
+        ("undrain", {"targets": "1-2", "mode": "force"}, [{"up": "2"}]),
+        ("offline", {"targets": "3"}, [{"down": "3", "shrink": "3"}]),
+        ("undrain", {"targets": "3"}, []),
+        ("online", {"targets": "3"}, []),  # the holder has been told to forget it
+        ("exclude", {"targets": "0"}, [{"down": "0"}]),
+        ("drain", {"targets": "0"}, []),
+        ("include", {"targets": "0"}, []),
+        ("undrain", {"targets": "0"}, [{"up": "0"}]),
+    ]
+    for method, payload, sent in steps:
+        assert four.call(method, **payload) == {}
+        assert holder.sent() == sent, (method, payload)
+
+
+def test_a_rank_lost_by_the_overlay(four):
+    holder = four.acquire()
+    holder.sent()
+    four.call("drain", targets="2")
+    holder.sent()
+    four.call("overlay.disconnect", rank=3)
+    assert holder.sent() == [{"down": "3", "shrink": "3"}]
+    # Down already, and named again: what shrinks is always in "down".
+    four.call("overlay.disconnect", rank=2)
+    assert holder.sent() == [{"down": "2", "shrink": "2"}]
+    holder.leave()
+    assert four.acquire().sent() == [{"resources": make_R(), "up": "0-1"}]
+
+
+def test_ranks_of_a_configuration_do_not_shrink(make):
+    conf = {"resource": {"noverify": True, "config": [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}]}}
+    there = make(4, conf=conf)
+    holder = there.acquire()
+    assert holder.sent()[0]["resources"]["execution"]["nodelist"] == ["fake[0-3]"]
+    there.call("overlay.disconnect", rank=3)
+    assert holder.sent() == [{"down": "3"}]
+    there.call("overlay.join", ranks="3")
+    assert holder.sent() == [{"up": "3"}]
+
+
+def test_ranks_come_up_after_the_first_response(make):
+    there = make(4, make_R(), online=False)
+    holder = there.acquire()
+    assert holder.sent() == [{"resources": make_R(), "up": ""}]
+    there.bring_up()
+    assert holder.sent() == [{"up": "0"}, {"up": "1-3"}]
+
+
+def test_shrink_is_for_good(four):
+    holder = four.acquire()
+    holder.sent()
+    four.call("shrink", targets="2-3")
+    assert holder.sent() == [{"down": "2-3", "shrink": "2-3"}]
+    left = make_R("0-1", hosts="vm,vm")
+    assert four.stored_R() == left
+    holder.leave()
+    assert four.acquire().sent() == [{"resources": left, "up": "0-1"}]
+    assert four.fails("shrink", targets="3") == (errno.EINVAL, "idset is out of range")
+    assert four.fails("shrink", targets="0-1") == (errno.EINVAL, "no resources would be left")
+
+
+def test_properties(make):
+    there = make(4, make_R(properties={"old": "0-3"}))
+    holder = there.acquire()
+    holder.sent()
+    steps = [
+        ("property-add", "fast", "2", [{"property-add": {"fast": "2"}}]),
+        ("property-add", "fast", "1-2", [{"property-add": {"fast": "1"}}]),
+        ("property-add", "fast", "1", []),
+        ("property-remove", "fast", "2-3", [{"property-remove": {"fast": "2"}}]),
+        ("property-remove", "old", "0-3", [{"property-remove": {"old": "0-3"}}]),
+        ("property-remove", "nosuch", "0", []),
+    ]
+    for method, name, ranks, sent in steps:
+        there.call(method, name=name, targets=ranks)
+        assert holder.sent() == sent, (method, name, ranks)
+    assert there.stored_R()["execution"]["properties"] == {"fast": "1"}
+    for name in ("", "a!b", "a|b", "+queue", 3, None):
+        assert there.fails("property-add", name=name, targets="0")[0] == errno.EINVAL
+    there.call("shrink", targets="1")
+    assert holder.sent() == [{"down": "1", "shrink": "1"}]
+    assert "properties" not in there.stored_R()["execution"]
+
+
+def test_expiration(four):
+    holder = four.acquire()
+    holder.sent()
+    four.call("expiration", expiration=2000000000.5)
+    assert holder.sent() == [{"expiration": 2000000000.5}]
+    four.call("expiration", expiration=2000000000.5)
+    assert holder.sent() == []
+    assert four.stored_R()["execution"]["expiration"] == 2000000000.5
+    four.call("expiration", expiration=0)
+    assert holder.sent() == [{"expiration": 0}]
+    assert [event for event in four.events() if event[0] == "resource-update"] == [
+        ("resource-update", {"expiration": 2000000000.5}), ("resource-update", {"expiration": 0}),
+    ]  # fmt: skip
+    for value in (-1, "x", None, True, [1]):
+        assert four.fails("expiration", expiration=value)[0] == errno.EINVAL
+
+
+def test_queue_properties(make):
+    conf = {"queues": {"batch": {"hosts": "n[0-2]"}, "debug": {"requires": ["x"]}, "all": {"hosts": "all"}}}
+    there = make(4, make_R(hosts="n[0-3]"), hosts=["n0", "n1", "n2", "n3"], conf=conf)
+    holder = there.acquire()
+    (first,) = holder.sent()
+    assert first["resources"]["execution"]["properties"] == {"+batch": "0-2", "+all": "0-3"}
+    assert "properties" not in there.stored_R()["execution"]
+    there.call("config.load", config={"queues": {"batch": {"hosts": "n[2-3]"}}})
+    assert holder.sent() == [{"property-remove": {"+batch": "0-1", "+all": "0-3"}, "property-add": {"+batch": "3"}}]
+    number, text = there.fails("config.load", config={"queues": {"batch": {"hosts": "n[3-4]"}}})
+    assert (number, text) == (errno.EINVAL, "queues.batch.hosts: invalid hosts: n4")
+    assert holder.sent() == []
+    assert there.call("status")["R"]["execution"]["properties"] == {"+batch": "2-3"}
+
+
+def test_mute(four):
+    holder = four.acquire()
+    holder.sent()
+    four.call("acquire-mute")
+    four.call("drain", targets="0")
+    assert holder.sent() == []
+
+
+@pytest.mark.parametrize("exclude, left, hosts", [("3", "0-2", "n[0-2]"), ("n[0,2]", "1,3", "n[1,3]")])
+def test_excluded_at_start(make, exclude, left, hosts):
+    names = [f"n{i}" for i in range(4)]
+    there = make(4, make_R(hosts="n[0-3]"), hosts=names, conf={"resource": {"exclude": exclude}})
+    holder = there.acquire()
+    (first,) = holder.sent()
+    assert first == {"resources": make_R(left, hosts=hosts), "up": left}
+    status = there.call("status")
+    assert status["R"] == make_R(hosts="n[0-3]") and status["exclude"] in ("3", "0,2")
+    # A change takes effect when the module is loaded anew, not before.
+    there.call("config.load", config={})
+    assert holder.sent() == []
+    holder.leave()
+    there.reload_module()
+    assert there.acquire().sent() == [{"resources": make_R(hosts="n[0-3]"), "up": "0-3"}]
+
+
+def test_property_changes():
+    old, new = {"a": [0, 2], "b": [1, 2]}, {"a": [1, 3], "c": [0, 1]}
+    assert property_changes(old, new) == {
+        "property-remove": {"a": [0, 1], "b": [1, 2]}, "property-add": {"a": [2, 3], "c": [0, 1]},
+    }  # fmt: skip

@@ -1,0 +1,267 @@
+"""Drain, status, reload, journal: what an administrator asks, and the texts he is answered."""
+
+import errno
+import json
+
+import pytest
+from resource_help import make_R
+
+
+def test_drain_errors(four):
+    four.call("drain", targets="1", reason="some reason")
+    assert four.fails("drain", targets="1") == (errno.EEXIST, "rank 1 already drained")
+    assert four.fails("drain", targets="0-1", reason="x") == (errno.EEXIST, "rank 1 already drained")
+    four.call("drain", targets="2")
+    assert four.fails("drain", targets="1-2") == (errno.EEXIST, "ranks 1-2 already drained")
+    assert four.fails("drain", targets="99") == (errno.EINVAL, "idset is out of range")
+    assert four.fails("drain", targets="foo") == (errno.EINVAL, "invalid targets: invalid hosts: foo")
+    assert four.fails("drain", targets="vm[") [0] == errno.EINVAL
+    assert four.fails("drain")[0] == errno.EINVAL
+    assert four.fails("drain", targets="3", mode="maybe")[0] == errno.EINVAL
+    assert four.fails("drain", targets="3", reason=7)[0] == errno.EPROTO
+    assert four.fails("undrain", targets="3") == (errno.EINVAL, "rank 3 not drained")
+    assert four.fails("undrain", targets="99") == (errno.EINVAL, "idset is out of range")
+    assert four.fails("undrain", targets="1", mode="maybe")[0] == errno.EINVAL
+
+
+def test_drain_modes(four):
+    def reasons():
+        return {ranks: (info["timestamp"], info["reason"]) for ranks, info in four.call("status")["drain"].items()}
+
+    kernel = four.instance.kernel
+    start = kernel.now()
+    four.call("drain", targets="1", reason="first")
+    kernel.call_later(10, lambda: None)
+    kernel.run(until=lambda: kernel.now() >= start + 10)
+    four.call("drain", targets="1-2", mode="update", reason="second")
+    assert reasons() == {"1": (start, "first"), "2": (start + 10, "second")}
+    four.call("drain", targets="1", mode="overwrite", reason="third")
+    assert reasons()["1"] == (start, "third")
+    four.call("drain", targets="1", mode="force-overwrite", reason="second")
+    assert reasons() == {"1-2": (start + 10, "second")}
+    four.call("undrain", targets="1-3", mode="force")
+    assert reasons() == {}
+
+
+def test_hosts_stand_for_all_their_ranks(make):
+    there = make(4, make_R(hosts="a,b,a,c"), hosts=["a", "b", "a", "c"])
+    there.call("drain", targets="a,c")
+    assert list(there.call("status")["drain"]) == ["0,2-3"]
+
+
+def test_recorded_eventlog(four):
+    """The events of the commands of a recorded session (golden/cli-misc.jsonl, flux kvs eventlog get)."""
+    four.call("drain", targets="1", reason="some reason")
+    four.call("drain", targets="1", mode="overwrite", reason="other reason")
+    four.call("drain", targets="1-2", mode="update", reason="upd")
+    four.call("undrain", targets="1")
+    four.call("undrain", targets="1", mode="force")
+    four.call("reload", R=make_R("0-9", "0", "vm," * 9 + "vm"), force=True)
+    assert four.events() == [
+        ("resource-define", {"method": "kvs"}),
+        ("drain", {"idset": "1", "nodelist": "vm", "reason": "some reason", "overwrite": 0}),
+        ("drain", {"idset": "1", "nodelist": "vm", "reason": "other reason", "overwrite": 1}),
+        ("drain", {"idset": "1-2", "nodelist": "vm,vm", "reason": "upd", "overwrite": 0}),
+        ("undrain", {"idset": "1", "nodelist": "vm", "overwrite": 0}),
+        ("undrain", {"idset": "1", "nodelist": "vm", "overwrite": 1}),
+        ("resource-define", {"method": "reload"}),
+    ]
+
+
+def test_status_of_drained_and_lost_ranks(four):
+    four.call("drain", targets="3", reason="x")
+    four.call("overlay.disconnect", rank=2)
+    four.call("exclude", targets="1")
+    status = four.call("status")
+    drained = {"timestamp": four.instance.kernel.now(), "reason": "x"}
+    assert status == {
+        "R": make_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "1", "torpid": "",
+    }  # fmt: skip
+
+
+EMPTY = {"version": 1, "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}}
+
+
+def test_sched_status(make):
+    R = make_R(hosts="n[0-3]", properties={"small": "2-3", "big": "0-1"}, scheduling={"mykey": [1, 2]})
+    there = make(4, R, hosts=[f"n{i}" for i in range(4)])
+    without = {key: value for key, value in R.items() if key != "scheduling"}
+    assert there.call("sched-status") == {"all": without, "down": EMPTY, "allocated": EMPTY}
+    there.call("drain", targets="3")
+    down = make_R("3", hosts="n3", properties={"small": "3"})
+    assert there.call("sched-status") == {"all": without, "down": down, "allocated": EMPTY}
+
+
+def test_sched_status_asks_the_job_manager(four):
+    from flux_embedded.kernel import Task
+    from flux_embedded.kernel.handle import Flux
+
+    manager = Flux(Task(four.instance.kernel, "fake"))
+    manager.task.post = lambda msg: manager.respond(msg, {"allocated": make_R("0", "1", "vm")})
+    four.instance.kernel.add_service("job-manager", manager.task)
+    assert four.call("sched-status")["allocated"] == make_R("0", "1", "vm")
+
+
+def test_reload(four):
+    holder = four.acquire()
+    holder.sent()
+    assert four.fails("reload", R=make_R()) == (errno.EBUSY, "resources are busy (unload scheduler?)")
+    holder.leave()
+    big = make_R("0-9", "0", ",".join(["vm"] * 10))
+    text = "resource object contains ranks execeeding size=4 (override with -f))"
+    assert four.fails("reload", R=big) == (errno.EINVAL, text)
+    assert four.stored_R() == make_R()
+    four.call("drain", targets="1,3")
+    four.call("reload", R=big, force=True)
+    assert four.stored_R() == big and four.acquire().sent() == [{"resources": big, "up": "0,2,4-9"}]
+
+
+def test_reload_forgets_what_is_not_there_any_more(four):
+    four.call("drain", targets="1,3")
+    four.call("reload", R=make_R("0-1", hosts="vm,vm"))
+    assert list(four.call("status")["drain"]) == ["1"]
+    four.call("reload", R=make_R())
+    assert list(four.call("status")["drain"]) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "R, text",
+    [
+        ({}, "version: missing"),
+        ({"version": 2}, "version: expected 1, got 2"),
+        (make_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
+        (make_R(ranks="3-1"), "execution.R_lite[0].rank: "),
+        ("nonsense", "Expecting value"),
+    ],
+)
+def test_reload_of_nonsense(four, R, text):
+    number, found = four.fails("reload", R=R)
+    assert number == errno.EINVAL and found.startswith(text)
+    assert four.stored_R() == make_R()
+
+
+def test_reload_from_a_file(four, tmp_path):
+    path = tmp_path / "R"
+    path.write_text(json.dumps(make_R("0", hosts="vm")))
+    four.call("reload", path=str(path))
+    assert four.call("status")["R"] == make_R("0", hosts="vm")
+    assert "No such file" in four.fails("reload", path=str(tmp_path / "nosuch"))[1]
+
+
+def test_hosts_are_verified(make, capfd):
+    """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
+    there = make(2, services=("kvs",))
+    there.instance.startup.put_resources(make_R("0-3", hosts="fake[0-3]"))
+    there.instance.load_module("resource")
+    reason = "rank 1 got hostname 'vm', expected 'fake1'"
+    assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {"1": reason}
+    assert f"resource.err[1]: draining: {reason}\n" in capfd.readouterr().err
+    assert there.acquire().sent()[0]["up"] == "0,2-3"
+
+
+@pytest.mark.parametrize("how", ["argument", "configuration"])
+def test_verification_can_be_left_out(make, how):
+    there = make(2, services=("kvs",), conf={"resource": {"noverify": True}} if how == "configuration" else {})
+    there.instance.startup.put_resources(make_R("0-1", hosts="fake[0-1]"))
+    there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
+    assert there.call("status")["drain"] == {}
+
+
+def test_drained_ranks_stay_drained_when_the_module_is_loaded_anew(four):
+    four.call("drain", targets="1-2", reason="broken")
+    four.call("undrain", targets="1")
+    before = four.call("status")
+    four.reload_module("noverify")
+    assert four.call("status") == before
+    assert [name for name, context in four.events()][-1] == "resource-define"
+
+
+def test_bad_module_argument_and_configuration(make, capfd):
+    there = make(1, services=("kvs",))
+    with pytest.raises(OSError) as caught:
+        there.instance.load_module("resource", "bogus")
+    assert caught.value.errno == errno.EINVAL
+    cases = [
+        ({"resource": {"config": []}}, "resource.config: expected an array with at least one table"),
+        ({"resource": {"exclude": "0"}}, "resource.exclude: no resources are left"),
+        ({"resource": {"exclude": "nosuch"}}, "resource.exclude: invalid targets: invalid hosts: nosuch"),
+        ({"resource": 3}, "resource: expected a table"),
+        ({"queues": {"q": {"hosts": "nosuch"}}}, "queues.q.hosts: invalid hosts: nosuch"),
+    ]
+    for conf, text in cases:
+        there.instance.ctx.config = conf
+        with pytest.raises(OSError):
+            there.instance.load_module("resource")
+        assert text in capfd.readouterr().err
+
+
+class Journal:
+    """A client of resource.journal."""
+
+    def __init__(self, there):
+        self.there = there
+        self.future = there.h.rpc("resource.journal", flags=2)
+
+    def sent(self):
+        self.there.instance.kernel.run_until_idle()
+        found = []
+        while self.future.is_ready():
+            found.append(self.future.get())
+            self.future.reset()
+        return found
+
+
+def names(response):
+    return [event["name"] for event in response["events"]]
+
+
+def test_journal(four):
+    four.call("drain", targets="1")
+    journal = Journal(four)
+    history, marker = journal.sent()
+    assert names(history) == ["resource-define", "restart", "online", "online", "drain"] and history["R"] == make_R()
+    assert history["events"][1]["context"] == {"ranks": "0-3", "online": "", "nodelist": "vm,vm,vm,vm"}
+    assert marker == {"events": []}
+    four.call("undrain", targets="1")
+    (live,) = journal.sent()
+    assert names(live) == ["undrain"] and "R" not in live
+    four.call("reload", R=make_R("0", hosts="vm"))
+    (live,) = journal.sent()
+    assert names(live) == ["resource-define"] and live["R"] == make_R("0", hosts="vm")
+    four.call("offline", targets="0")
+    assert [names(live) for live in journal.sent()] == [["offline"]]
+    assert "offline" not in [name for name, context in four.events()]
+    four.h.rpc("resource.journal-cancel", {"matchtag": journal.future.matchtag}, flags=1)
+    with pytest.raises(OSError) as caught:
+        journal.sent()
+        journal.future.get()
+    assert caught.value.errno == errno.ENODATA
+
+
+def test_journal_forgets_the_oldest_of_what_is_not_in_the_kvs(four, monkeypatch):
+    monkeypatch.setattr("flux_embedded.services.resource.journal._MAX_EVENTS", 10)
+    for _ in range(6):
+        four.call("offline", targets="3")
+        four.call("online", targets="3")
+    history = Journal(four).sent()[0]
+    assert names(history)[0] == "truncate" and "resource-define" in names(history)
+    assert len(history["events"]) <= 11
+    stamps = [event["timestamp"] for event in history["events"][1:]]
+    assert stamps == sorted(stamps)
+
+
+def test_a_failing_kvs_is_reported_and_survived(four, capfd):
+    four.call("kvs.fault", fail_commits=1)
+    four.call("drain", targets="1")
+    four.instance.kernel.run_until_idle()
+    assert "resource.err[0]: resource.eventlog: " in capfd.readouterr().err
+    assert list(four.call("status")["drain"]) == ["1"]
+
+
+def test_without_a_kvs(make):
+    there = make(2, services=("resource",))
+    there.call("drain", targets="0")
+    assert list(there.call("status")["drain"]) == ["0"]
+    assert there.call("stats-get")["acquired_by"] == ""
+    there.acquire("me").sent()
+    assert there.call("stats-get")["acquired_by"] == "me"

@@ -1,0 +1,220 @@
+"""R as the resource service reads, cuts and makes it."""
+
+import pytest
+from resource_help import make_R
+
+from flux_embedded.formats import idset
+from flux_embedded.services.resource import sources
+from flux_embedded.services.resource.drains import ALL, KEEP, REASON, DrainTable
+from flux_embedded.services.resource.inventory import Inventory
+from flux_embedded.services.resource.queues import queue_properties
+
+#: The example of the R specification: ranks 3, 4 and 7 on a1, a2 and b9.
+EXAMPLE = {
+    "version": 1,
+    "execution": {
+        "R_lite": [
+            {"rank": "7", "children": {"core": "0-3"}},
+            {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}},
+        ],
+        "nodelist": ["a[1-2]", "b9"],
+        "properties": {"fast": "3,7", "+debug": "4,7", "arm@node": "7"},
+        "starttime": 0,
+        "expiration": 2000000000,
+    },
+}
+
+
+def bounds(text):
+    return idset.decode(text)
+
+
+def test_ranks_and_hosts():
+    inventory = Inventory(EXAMPLE)
+    assert [inventory.host(rank) for rank in (3, 4, 7)] == ["a1", "a2", "b9"]
+    assert inventory.ranks == bounds("3-4,7") and len(inventory) == 3 and inventory.expiration == 2000000000
+    assert inventory.ranks_of_hosts(["b9", "a1"]) == bounds("3,7")
+    for rank in (0, 5, 6, 8):
+        with pytest.raises(KeyError):
+            inventory.host(rank)
+    with pytest.raises(ValueError, match=r"invalid hosts: c\[1-2\]"):
+        inventory.ranks_of_hosts(["c1", "a1", "c2"])
+
+
+def test_cutting():
+    inventory = Inventory(EXAMPLE)
+    part = inventory.restrict(bounds("4,7,9"))
+    assert part["execution"] == {
+        "R_lite": [{"rank": "7", "children": {"core": "0-3"}}, {"rank": "4", "children": {"core": "0-1", "gpu": "0"}}],
+        "starttime": 0, "expiration": 2000000000, "nodelist": ["a2,b9"],
+        "properties": {"fast": "7", "+debug": "4,7", "arm@node": "7"},
+    }  # fmt: skip
+    assert inventory.without(bounds("4")).ranks == bounds("3,7")
+    assert inventory.without(bounds("9")) is inventory
+    with pytest.raises(ValueError, match="no resources would be left"):
+        inventory.without(bounds("0-9"))
+    Inventory(part)
+
+
+def test_cutting_a_topology():
+    topo = {"socket": [{"cores": "0-1"}]}
+    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": topo}, {"ranks": "2-3", "topo": {}}]}
+
+    def left(scheduling, gone="3"):
+        return Inventory(make_R(scheduling=scheduling)).without(bounds(gone)).R["scheduling"]
+
+    assert left(scheduling)["children"] == [{"ranks": "0-1", "topo": topo}, {"ranks": "2", "topo": {}}]
+    assert left(scheduling, "2-3")["children"] == [{"ranks": "0-1", "topo": topo}]
+    # In an instance that is a job, its ranks may still be the enclosing one's.
+    parents = {"writer": "TreePool", "children": [{"ranks": "5,9,12-13", "topo": topo}]}
+    assert left(parents)["children"][0]["ranks"] == "5,9,12"
+    # What others wrote, or what is not a topology, is none of our business.
+    for other in ({"graph": {}}, {"writer": "fluxion:jgf"}, {"writer": "TreePool"}, {"writer": 3}, [1], None,
+                  {"writer": "TreePool", "children": [{"ranks": "x"}]}, {"writer": "TreePool", "children": [{"ranks": "0"}]}):  # fmt: skip
+        assert left(other) == other
+
+
+def changed(path, value):
+    """EXAMPLE with one value replaced; ... takes the key out."""
+    import copy
+
+    R = copy.deepcopy(EXAMPLE)
+    at = R
+    for key in path[:-1]:
+        at = at[key]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return R
+
+
+@pytest.mark.parametrize(
+    "path, value, text",
+    [
+        (["version"], ..., "version: missing"),
+        (["version"], True, "version: expected 1"),
+        (["execution"], [], "execution: expected an object"),
+        (["execution", "R_lite"], ..., "execution.R_lite: expected an array"),
+        (["execution", "R_lite"], [], "execution.R_lite: expected an array"),
+        (["execution", "R_lite", 1], 3, r"execution.R_lite\[1\]: expected an object"),
+        (["execution", "R_lite", 0, "rank"], "", r"execution.R_lite\[0\].rank: empty"),
+        (["execution", "R_lite", 0, "rank"], 7, r"execution.R_lite\[0\].rank: expected an idset"),
+        (["execution", "R_lite", 0, "rank"], "9-8", r"execution.R_lite\[0\].rank: "),
+        (["execution", "R_lite", 0, "children"], None, r"execution.R_lite\[0\].children: expected an object"),
+        (["execution", "R_lite", 0, "children", "core"], ..., r"execution.R_lite\[0\].children.core: missing"),
+        (["execution", "R_lite", 1, "children", "gpu"], "x", r"execution.R_lite\[1\].children.gpu: "),
+        (["execution", "nodelist"], ["a[1-2]"], "execution.nodelist: 2 hosts for 3 ranks"),
+        (["execution", "nodelist"], "a[1-3]", "execution.nodelist: expected an array"),
+        (["execution", "nodelist"], ["a["], "execution.nodelist: "),
+        (["execution", "properties"], [], "execution.properties: expected an object"),
+        (["execution", "properties", "fast"], "3,8", "execution.properties.fast: rank 8 is not in R_lite"),
+        (["execution", "properties", "a&b"], "3", "property 'a&b'"),
+        (["execution", "starttime"], "now", "execution.starttime: expected seconds"),
+        (["execution", "starttime"], 2000000000, "execution.expiration: not after starttime"),
+        (["execution", "expiration"], float("nan"), "execution.expiration: expected seconds"),
+    ],
+)
+def test_bad_R_is_refused_with_the_path(path, value, text):
+    with pytest.raises(ValueError, match=text):
+        Inventory(changed(path, value))
+
+
+@pytest.mark.parametrize("R", [None, 3, [], "R"])
+def test_not_even_an_object(R):
+    with pytest.raises(ValueError):
+        Inventory(R)
+
+
+def test_many_ranks_cost_little():
+    inventory = Inventory(make_R("0-99999", "0-63", "n[0-99999]"))
+    assert inventory.host(54321) == "n54321"
+    assert inventory.restrict(bounds("5-6,99999"))["execution"]["nodelist"] == ["n[5-6,99999]"]
+
+
+def test_resources_from_configuration():
+    entries = [
+        {"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"},
+        {"hosts": "big", "cores": "0-7"},
+        {"hosts": "fake[2-3],big", "properties": ["pp"]},
+    ]
+    R = sources.from_config({"resource": {"config": entries}})
+    assert R["execution"] == {
+        "R_lite": [{"rank": "0-3", "children": {"gpu": "0", "core": "0-3"}}, {"rank": "4", "children": {"core": "0-7"}}],
+        "starttime": 0.0, "expiration": 0.0, "nodelist": ["fake[0-3],big"], "properties": {"pp": "2-4"},
+    }  # fmt: skip
+    Inventory(R)
+    assert sources.from_config({}) is None and sources.from_config({"resource": {"noverify": True}}) is None
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ({"config": []}, "resource.config: expected an array"),
+        ({"config": [3]}, r"resource.config\[0\]: expected a table"),
+        ({"config": [{}]}, r"resource.config\[0\].hosts: missing"),
+        ({"config": [{"hosts": 3}]}, r"resource.config\[0\].hosts: expected a string"),
+        ({"config": [{"hosts": "a["}]}, r"resource.config\[0\].hosts: hostlist"),
+        ({"config": [{"hosts": "a"}]}, "resource.config: host a has no cores"),
+        ({"config": [{"hosts": "a", "cores": "3-1"}]}, r"resource.config\[0\].cores: idset"),
+        ({"config": [{"hosts": "a", "core": "0"}]}, r"resource.config\[0\].core: unknown key: expected one of"),
+        ({"config": [{"hosts": "a", "cores": "0", "properties": "x"}]}, r"resource.config\[0\].properties: expected an array"),
+        ({"path": "/nosuch"}, "resource.path: /nosuch: No such file or directory"),
+        ({"path": 3}, "resource.path: expected the path of a JSON file"),
+    ],
+)
+def test_bad_configuration(table, text):
+    with pytest.raises(ValueError, match=text):
+        sources.from_config({"resource": table})
+
+
+def test_resources_and_scheduling_from_files(tmp_path):
+    import json
+
+    (tmp_path / "R").write_text(json.dumps(EXAMPLE))
+    (tmp_path / "S").write_text('{"writer": "x"}')
+    table = {"path": str(tmp_path / "R"), "scheduling": str(tmp_path / "S")}
+    assert sources.from_config({"resource": table}) == {**EXAMPLE, "scheduling": {"writer": "x"}}
+    (tmp_path / "S").write_text("{")
+    with pytest.raises(ValueError, match="resource.scheduling: .*not JSON"):
+        sources.from_config({"resource": table})
+
+
+def test_discovery_gives_every_rank_what_this_host_has():
+    import os
+
+    inventory = Inventory(sources.discover(["vm", "vm"]))
+    (entry,) = inventory.R["execution"]["R_lite"]
+    assert entry["rank"] == "0-1"
+    assert idset.count(bounds(entry["children"]["core"])) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    "queues, text",
+    [
+        (3, "queues: expected a table"),
+        ({"q": 3}, "queues.q: expected a table"),
+        ({"q": {"hosts": ""}}, "queues.q.hosts: expected a hostlist"),
+        ({"q": {"hosts": 3}}, "queues.q.hosts: expected a hostlist"),
+        ({"q": {"hosts": "c["}}, "queues.q.hosts: "),
+        ({"q": {"hosts": "c9"}}, "queues.q.hosts: invalid hosts: c9"),
+        ({"q": {"hosts": "a1", "requires": []}}, "queues.q.hosts: a queue has hosts or requires, not both"),
+        ({"q!": {"hosts": "a1"}}, "property '.q!'"),
+    ],
+)
+def test_bad_queues(queues, text):
+    with pytest.raises(ValueError, match=text):
+        queue_properties({"queues": queues}, Inventory(EXAMPLE))
+
+
+def test_drain_table():
+    table = DrainTable()
+    table.drain(bounds("1-3"), 1.0, "a")
+    table.drain(bounds("2"), 2.0, "b", KEEP)
+    table.drain(bounds("3"), 2.0, "b", REASON)
+    table.drain(bounds("1,4"), 2.0, None, ALL)
+    assert table.status() == {
+        "1,4": {"timestamp": 2.0, "reason": ""}, "2": {"timestamp": 1.0, "reason": "a"}, "3": {"timestamp": 1.0, "reason": "b"},
+    }  # fmt: skip
+    table.undrain(bounds("0-2"))
+    assert table.ranks == bounds("3-4")

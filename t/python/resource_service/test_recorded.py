@@ -1,0 +1,125 @@
+"""What a recorded scheduler was sent on its resource.acquire stream: the same steps give the same messages."""
+
+import json
+
+import shared
+from resource_help import make_R
+
+R_NEW = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-1", "children": {"gpu": "0-1", "core": "0-3"}}],
+        "starttime": 0.0, "expiration": 0.0, "nodelist": ["fake[0-1]"],
+        "properties": {"all": "0-1", "big": "0", "small": "1"},
+    },
+}  # fmt: skip
+
+
+def call(method, **payload):
+    return lambda there: there.call(method, **payload)
+
+
+def exclude(ranks):
+    return call("config.load", config={"resource": {"exclude": ranks}} if ranks else {})
+
+
+#: beginning of a scenario's name -> (a new scheduler is loaded, what is done before)
+SCENARIOS = [
+    ("load sched-fifo, default args", True, []),
+    ("load sched-fifo queue-depth=unlimited", True, []),
+    ("load sched-fifo queue-depth=3", True, []),
+    ("drain rank 1 (idle)", False, [call("drain", targets="1")]),
+    ("drain ranks 2-3 (idle)", False, [call("drain", targets="2-3")]),
+    ("undrain rank 1", False, [call("undrain", targets="1")]),
+    ("reload scheduler while ranks 2-3 are drained", True, []),
+    ("undrain ranks 2-3", False, [call("undrain", targets="2-3")]),
+    ("drain rank 0 while", False, [call("drain", targets="0")]),
+    ("undrain rank 0 while", False, [call("undrain", targets="0")]),
+    ("config exclude rank 3 loaded", False, [exclude("3")]),
+    ("reload scheduler after the exclusion", True, []),
+    ("exclusion removed while", False, [exclude(None)]),
+    ("reload scheduler after exclusion removed", True, []),
+    ("exclusion loaded with scheduler and resource modules", True, [exclude("3"), lambda t: t.reload_module("noverify")]),
+    ("exclusion removed the same way", True, [exclude(None), lambda t: t.reload_module("noverify")]),
+    ("rank 3 goes offline", False, [call("overlay.disconnect", rank=3)]),
+    ("load scheduler while rank 3 is offline", True, []),
+    ("second resource.acquire", True, []),
+    ("flux resource reload R.new", True, [call("reload", R=R_NEW)]),
+]
+
+
+def payloads(records):
+    return [r["payload"] for r in records if r.get("topic") == "resource.acquire" and r["dir"] == "recv" and not r["errnum"]]
+
+
+def recorded():
+    """Return what came on the stream, by scenario."""
+    found = {}
+    for record in shared.load_jsonl("golden/acquire.jsonl"):
+        found.setdefault(record["scenario"], []).append(record)
+    return {name: payloads(records) for name, records in found.items()}
+
+
+def test_recorded_steps(make):
+    wanted = recorded()
+    there = make(4, make_R(), online=False)
+    holder = there.acquire()
+    found = holder.sent()
+    there.bring_up()
+    assert found + holder.sent() == wanted[None]
+    for name, new, steps in SCENARIOS:
+        (full,) = [scenario for scenario in wanted if scenario and scenario.startswith(name)]
+        if new:
+            holder.leave()
+        for step in steps:
+            step(there)
+        if new:
+            holder = there.acquire()
+        assert holder.sent() == wanted[full], full
+
+
+def test_recorded_other_R(make):
+    """R with times, with a scheduling key, of several kinds of nodes: passed on as it is, key order included."""
+    wanted = recorded()
+    for name in ("R.exp loaded", "R heterogeneous"):
+        (full,) = [scenario for scenario in wanted if scenario and scenario.startswith(name)]
+        there = make(4, make_R())
+        there.call("reload", R=wanted[full][0]["resources"])
+        assert json.dumps(there.acquire().sent()) == json.dumps(wanted[full])
+
+
+def test_recorded_expiration(make):
+    """An instance in a job whose time limit changes (the parent's part is told by hand)."""
+    records = shared.load_jsonl("golden/acquire-expiration.jsonl")
+    first, up, *updates = payloads(records)
+    there = make(1, services=("kvs",), online=False)
+    there.instance.ctx.job_R = first["resources"]
+    there.instance.load_module("resource")
+    holder = there.acquire()
+    assert json.dumps(holder.sent()) == json.dumps([first])
+    there.bring_up()
+    assert holder.sent() == [up]
+    assert len(updates) == 2
+    for update in updates:
+        there.call("expiration", **update)
+        assert holder.sent() == [update]
+    assert there.events()[0] == ("resource-define", {"method": "job-info"})
+
+
+def test_recorded_configured_resources(make):
+    """[resource.config]: the properties and key order of the recorded R, and no shrink when a rank goes."""
+    records = shared.load_jsonl("golden/queues-config.jsonl")
+    first, *later = payloads(records)
+    entries = [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}, {"hosts": "fake[2-3]", "properties": ["pp"]}]
+    conf = {"resource": {"noverify": True, "config": entries}}
+    there = make(4, conf=conf, services=("kvs",), online=False)
+    there.instance.load_module("resource")
+    holder = there.acquire()
+    assert json.dumps(holder.sent()) == json.dumps([first])
+    there.bring_up()
+    assert holder.sent() == later[:2]
+    holder.leave()
+    holder = there.acquire()
+    assert holder.sent() == [later[2]]
+    there.call("overlay.disconnect", rank=3)
+    assert holder.sent() == [later[3]] == [{"down": "3"}]
