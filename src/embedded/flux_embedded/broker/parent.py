@@ -92,6 +92,10 @@ class Parent:
 
         kernel.add_fd(self._sock.fileno(), selectors.EVENT_READ, ready)
 
+    def announce(self, uri):
+        """Tell the enclosing instance where the one in the job can be reached (``flux proxy JOBID``)."""
+        self._send("job-manager.memo", {"id": self.id, "memo": {"uri": uri}}, message.FLAG_NORESPONSE)
+
     def close(self, kernel):
         """Hang up."""
         if self._sock.fileno() >= 0:

@@ -1,6 +1,6 @@
 """The resource service (RFC 28, RFC 44), service ``resource``.
 
-TARGETS is an idset of ranks or a hostlist. What no RFC fixes is this project's own.
+``targets`` is an idset of ranks or a hostlist (``ranks`` is another name for it). What no RFC fixes is this project's own.
 
 =====================  ===========================================================================
 method                 payload -> response
@@ -17,7 +17,7 @@ drain                  ``{targets, reason?, mode?}`` -> ``{}``. mode: ``none`` (
 undrain                ``{targets, mode?, reason?}`` -> ``{}``. mode ``force``: no error for ranks
                        that are not drained
 exclude, include       ``{targets}`` -> ``{}``: not to be used, though in the inventory
-offline, online        ``{ranks: TARGETS}`` -> ``{}``: as if their brokers had gone, came back. A
+offline, online        ``{targets}`` -> ``{}``: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew
 shrink                 ``{targets}`` -> ``{}``: the ranks leave the inventory for good

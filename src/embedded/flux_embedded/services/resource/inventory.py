@@ -112,10 +112,37 @@ class Inventory:
         R = self.restrict(difference(self.ranks, bounds))
         if not R["execution"]["R_lite"]:
             raise ValueError("no resources would be left")
-        for key in ("scheduling",):
-            if key in self.R:
-                R[key] = self.R[key]
+        if "scheduling" in self.R:
+            R["scheduling"] = self._cut_scheduling(bounds)
         return Inventory(R)
+
+    def _cut_scheduling(self, bounds):
+        """R's ``scheduling`` without the ranks in `bounds`.
+
+        It is nobody's business but its writer's, except that TreePool's names ranks, and is refused
+        if they are not those of R. They may still be the enclosing instance's, so that only their
+        order counts (RFC 49).
+        """
+        scheduling = self.R["scheduling"]
+        try:
+            if scheduling["writer"].partition(":")[0] != "TreePool":
+                return scheduling
+            named = [idset.decode(entry["ranks"]) for entry in scheduling["children"]]
+            every = []
+            for ranks in named:
+                every = union(every, ranks)
+            own = list(idset.members(every))
+            left = idset.from_ids(
+                own[i] for i, rank in enumerate(idset.members(self.ranks)) if not intersect([rank, rank + 1], bounds)
+            )
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+            return scheduling  # not what we think it is: its reader will say so
+        children = [
+            {**entry, "ranks": idset.encode(intersect(ranks, left))}
+            for entry, ranks in zip(scheduling["children"], named)
+            if intersect(ranks, left)
+        ]
+        return {**scheduling, "children": children}
 
     def with_properties(self, properties):
         """Return the Inventory with exactly the `properties` (name -> bounds); empty ones are left out."""

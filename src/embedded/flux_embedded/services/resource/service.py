@@ -50,7 +50,8 @@ class Resource(Service):
         stored = [["put", "resource.R", _encode(R)]] if method != "kvs" else []
         self.journal.post("resource-define", {"method": method}, R, stored)
         monitor = self.rpc("overlay.monitor", streaming=True)
-        self._membership(monitor.body)
+        self.state.joined = idset.decode(monitor.body["online"])
+        self._verify(self.state.joined)
         context = {"ranks": idset.encode(self.state.base.ranks), "online": idset.encode(self.state.online)}
         context["nodelist"] = hostlist.encode(self.state.base.hosts)
         self.journal.post("restart", context)
@@ -148,7 +149,7 @@ class Resource(Service):
 
     @request("offline")
     def offline(self, msg):
-        ranks = self._targets(msg, "ranks")
+        ranks = self._targets(msg)
         self.state.forced_offline = union(self.state.forced_offline, ranks)
         self.journal.post("offline", {"idset": idset.encode(ranks)})
         self._update(gone=ranks if self.shrinks else ())
@@ -156,7 +157,7 @@ class Resource(Service):
 
     @request("online")
     def online(self, msg):
-        ranks = self._targets(msg, "ranks")
+        ranks = self._targets(msg)
         self.state.forced_offline = difference(self.state.forced_offline, ranks)
         self.journal.post("online", {"idset": idset.encode(ranks)})
         self._update()
@@ -190,9 +191,10 @@ class Resource(Service):
 
     # -- administration ------------------------------------------------------------------------
 
-    def _targets(self, msg, key="targets"):
+    def _targets(self, msg):
+        body = msg.body or {}
         try:
-            return targets((msg.body or {}).get(key), self.state.base)
+            return targets(body.get("targets", body.get("ranks")), self.state.base)
         except ValueError as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 
