@@ -158,9 +158,10 @@ def check_config(config):
     Raises:
         OSError: EINVAL, with a text that names the entry
     """
+    for table in ("queues", "policy", "job-manager"):
+        if not isinstance(config.get(table, {}), dict):
+            raise OSError(errno.EINVAL, f"{table}: expected a table")
     named = config.get("queues", {})
-    if not isinstance(named, dict):
-        raise OSError(errno.EINVAL, "queues: expected a table of queues")
     for name, settings in named.items():
         where = f"queues.{name}"
         if not isinstance(settings, dict):

@@ -52,7 +52,7 @@ from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import Journal
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.peer import Peer
-from flux_embedded.services.job_manager.queues import Queues
+from flux_embedded.services.job_manager.queues import Queues, check_config
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.start import Start
 from flux_embedded.services.job_manager.submit import Submit
@@ -236,10 +236,17 @@ class JobManager(Service):
 
     @request("config-reload")
     def _config_reload(self, msg):
-        config = msg.body or {}
-        self.jobtap.check_config(config)
-        self._configure(config)
-        self.jobtap.configure_plugins(config)
+        config, former = msg.body or {}, self.config
+        try:
+            check_config(config)
+            self.jobtap.check_config(config)
+            self._configure(config)
+            self.jobtap.configure_plugins(config)
+        except OSError:
+            # All or nothing: whoever has taken the new one gets the former again.
+            self._configure(former)
+            self.jobtap.check_config(former)
+            raise
         self.alloc.requeue_eligible(list(self.jobs.values()))
         self.respond(msg)
 

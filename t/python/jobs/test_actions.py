@@ -1,0 +1,489 @@
+"""Requests on jobs: exceptions, signals, waiting, memo, annotations, purge; queues (protocols.md 13, 14; cli.md)."""
+
+import errno
+
+import pytest
+from jobs_instance import make_R
+
+SCHED, RUN, INACTIVE = 8, 16, 64
+
+
+def error(inst, topic, payload):
+    with pytest.raises(OSError) as caught:
+        inst.rpc(f"job-manager.{topic}", payload)
+    return caught.value.errno, caught.value.strerror
+
+
+def as_guest(inst, userid=1234):
+    inst.handle.task.userid, inst.handle.task.rolemask = userid, 2
+
+
+def as_owner(inst):
+    inst.handle.task.userid, inst.handle.task.rolemask = inst.jm.owner, 5
+
+
+# -- exceptions, signals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"type": "x", "severity": 9}, {"type": "x", "severity": -1}, {"type": "", "severity": 0}, {"severity": 0},
+     {"type": "a b", "severity": 0}, {"type": "x", "severity": True}],
+)  # fmt: skip
+def test_bad_exception(inst, body):
+    id = inst.submit()
+    assert error(inst, "raise", {"id": id, **body})[0] == errno.EPROTO
+    assert inst.state(id) == SCHED
+
+
+def test_severity_text(inst):
+    id = inst.submit()
+    assert error(inst, "raise", {"id": id, "type": "x", "severity": 9})[1] == "invalid exception severity"
+
+
+def test_raiseall(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    running = inst.submit(run=100)
+    inst.sched.auto = None
+    pending = [inst.submit() for _ in range(3)]
+    body = {"type": "cancel", "severity": 0, "states": 14}
+    assert inst.rpc("job-manager.raiseall", {**body, "dry_run": True}) == {"count": 3, "errors": 0}
+    assert inst.state(pending[0]) == SCHED
+    assert inst.rpc("job-manager.raiseall", body) == {"count": 3, "errors": 0}
+    assert {inst.state(id) for id in pending} == {INACTIVE} and inst.state(running) == RUN
+    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0}) == {"count": 1, "errors": 0}
+
+
+def test_guests_and_other_peoples_jobs(inst):
+    mine = inst.submit()
+    as_guest(inst)
+    theirs = inst.submit()
+    for topic, body in (
+        ("raise", {"type": "cancel", "severity": 0}), ("urgency", {"urgency": 1}), ("memo", {"memo": {"a": 1}}),
+        ("update", {"updates": {"attributes.system.duration": 1}}),
+    ):  # fmt: skip
+        assert error(inst, topic, {"id": mine, **body})[0] == errno.EPERM
+    assert error(inst, "urgency", {"id": theirs, "urgency": 17})[0] == errno.EPERM
+    assert inst.rpc("job-manager.urgency", {"id": theirs, "urgency": 5}) == {"old_urgency": 16}
+    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0})["count"] == 1
+    assert error(inst, "queue-start", {"start": False})[0] == errno.EPERM
+    assert error(inst, "submit", {"jobs": []})[0] == errno.EPERM
+    as_owner(inst)
+    assert inst.state(mine) == SCHED
+
+
+def test_urgency_range(inst):
+    id = inst.submit()
+    for urgency in (32, -1, "x", 1.5):
+        assert error(inst, "urgency", {"id": id, "urgency": urgency}) == (errno.EINVAL, "urgency value is out of range")
+    assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
+
+
+def test_kill(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=100)
+    inst.rpc("job-manager.kill", {"id": id, "signum": 10})
+    inst.run()
+    assert [event.get("context") for event in inst.eventlog(id) if event["name"] == "finish"] == [{"status": 10}]
+    inst.sched.auto = None
+    pending = inst.submit()
+    assert error(inst, "kill", {"id": pending, "signum": 15})[1] == "job is not running"
+    assert error(inst, "kill", {"id": pending, "signum": 0})[0] == errno.EINVAL
+
+
+def test_killall(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    ids = [inst.submit(run=100) for _ in range(2)]
+    assert inst.rpc("job-manager.killall", {"signum": 15}) == {"count": 2, "errors": 0}
+    inst.run()
+    assert {inst.state(id) for id in ids} == {INACTIVE}
+
+
+# -- waiting ----------------------------------------------------------------------------------------------
+
+
+def test_wait(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    good, bad = inst.submit(run=1, flags=4), inst.submit(flags=4, exec={"test": {"run_duration": 2, "wait_status": 256}})
+    plain = inst.submit(run=1)
+    assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
+    future = inst.handle.rpc("job-manager.wait", {"id": good})
+    inst.run()
+    assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only one may
+    inst.advance(1)
+    assert future.get() == {"id": good, "success": True, "errstr": ""}
+    assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only once
+    inst.advance(1)
+    assert inst.rpc("job-manager.wait") == {"id": bad, "success": False, "errstr": "task(s) exited with exit code 1"}
+    assert error(inst, "wait", {})[1] == "there are no more waitable jobs"
+
+
+def test_wait_for_any(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    ids = [inst.submit(run=seconds, flags=4) for seconds in (3, 1)]
+    futures = [inst.handle.rpc("job-manager.wait") for _ in range(3)]
+    inst.advance(5)
+    assert [future.get()["id"] for future in futures[:2]] == [ids[1], ids[0]]
+    with pytest.raises(OSError, match="no more waitable jobs"):
+        futures[2].get()
+
+
+@pytest.mark.parametrize(
+    "kind, note, text",
+    [("cancel", "", "job was canceled"), ("cancel", "enough", "job was canceled: enough"),
+     ("x", "broken", "Fatal exception type=x broken")],
+)  # fmt: skip
+def test_wait_for_a_failed_job(inst, kind, note, text):
+    id = inst.submit(flags=4)
+    inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0, "note": note})
+    assert inst.rpc("job-manager.wait", {"id": id}) == {"id": id, "success": False, "errstr": text}
+
+
+def test_drain_and_idle(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    assert inst.rpc("job-manager.drain") == {"pending": 0}
+    inst.submit(run=2)
+    inst.sched.auto = None
+    pending = inst.submit()
+    drain, idle = inst.handle.rpc("job-manager.drain"), inst.handle.rpc("job-manager.idle")
+    inst.advance(1)
+    assert not idle.is_ready()
+    inst.advance(1)
+    assert idle.get() == {"pending": 1} and not drain.is_ready()
+    inst.cancel(pending)
+    assert drain.get() == {"pending": 0}
+
+
+# -- memo, annotations, purge --------------------------------------------------------------------------------
+
+
+def test_memo(inst):
+    id = inst.submit()
+    inst.rpc("job-manager.memo", {"id": id, "memo": {"a": 1, "b": 2}})
+    inst.rpc("job-manager.memo", {"id": id, "memo": {"a": None, "c": 3}})
+    assert inst.jm.jobs[id].memo == {"b": 2, "c": 3}
+    assert inst.eventlog(id)[-1]["context"] == {"a": None, "c": 3}
+    assert error(inst, "memo", {"id": id, "memo": {}})[0] == errno.EPROTO
+
+
+def test_annotate(inst):
+    id = inst.submit()
+    inst.rpc("job-manager.annotate", {"id": id, "annotations": {"tag": "x"}})
+    assert inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"] == {"user": {"tag": "x"}}
+
+
+def test_purge(inst):
+    ids = [inst.submit() for _ in range(4)]
+    for id in ids[:3]:
+        inst.cancel(id)
+    assert inst.rpc("job-manager.purge", {"num_limit": 1}) == {"count": 2}  # without force it only counts
+    assert inst.rpc("job-manager.purge", {"num_limit": 1, "force": True}) == {"count": 2}
+    assert list(inst.jm.inactive) == [ids[2]]
+    with pytest.raises(OSError):
+        inst.eventlog(ids[0])
+    assert inst.eventlog(ids[2])
+    assert [job["id"] for job in inst.rpc("job-list.list")["jobs"]] == [ids[3], ids[2]]
+    assert inst.rpc("job-list.job-stats")["inactive_purged"] == 2
+    assert inst.rpc("job-manager.purge", {"age_limit": 100, "force": True}) == {"count": 0}
+
+
+def test_inactive_limits(inst):
+    inst.rpc("config.load", {"config": {"job-manager": {"inactive-age-limit": "1m", "inactive-num-limit": 3}}})
+    for _ in range(5):
+        inst.cancel(inst.submit())
+    inst.advance(15)
+    assert len(inst.jm.inactive) == 3
+    inst.advance(60)
+    assert len(inst.jm.inactive) == 0
+    with pytest.raises(OSError, match="inactive-age-limit"):
+        inst.rpc("config.load", {"config": {"job-manager": {"inactive-age-limit": "soon"}}})
+
+
+# -- queues -----------------------------------------------------------------------------------------------------
+
+CONFIG = {
+    "queues": {"a": {"requires": ["x"]}, "b": {}, "va": {"parent": "a"}},
+    "policy": {"jobspec": {"defaults": {"system": {"queue": "b"}}}},
+}
+
+
+@pytest.fixture
+def queues(inst):
+    inst.load_sched()
+    inst.rpc("config.load", {"config": CONFIG})
+    return inst
+
+
+def status(inst, name=None):
+    return inst.rpc("job-manager.queue-status", {"name": name} if name else {})
+
+
+def switch(inst, start, name=None, **kwargs):
+    inst.rpc("job-manager.queue-start", {"start": start, **({"name": name} if name else {}), **kwargs})
+
+
+def allocs(inst):
+    found = [body["id"] for body in inst.sched.of("alloc")]
+    inst.sched.seen.clear()
+    return found
+
+
+def test_anonymous_queue(inst):
+    inst.load_sched()
+    assert status(inst) == {"enable": True, "start": True}
+    assert inst.rpc("job-manager.queue-list") == {"queues": []}
+    inst.rpc("job-manager.queue-enable", {"enable": False, "reason": "no more"})
+    switch(inst, False, reason="maint")
+    assert status(inst) == {"enable": False, "start": False, "disable_reason": "no more", "stop_reason": "maint"}
+    assert error(inst, "queue-start", {"start": True, "name": "nosuch"})[1] == "'nosuch' is not a valid queue"
+
+
+def test_named_queues_are_stopped_at_first(queues):
+    assert queues.rpc("job-manager.queue-list") == {"queues": ["a", "b", "va"]}
+    assert status(queues, "a") == {"enable": True, "start": False}
+    assert "Specify queues or use --all" in error(queues, "queue-start", {"start": True})[1]
+    one, two = queues.submit(queue="a"), queues.submit()
+    assert allocs(queues) == []
+    switch(queues, True, "b")
+    assert allocs(queues) == [two]
+    switch(queues, True, all=True)
+    assert allocs(queues) == [one]
+
+
+def test_stopping_a_queue_withdraws_its_requests(queues):
+    switch(queues, True, all=True)
+    one, two = queues.submit(queue="a"), queues.submit(queue="b")
+    switch(queues, False, "a")
+    assert [body["id"] for body in queues.sched.of("cancel")] == [one]
+    assert two in queues.jm.alloc.pending and one not in queues.jm.alloc.pending
+
+
+def test_virtual_queue(queues):
+    switch(queues, True, "va")
+    assert status(queues, "va") == {
+        "enable": True, "start": False, "blocked": "parent", "parent": "a", "stop_reason": "queue a is stopped",
+    }  # fmt: skip
+    id = queues.submit(queue="va")
+    assert allocs(queues) == []
+    switch(queues, True, "a")
+    assert allocs(queues) == [id]
+    switch(queues, False, "a")
+    assert [body["id"] for body in queues.sched.of("cancel")] == [id]
+
+
+def test_disabled_queue(queues):
+    queues.rpc("job-manager.queue-enable", {"enable": False, "name": "a", "reason": "no"})
+    with pytest.raises(OSError, match="job submission is disabled: no"):
+        queues.submit(queue="a")
+    assert queues.submit(queue="b")
+
+
+def test_queue_state_survives_a_configuration_change(queues):
+    switch(queues, True, "b")
+    queues.rpc("config.load", {"config": {**CONFIG, "queues": {**CONFIG["queues"], "c": {}}}})
+    assert status(queues, "b")["start"] and not status(queues, "c")["start"]
+    queues.rpc("config.load", {"config": {}})
+    assert status(queues) == {"enable": True, "start": True}
+
+
+def test_no_scheduler(inst):
+    inst.rpc("config.load", {"config": CONFIG})
+    switch(inst, True, "b")
+    assert status(inst, "b")["blocked"] == "scheduler" and not status(inst, "b")["start"]
+    inst.load_sched()
+    assert status(inst, "b") == {"enable": True, "start": True}
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        3, {"a": 3}, {"a": {"requires": "x"}}, {"a": {"requires": [1]}}, {"a": {"parent": "b"}},
+        {"a": {"hosts": "x", "requires": ["y"]}}, {"a": {}, "b": {"parent": "a"}, "c": {"parent": "b"}},
+        {"a": {}, "b": {"parent": "a", "requires": ["x"]}},
+    ],
+)  # fmt: skip
+def test_bad_queue_configuration(inst, queues):
+    housekeeping = {"job-manager": {"housekeeping": {"command": ["true"]}}}
+    inst.rpc("config.load", {"config": {"queues": {"good": {}}}})
+    with pytest.raises(OSError, match="queues"):
+        inst.rpc("config.load", {"config": {"queues": queues, **housekeeping}})
+    # All or nothing.
+    assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
+    assert not inst.jm.housekeeping.is_configured
+
+
+def test_default_queue_must_exist(inst):
+    config = {"queues": {"a": {}}, "policy": {"jobspec": {"defaults": {"system": {"queue": "b"}}}}}
+    with pytest.raises(OSError, match="default queue 'b' must be in"):
+        inst.rpc("config.load", {"config": config})
+
+
+# -- update of the queue ---------------------------------------------------------------------------------------------
+
+
+def move(inst, id, name):
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": name}})
+
+
+def test_update_queue(queues):
+    """golden/queues-config.jsonl: pending job moved to queue batch."""
+    switch(queues, True, all=True)
+    id = queues.submit(queue="a", constraints={"ranks": ["0"]})
+    queues.sched.seen.clear()
+    move(queues, id, "b")
+    assert queues.sched.methods_seen() == ["check", "prioritize", "cancel", "alloc"]
+    system = queues.sched.of("alloc")[0]["jobspec"]["attributes"]["system"]
+    assert (system["queue"], system["constraints"]) == ("b", {"ranks": ["0"]})
+    assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
+    move(queues, id, "a")
+    assert queues.jm.jobs[id].jobspec["attributes"]["system"]["constraints"] == {"ranks": ["0"], "properties": ["x"]}
+    updates = [list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"]
+    assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
+
+
+def test_update_queue_refused(queues):
+    switch(queues, True, all=True)
+    id = queues.submit(queue="a")
+    for name, text in (("nosuch", "'nosuch' is not a valid queue"), ("a", "job queue is already set to a"), (3, "expected the name")):
+        with pytest.raises(OSError, match=text):
+            move(queues, id, name)
+    queues.sched.infeasible = "too big for b"
+    with pytest.raises(OSError, match="too big for b"):
+        move(queues, id, "b")
+    queues.sched.allocate(id)
+    queues.run()
+    with pytest.raises(OSError, match="update of queue for running job not supported"):
+        move(queues, id, "b")
+
+
+# -- dependencies, as builtin plugins ------------------------------------------------------------------------------------
+
+
+def depends(inst, scheme, id, **kwargs):
+    return inst.submit(dependencies=[{"scheme": scheme, "value": str(id)}], **kwargs)
+
+
+@pytest.mark.parametrize(
+    "scheme, ending, met",
+    [
+        ("after", "start", True), ("after", "cancel-pending", False), ("afterany", "complete", True),
+        ("afterany", "fail", True), ("afterok", "complete", True), ("afterok", "fail", False),
+        ("afternotok", "fail", True), ("afternotok", "complete", False), ("afterany", "cancel-pending", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("late", [False, True])
+def test_dependency_after(inst, scheme, ending, met, late):
+    """Submitted before or after the antecedent has got there, the outcome is the same."""
+    inst.load_sched(auto=None if ending == "cancel-pending" else lambda body: make_R())
+    status = 256 if ending == "fail" else 0
+    first = inst.submit(exec={"test": {"run_duration": 5, "wait_status": status}}, urgency=0)
+    second = None if late else depends(inst, scheme, first)
+    if ending == "cancel-pending":
+        inst.cancel(first)
+    else:
+        inst.rpc("job-manager.urgency", {"id": first, "urgency": 16})
+        inst.sched.auto = None
+        if ending != "start":
+            inst.advance(6)
+    if late:
+        second = depends(inst, scheme, first)
+    inst.run()
+    if met:
+        assert "depend" in inst.events(second)
+        assert inst.events(second).count("dependency-remove") == 1
+    else:
+        assert inst.state(second) == INACTIVE
+        [context] = [event["context"] for event in inst.eventlog(second) if event["name"] == "exception"]
+        assert context["type"] == "dependency" and "can never be satisfied" in context["note"]
+        assert inst.events(second).index("validate") < inst.events(second).index("exception")
+
+
+@pytest.mark.parametrize("value", ["1234567", "xyz!", ""])
+def test_dependency_on_nothing(inst, value):
+    with pytest.raises(OSError, match="no such job"):
+        depends(inst, "afterok", value)
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "inf", "nan"])
+def test_bad_begin_time(inst, value):
+    with pytest.raises(OSError, match="begin-time"):
+        depends(inst, "begin-time", value)
+
+
+def test_begin_time_in_the_past(inst):
+    id = depends(inst, "begin-time", inst.kernel.time - 5)
+    inst.advance(0)
+    assert inst.state(id) == SCHED
+
+
+def test_begin_time_of_a_cancelled_job(inst):
+    id = depends(inst, "begin-time", inst.kernel.time + 5)
+    inst.cancel(id)
+    assert inst.state(id) == INACTIVE
+    inst.advance(10)
+    assert inst.events(id)[-1] == "clean"
+
+
+def test_singleton(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    one = inst.submit(run=5, job={"name": "x"})
+    other = inst.submit(run=5, job={"name": "y"})
+    two, three = (inst.submit(run=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}]) for _ in range(2))
+    assert [inst.state(id) for id in (one, other, two, three)] == [RUN, RUN, 2, 2]
+    inst.advance(5)
+    assert [inst.state(id) for id in (one, two, three)] == [INACTIVE, RUN, 2]
+    inst.cancel(two)
+    assert inst.state(three) == RUN
+
+
+def test_same_dependency_twice(inst):
+    first = inst.submit()
+    value = [{"scheme": "afterany", "value": str(first)}] * 2
+    second = inst.submit(dependencies=value)
+    assert inst.events(second).count("dependency-add") == 1
+    inst.cancel(first)
+    assert inst.state(second) == SCHED
+
+
+# -- services of builtin plugins ------------------------------------------------------------------------------------------
+
+
+def test_history(inst):
+    ids = [inst.submit() for _ in range(3)]
+    inst.cancel(ids[1])
+    assert inst.rpc("job-manager.history.get") == {"jobs": ids[::-1]}
+    assert inst.rpc("job-manager.history.get", {"count": 1}) == {"jobs": ids[2:]}
+    assert inst.rpc("job-manager.history.get", {"userid": 4294967295}) == {"jobs": ids[::-1]}
+    as_guest(inst)
+    assert inst.rpc("job-manager.history.get") == {"jobs": []}
+    assert error(inst, "history.get", {"userid": 0})[0] == errno.EPERM
+    as_owner(inst)
+
+
+def test_post_event(inst):
+    id = inst.submit()
+    inst.rpc("job-manager.post-event.post", {"id": id, "name": "debug.hand", "context": {"a": 1}})
+    inst.run()
+    assert inst.eventlog(id)[-1]["context"] == {"a": 1}
+    as_guest(inst)
+    assert error(inst, "post-event.post", {"id": id, "name": "x"})[0] == errno.EPERM
+    as_owner(inst)
+
+
+def test_update_duration(inst):
+    id = inst.submit()
+    for value in (-1, "x", True, None, [1]):
+        with pytest.raises(OSError, match="expected seconds"):
+            inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}})
+
+
+def test_owner_may_exceed_limits_others_may_not(inst):
+    inst.rpc("config.load", {"config": {"policy": {"limits": {"duration": "1h"}}}})
+    id = inst.submit(duration=60)
+    update = {"updates": {"attributes.system.duration": 7200}}
+    inst.rpc("job-manager.update", {"id": id, **update})
+    as_guest(inst)
+    theirs = inst.submit(duration=60)
+    assert error(inst, "update", {"id": theirs, **update})[1] == "requested duration exceeds policy limit of 1h"
+    inst.rpc("job-manager.update", {"id": theirs, "updates": {"attributes.system.duration": 600}})
+    as_owner(inst)

@@ -1,0 +1,223 @@
+"""States follow from events alone (RFC 21), and a restarted job manager goes on where the last one was."""
+
+import errno
+
+import pytest
+from jobs_instance import JobsInstance, jobspec, make_R
+from shared import optional_jsonl
+
+from flux_embedded.services.job_manager import states
+from flux_embedded.services.job_manager.job import Job
+from flux_embedded.services.job_manager.states import (
+    CLEANUP,
+    DEPEND,
+    INACTIVE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    next_state,
+    replay,
+    result,
+)
+
+CANCEL = {"name": "exception", "context": {"type": "cancel", "severity": 0, "note": ""}}
+RECORDED = optional_jsonl("golden/eventlogs.jsonl")
+
+
+def events(*names):
+    return [name if isinstance(name, dict) else {"name": name} for name in names]
+
+
+START = ("submit", "validate", "depend", "priority", "alloc")
+
+
+@pytest.mark.parametrize(
+    "names, expected",
+    [
+        (START, [NEW, DEPEND, PRIORITY, SCHED, RUN]),
+        ((*START, "start", "finish", "release", "free", "clean")[5:], None),
+        (("submit", "validate", CANCEL, "clean"), [NEW, DEPEND, CLEANUP, INACTIVE]),
+        (("submit", "validate", "depend", "priority", "urgency", "priority"), [NEW, DEPEND, PRIORITY, SCHED, PRIORITY, SCHED]),
+        (
+            ("submit", "validate", "depend", "priority", "jobspec-update", "priority"),
+            [NEW, DEPEND, PRIORITY, SCHED, PRIORITY, SCHED],
+        ),
+        ((*START, "jobspec-update", "urgency", "flux-restart"), [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, RUN, RUN]),
+        ((*START, CANCEL, "finish", CANCEL, "release"), [NEW, DEPEND, PRIORITY, SCHED, RUN] + [CLEANUP] * 4),
+        (("submit", "debug.x", "validate", "memo", "unheard-of"), [NEW, NEW, DEPEND, DEPEND, DEPEND]),
+    ],
+)
+def test_replay_prefix_by_prefix(names, expected):
+    log = events(*names)
+    if expected is None:
+        log, expected = events(*START, *names), [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, CLEANUP, CLEANUP, CLEANUP, INACTIVE]
+    assert [replay(log[: n + 1]) for n in range(len(log))] == expected
+
+
+def test_nothing_and_invalid():
+    assert replay([]) == 0
+    assert replay(events("submit", "invalidate")) is None
+
+
+@pytest.mark.parametrize("state", [DEPEND, PRIORITY, SCHED, RUN])
+def test_exceptions(state):
+    assert next_state(state, "exception", {"severity": 0}) == CLEANUP
+    assert next_state(state, "exception", {"severity": 1}) == state
+
+
+def test_exception_in_cleanup_is_only_recorded():
+    assert next_state(CLEANUP, "exception", {"severity": 0}) == CLEANUP
+
+
+@pytest.mark.parametrize(
+    "status, kind, expected",
+    [(0, None, 1), (256, None, 2), (0, "cancel", 4), (None, "timeout", 8), (0, "timelimit", 8), (None, "exec", 2), (None, None, 2)],
+)
+def test_result(status, kind, expected):
+    assert result(status, {"type": kind} if kind else None) == expected
+
+
+@pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: entry["case"])
+def test_recorded_eventlogs(entry):
+    """Our replay of a real instance's eventlog ends in the state that the instance showed."""
+    job = Job(1, 0, 0, 0, 0.0, jobspec())
+    job.state = 0
+    for event in entry["events"]:
+        job.apply(event)
+    words = entry["jobs_state_result_status"].split()
+    assert states.NAMES[job.state] == states.NAMES[replay(entry["events"])] == words[0]
+    if job.state == INACTIVE:
+        assert states.RESULT_NAMES[job.result] == words[1]
+
+
+# -- restart ------------------------------------------------------------------------------------------
+
+
+def restart(inst):
+    inst.unload("job-manager")
+    inst.load_module("job-manager")
+    inst.run()
+    if inst.sched is not None:
+        inst.unload_sched()
+        inst.load_sched()
+
+
+def test_restart(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    done, running = inst.submit(run=1), inst.submit(run=100)
+    inst.advance(2)
+    inst.sched.auto = None
+    held, waiting = inst.submit(urgency=0), inst.submit(urgency=20)
+    dependent = inst.submit(dependencies=[{"scheme": "afterok", "value": str(running)}], run=1)
+    timed = inst.submit(dependencies=[{"scheme": "begin-time", "value": str(inst.kernel.time + 500)}])
+    before = {id: inst.state(id) for id in (done, running, held, waiting, dependent, timed)}
+    inst.unload("job-manager")
+    inst.load_module("job-manager")
+    inst.run()
+    assert {id: inst.state(id) for id in before} == before
+    assert inst.events(held)[-2:] == ["flux-restart", "priority"]
+    assert inst.events(running)[-1] == inst.events(dependent)[-1] == "flux-restart"
+    assert inst.events(done)[-1] == "clean"
+    assert inst.jm.jobs[waiting].priority == 20
+    inst.unload_sched()
+    inst.load_sched()
+    assert [job["id"] for job in inst.sched.hello] == [running]
+    assert [body["id"] for body in inst.sched.of("alloc")] == [waiting]
+    assert len(inst.rpc("job-list.list")["jobs"]) == 6
+    # The job that runs is still known to execution, and what waits for it goes on after it.
+    inst.advance(200)
+    assert inst.events(running)[-4:] == ["finish", "release", "free", "clean"]
+    assert inst.state(dependent) == SCHED
+    assert "dependency-remove" in inst.events(dependent)
+    inst.advance(500)
+    assert inst.state(timed) == SCHED
+
+
+def test_restart_without_execution(inst):
+    """A job whose execution is gone for good ends with an exception, and its resources come back."""
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=100)
+    inst.unload("job-exec")
+    inst.unload("job-manager")
+    inst.load_module("job-manager")
+    inst.unload_sched()
+    inst.load_sched()
+    assert inst.state(id) == RUN
+    inst.load_module("job-exec")
+    inst.run()
+    names = inst.events(id)
+    assert names[-4:] == ["exception", "release", "free", "clean"]
+    assert len(inst.sched.of("free")) == 1
+
+
+def test_jobspec_and_R_updates_survive(inst):
+    inst.load_sched(auto=lambda body: make_R(start=inst.kernel.time))
+    id = inst.submit(run=100)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 50}})
+    expiration = inst.jm.jobs[id].R["execution"]["expiration"]
+    restart(inst)
+    assert inst.jm.jobs[id].R["execution"]["expiration"] == expiration
+    assert inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 50
+
+
+def test_callbacks_at_restart(inst, tmp_path):
+    """job.create, job.new and job.dependency.SCHEME are called for the jobs that are found."""
+    inst.submit(run=1)
+    plugin = tmp_path / "record.py"
+    plugin.write_text(
+        "def plugin_init(p):\n"
+        "    p.seen = []\n"
+        "    p.add_handler('job.*', lambda p, topic, args: p.seen.append((topic, args['state'])))\n"
+    )
+    inst.rpc("config.load", {"config": {"job-manager": {"plugins": [{"load": str(plugin)}]}}})
+    inst.unload("job-manager")
+    inst.load_module("job-manager")
+    inst.run()
+    seen = inst.jm.jobtap.plugins[-1].seen
+    assert seen[:3] == [("job.create", SCHED), ("job.new", SCHED), ("job.state.priority", PRIORITY)]
+
+
+def test_damaged_job_directory(inst):
+    id = inst.submit()
+    inst.rpc("kvs.commit", {"ops": [["put", "job.0000.0000.0000.0099.eventlog", "junk\n"]]})
+    inst.unload("job-manager")
+    inst.load_module("job-manager")
+    inst.run()
+    assert list(inst.jm.jobs) == [id]
+    assert any("cannot be loaded" in entry.text for entry in inst.ctx.ring.entries())
+
+
+def test_two_instances_are_the_same_run():
+    """The same input gives the same run, message by message."""
+
+    def run():
+        inst = JobsInstance()
+        trace = []
+        inst.kernel.intercept = lambda endpoint, msg: trace.append((msg.topic, msg.payload_str)) and False
+        inst.load_sched(auto=lambda body: make_R())
+        for number in range(5):
+            inst.submit(run=number)
+        inst.advance(10)
+        inst.stop()
+        return trace
+
+    assert run() == run()
+
+
+def test_unknown_and_inactive(inst):
+    id = inst.submit()
+    inst.cancel(id)
+    for topic, extra in (
+        ("raise", {"type": "x", "severity": 0}),
+        ("kill", {"signum": 15}),
+        ("urgency", {"urgency": 3}),
+        ("memo", {"memo": {"a": 1}}),
+        ("update", {"updates": {"attributes.system.duration": 1}}),
+        ("annotate", {"annotations": {"a": 1}}),
+    ):
+        with pytest.raises(OSError, match="unknown job id") as caught:
+            inst.rpc(f"job-manager.{topic}", {"id": 1234, **extra})
+        assert caught.value.errno == errno.ENOENT
+        with pytest.raises(OSError, match="job is inactive"):
+            inst.rpc(f"job-manager.{topic}", {"id": id, **extra})
