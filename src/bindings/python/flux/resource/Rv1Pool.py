@@ -68,9 +68,13 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
     name = "Rv1Pool"
     request_class = ResourceRequest
     placement = WORST_FIT
+    #: Class of its index: a policy may keep more in it.
+    index_class = RankIndex
 
     #: True for the pool of an allocation: what is local to the instance is not in its R.
     _granted = False
+    #: What the pool of an allocation has of its ``_base``, until it is opened.
+    _selection = None
 
     def __init__(self, R=None, log=None, **kwargs):
         if R is None:
@@ -87,7 +91,6 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             self.log = log
         entries = read_lite(R)
         self._base = read_inventory(R, entries)
-        self._selection = self._base.whole()
         execution = R["execution"]
         self.starttime = number_of(execution, "starttime")
         self._expiration = number_of(execution, "expiration")
@@ -109,9 +112,8 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         inventory = self._base
         if self._granted:
             inventory = inventory.part(self._selection)
-        self._selection = None
         self._inventory = inventory
-        self._index = RankIndex(inventory)
+        self._index = self.index_class(inventory)
         self._up = inventory.ranks
         self._jobs = {}  # job id to (end, *selection); end in seconds, 0: none
         self._order = None  # ascending (end, job id) of the jobs that end, once asked for

@@ -15,6 +15,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree_amend import amend
 from flux.resource.tree_explain import able, explain_boxes, no_boxes
+from flux.resource.tree_index import BoxIndex
 from flux.resource.tree_placement import NodeType
 from flux.resource.tree_policy import Kinds, TreePlacement
 from flux.resource.tree_topology import cut_children, read_children
@@ -62,6 +63,7 @@ class _TreePoolV1(Rv1Pool):
 
     name = "TreePool"
     request_class = TreeResourceRequest
+    index_class = BoxIndex
 
     def __init__(self, R=None, log=None, **kwargs):
         if isinstance(R, (str, bytes)):
@@ -97,6 +99,10 @@ class _TreePoolV1(Rv1Pool):
         if request.shape.container_level is None:
             return super().explain(request)
         return explain_boxes(self, request.shape)
+
+    def _check_books(self):
+        super()._check_books()
+        self._index.check_boxes(self.placement.kinds)
 
     def scheduling_of(self, selection):
         return cut_children(self.scheduling, selected_ranks(selection))

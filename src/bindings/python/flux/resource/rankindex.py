@@ -27,6 +27,16 @@ from bisect import bisect_left, insort
 
 from flux.resource.masks import members, runs, take
 
+_shared = {}
+SHARED_LIMIT = 1 << 16
+
+
+def _share(units):
+    """The same mask as an object that ranks in one state have in common."""
+    if len(_shared) >= SHARED_LIMIT:
+        _shared.clear()
+    return _shared.setdefault(units, units)
+
 
 class RankIndex:
     """Free units of the ranks of an inventory; all are free at first."""
@@ -45,7 +55,7 @@ class RankIndex:
 
     def copy(self):
         """An independent index in the same state."""
-        new = RankIndex.__new__(RankIndex)
+        new = type(self).__new__(type(self))
         new.inventory = self.inventory
         new.idle = self.idle
         new.partial = self.partial[:]
@@ -95,7 +105,8 @@ class RankIndex:
         if not free:
             free = self.inventory.full[rank]
             self.idle ^= bit
-        partial[rank] = left = free ^ units
+        left = free ^ units
+        partial[rank] = left = _share(left)
         if left:
             self._move(bit, key(free), key(left))
         else:
@@ -139,7 +150,7 @@ class RankIndex:
             self.idle |= bit
             self.partial[rank] = 0
         else:
-            self.partial[rank] = more
+            self.partial[rank] = _share(more)
         if free:
             self._move(bit, inventory.key(free), inventory.key(more))
         else:

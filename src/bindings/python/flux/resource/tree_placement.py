@@ -66,16 +66,9 @@ class NodeType:
         """How many slots of whole containers fit on a node with so much free."""
         return self.boxes(free, shape, -1)[0]
 
-    def least_box(self, shape):
-        """Fewest `(cores, GPUs)` that a free container has; None if there is none to be had."""
-        if not self.box_room(self.units, shape):
-            return None
-        boxes = self.layout.containers(shape.container_level)
-        return (
-            max(1, shape.slot_size, min(popcount(cores) for cores, _ in boxes)),
-            max(shape.gpu_per_slot, min(popcount(gpus) for _, gpus in boxes)),
-        )
-
+    def least_box(self, level):
+        """Fewest cores that a container of that name has; 1 if there is none."""
+        return min((popcount(cores) for cores, _ in self.layout.containers(level)), default=1)
 
 
 def place_slots(layout, cores, gpus, slot_cores, slot_gpus, wanted):

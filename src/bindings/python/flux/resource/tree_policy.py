@@ -11,6 +11,7 @@ from bisect import bisect_left
 from flux.resource.inventory import select
 from flux.resource.masks import members, popcount, take
 from flux.resource.placement import Placement
+from flux.resource.tree_index import BoxIndex, rooms_of
 
 
 class Kinds:
@@ -34,6 +35,11 @@ class Kinds:
                 for one in members(mask):
                     of[one] = node
         return of[rank]
+
+    def least_box(self, shape):
+        """Fewest cores that a container has of which a slot of a shape is made."""
+        level = shape.container_level
+        return min((node.least_box(level) for _, node in self.pairs), default=1)
 
     def split(self, ranks):
         """The pairs for just these ranks (a mask), the empty ones left out."""
@@ -97,27 +103,28 @@ class TreePlacement(Placement):
 
         Yields `(slots that a node can hold, mask of ranks)`.
         """
-        kinds = self.kinds
-        least = [node.least_box(shape) for _, node in kinds.pairs]
-        least = [pair for pair in least if pair is not None]
-        if not least:
-            return
-        cores = min(pair[0] for pair in least)
-        gpus = min(pair[1] for pair in least)
+        if type(index) is BoxIndex:
+            rooms = index.rooms(shape, self.kinds)
+        else:
+            rooms = rooms_of(index, shape, self.kinds, index.inventory.ranks)
         if shape.exclusive:
             eligible &= index.idle
-        for mask in fitting(index, cores, gpus, eligible):
-            if not mask & ~index.idle:
-                types = kinds.split(mask)
-                if len(types) == 1:
-                    room = types[0][1].box_room(types[0][1].units, shape)
-                    if room:
-                        yield room, mask
-                    continue
-            for rank in members(mask):
-                room = kinds.of(rank).box_room(index.free(rank), shape)
-                if room:
-                    yield room, 1 << rank
+        able = 0
+        for mask in rooms.values():
+            able |= mask
+        able &= eligible
+        for mask in fitting(index, self.kinds.least_box(shape), 0, able):
+            parts = [(room, mask & some) for room, some in rooms.items() if mask & some]
+            if len(parts) == 1:
+                yield parts[0]
+            else:
+                for rank in members(mask):
+                    for room, some in parts:
+                        if some >> rank & 1:
+                            yield room, 1 << rank
+            able ^= mask
+            if not able:
+                break
 
     def _place_boxes(self, index, shape, eligible):
         """Containers anywhere: node after node, until there are enough."""
