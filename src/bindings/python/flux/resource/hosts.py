@@ -7,18 +7,19 @@ from R, and R of an allocation written, without expanding it.
 import re
 from bisect import bisect_right
 
-from flux.resource.masks import idset_text, quote, runs
+from flux.resource.masks import popcount, quote, runs
 
 NAME_LIMIT = 1 << 20
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _TAIL = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 
 
 def _split(text):
     """Split a hostlist at the commas that are outside brackets."""
-    if "[" not in text:
+    if "," not in text or "[" not in text:
         return text.split(",")
     parts = []
     start = depth = 0
@@ -47,6 +48,8 @@ def name_pieces(text):
     """
     if not isinstance(text, str):
         raise ValueError("hostlist must be a string, got %s" % quote(text))
+    if _PLAIN.fullmatch(text):
+        return [_name_piece(text)]
     pieces = []
     total = 0
     for expr in _split(text):
@@ -157,58 +160,55 @@ class HostNames:
         ValueError: a bad hostlist, or more or fewer hosts than ranks.
     """
 
-    __slots__ = ("starts", "pieces", "named", "_limit")
+    __slots__ = ("named", "_ranks", "_names", "_pairs")
 
     def __init__(self, ranks, nodelist):
-        spans = runs(ranks)
-        self._limit = ranks.bit_length()
+        self._ranks = ranks
+        self._pairs = None
         self.named = nodelist is not None
+        self._names = names = []
         if nodelist is None:
-            self.starts = [low for low, count in spans]
-            self.pieces = [("rank", 0, low, count) for low, count in spans]
             return
-        if isinstance(nodelist, str) or not isinstance(nodelist, (list, tuple)):
+        if not isinstance(nodelist, (list, tuple)):
             raise ValueError("execution.nodelist: expected an array, got %s" % quote(nodelist))
-        names = []
         for text in nodelist:
-            names.extend(name_pieces(text))
-        hosts = sum(piece[3] for piece in names)
-        wanted = sum(count for _, count in spans)
-        if hosts != wanted:
-            raise ValueError("execution.nodelist: %d hosts for %d ranks" % (hosts, wanted))
-        self.starts = []
-        self.pieces = []
-        source = iter(names)
-        left = 0
-        prefix = width = low = None
-        for rank, count in spans:
-            while count:
-                if not left:
-                    prefix, width, low, left = next(source)
-                part = min(left, count)
-                self.starts.append(rank)
-                self.pieces.append((prefix, width, low, part))
-                rank += part
-                count -= part
-                left -= part
-                low += part
+            names += name_pieces(text)
+        hosts = sum([piece[3] for piece in names])
+        if hosts != popcount(ranks):
+            raise ValueError(
+                "execution.nodelist: %d hosts for %d ranks" % (hosts, popcount(ranks))
+            )
+
+    def _paired(self):
+        """First ranks of the runs, ascending, and the pieces of names that belong to them."""
+        if self._pairs is None:
+            spans = runs(self._ranks)
+            if self.named:
+                self._pairs = _pair(spans, self._names)
+            else:
+                self._pairs = (
+                    [low for low, _ in spans],
+                    [("rank", 0, low, count) for low, count in spans],
+                )
+        return self._pairs
 
     def name(self, rank):
         """The host name of a rank of the pool."""
-        at = bisect_right(self.starts, rank) - 1
-        prefix, width, low, _ = self.pieces[at]
+        starts, pieces = self._paired()
+        at = bisect_right(starts, rank) - 1
+        prefix, width, low, _ = pieces[at]
         if width is None:
             return prefix
-        return "%s%0*d" % (prefix, width, low + rank - self.starts[at])
+        return "%s%0*d" % (prefix, width, low + rank - starts[at])
 
     def hostlist(self, ranks):
         """Hostlist text of a mask of ranks, in rank order."""
         chosen = []
-        starts = self.starts
+        starts, pieces = self._paired()
         for low, count in runs(ranks):
             at = bisect_right(starts, low) - 1
             while count:
-                prefix, width, first, size = self.pieces[at]
+                prefix, width, first, size = pieces[at]
                 offset = low - starts[at]
                 part = min(count, size - offset)
                 chosen.append((prefix, width, first + offset, part))
@@ -226,12 +226,13 @@ class HostNames:
         mask = 0
         wanted = name_pieces(text)
         by_prefix = {}
-        for at, piece in enumerate(self.pieces):
+        starts, pieces = self._paired()
+        for at, piece in enumerate(pieces):
             by_prefix.setdefault(piece[0], []).append(at)
         for prefix, width, low, count in wanted:
             for at in by_prefix.get(prefix, ()):
-                _, own_width, first, size = self.pieces[at]
-                start = self.starts[at]
+                _, own_width, first, size = pieces[at]
+                start = starts[at]
                 if width is None or own_width is None:
                     if width is None and own_width is None:
                         mask |= 1 << start
@@ -249,7 +250,22 @@ class HostNames:
         return mask
 
 
-def ranks_text(ranks):
-    """Ranks of a mask for a message, at most a line of it."""
-    text = idset_text(ranks)
-    return text if len(text) < 80 else text[:77] + "..."
+def _pair(spans, names):
+    """Divide runs of ranks and pieces of names so that they go side by side."""
+    starts = []
+    pieces = []
+    source = iter(names)
+    left = 0
+    prefix = width = low = None
+    for rank, count in spans:
+        while count:
+            if not left:
+                prefix, width, low, left = next(source)
+            part = min(left, count)
+            starts.append(rank)
+            pieces.append((prefix, width, low, part))
+            rank += part
+            count -= part
+            left -= part
+            low += part
+    return starts, pieces

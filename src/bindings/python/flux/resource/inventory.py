@@ -35,6 +35,9 @@ from flux.resource.rankindex import RankIndex
 
 #: Constraints, and answers about requests, that one inventory remembers.
 CACHE_LIMIT = 4096
+#: Up to so many ranks of a mask longer than this are kept one by one.
+FEW = 4
+LONG = 1 << 1000
 
 
 def rank_mask(ranks):
@@ -53,9 +56,14 @@ def select(groups):
     """Make a selection of a dict of units to mask of ranks."""
     chosen = []
     for units, mask in groups.items():
-        if mask:
-            chosen.append(mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask)
-            chosen.append(units)
+        # A few ranks far up take less memory one by one than as a mask.
+        if mask > LONG and popcount(mask) <= FEW:
+            while mask:
+                rank = mask.bit_length() - 1
+                mask ^= 1 << rank
+                chosen += (rank, units)
+        elif mask:
+            chosen += (mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask, units)
     return tuple(chosen)
 
 
@@ -132,6 +140,10 @@ class Inventory:
 
     def whole(self):
         """Everything there is, as a selection."""
+        if len(self.kinds) == 1:
+            (units,) = self.kinds
+            mask = self.kinds[units]
+            return (mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask, units)
         return select(self.kinds)
 
     def unused(self):

@@ -151,6 +151,10 @@ def bracketed(mask):
 @lru_cache(maxsize=64)
 def runs(mask):
     """Tuple of the ``(low, count)`` runs of consecutive members, ascending."""
+    first = mask & -mask
+    if (mask + first) & mask == 0 and mask:
+        low = first.bit_length() - 1
+        return ((low, mask.bit_length() - low),)
     result = []
     bits = bin(mask)[:1:-1]
     find = bits.find

@@ -24,9 +24,12 @@ class Answers:
 
     def _set(self):
         """All that is in the pool: an inventory, and a selection of it."""
-        if self._selection is not None:
+        inventory = self.__dict__.get("_inventory")
+        if inventory is not None:
+            return inventory, inventory.whole()
+        if self._granted:
             return self._base, self._selection
-        return self._inventory, self._inventory.whole()
+        return self._base, self._base.whole()
 
     def entries(self):
         """All that is in the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
@@ -56,7 +59,7 @@ class Answers:
         new.log = NO_LOG
         new.generation = self.generation
         new.releases = self.releases
-        if self._selection is None:
+        if "_inventory" in self.__dict__:
             new._inventory = self._inventory
             new._index = self._index.copy()
             new._up = self._up
