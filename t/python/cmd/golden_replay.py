@@ -32,7 +32,8 @@ SCRUB = [
     (re.compile(r"\b[0-9]{10}\.[0-9]+\b"), "TS"),
     (re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+Z)?"), "DATE"),
     (re.compile(r"\[?\b[A-Z][a-z]{2} ?[0-9]{1,2} [0-9:]{5}(:[0-9.]+ UTC [0-9]{4})?\]?"), "DATE"),
-    (re.compile(r"\[ *\+[0-9.]+\]"), "[+T]"),
+    # a log in human times has the date again when the minute changes
+    (re.compile(r"(?m)^(DATE|\[ *\+[0-9.]+\]) (?=[a-z])"), "STAMP "),
     (re.compile(r" *\b[0-9]+\.[0-9]+(s|m|h)\b"), " Ts"),
     (re.compile(r"(?m)^[0-9]+\.[0-9]{6} "), "T "),
     (re.compile(r"pid=[0-9]+"), "pid=N"),

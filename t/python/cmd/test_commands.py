@@ -31,7 +31,7 @@ LINES = [
     ("flux resource topology nosuch", 1, "", "flux-resource: ERROR: nosuch: No such file or directory\n"),
     ("flux resource nosuch", 2, "", None),
     # submission
-    ("flux submit --cc=1-3 --watch sh -c 'echo $FLUX_JOB_CC {cc}' | tail -3 | sort", 0, "1 1\n2 2\n3 3\n", ""),
+    ("flux submit --quiet --cc=1-3 --watch sh -c 'echo $FLUX_JOB_CC {cc}' | sort", 0, "1 1\n2 2\n3 3\n", ""),
     ("flux submit --bcc=1-2 --quiet --wait sh -c 'exit ${FLUX_JOB_CC-0}'", 0, "", ""),
     ("flux submit --quiet --wait sh -c 'exit 3'", 3, "", ""),
     ("flux submit --quiet --watch sh -c 'echo out; echo err >&2'", 0, "out\n", "err\n"),
@@ -68,7 +68,7 @@ LINES = [
     ("flux job eventlog -f json $(flux job last) | jq -r .name | head -2", 0, "submit\nvalidate\n", ""),
     ("flux job eventlog -f xml $(flux job last)", 1, "", "flux-job: invalid format type 'xml'\n"),
     # the rest
-    ("flux exec -l -r 0,2 sh -c 'flux getattr rank'", 0, "0: 0\n2: 2\n", ""),
+    ("flux exec -l -r 0,2 sh -c 'flux getattr rank' | sort", 0, "0: 0\n2: 2\n", ""),
     ("flux exec -r 9 true", 68, "", "flux-exec: Error: rank 9: No route to host\n"),
     ("flux config get --default=7 foo; flux config get --type=integer foo", 1, "7\n", "flux-config: foo is not set\n"),
     ("echo 'a = 1' >c.toml; flux config load c.toml; flux config get --type=string a", 1, "", "flux-config: a does not have the requested type\n"),

@@ -28,7 +28,7 @@ FILES = {
 }
 
 #: Commands whose lines come in no order.
-UNORDERED = ("flux module list", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
+UNORDERED = ("flux module list", "flux exec", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
 
 C_PLUGIN = "plugins of the host written in C are not part of the embedded instance"
 NO_ZERO = "a job of no slots is denied (RFC 14: a count is at least 1)"

@@ -8,6 +8,7 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, warn
@@ -81,15 +82,21 @@ def _ranks(opts, size):
     return sorted(ranks)
 
 
+#: seconds for which output is kept back, so that what ranks say at once comes in their order
+GATHER = 0.3
+
+
 def _copy_output(running, label):
     selector = selectors.DefaultSelector()
-    rests = {}
+    rests, held = {}, []
     for rank, process in running:
         for source, target in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             selector.register(source, selectors.EVENT_READ, (rank, target))
             rests[source] = b""
+    end = time.monotonic() + GATHER
     while selector.get_map():
-        for key, _ in selector.select():
+        left = end - time.monotonic()
+        for key, _ in selector.select(left if left > 0 else None):
             rank, target = key.data
             data = os.read(key.fileobj.fileno(), 65536)
             if not data:
@@ -99,7 +106,17 @@ def _copy_output(running, label):
                 data = rests[key.fileobj] + data
                 cut = data.rfind(b"\n") + 1
                 data, rests[key.fileobj] = data[:cut], data[cut:]
-            for line in data.splitlines(keepends=True):
-                text = line.decode("utf-8", "surrogateescape")
-                target.write(f"{rank}: {text}" if label else text)
-            target.flush()
+            held.append((rank, target, data.decode("utf-8", "surrogateescape")))
+        if time.monotonic() >= end:
+            _write(held, label)
+            held = []
+    _write(held, label)
+
+
+def _write(held, label):
+    for rank, target, text in sorted(held, key=lambda item: item[0]):
+        if label:
+            text = "".join(f"{rank}: {line}" for line in text.splitlines(keepends=True))
+        target.write(text)
+    sys.stdout.flush()
+    sys.stderr.flush()
