@@ -195,6 +195,12 @@ def test_excluded_at_start(make, exclude, left, hosts):
     assert there.acquire().sent() == [{"resources": make_R(hosts="n[0-3]"), "up": "0-3"}]
 
 
+def test_all_excluded(make):
+    there = make(2, make_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
+    empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
+    assert there.acquire().sent() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]
+
+
 def test_property_changes():
     old, new = {"a": [0, 2], "b": [1, 2]}, {"a": [1, 3], "c": [0, 1]}
     assert property_changes(old, new) == {

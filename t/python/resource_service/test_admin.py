@@ -183,7 +183,6 @@ def test_bad_module_argument_and_configuration(make, capfd):
     assert caught.value.errno == errno.EINVAL
     cases = [
         ({"resource": {"config": []}}, "resource.config: expected an array with at least one table"),
-        ({"resource": {"exclude": "0"}}, "resource.exclude: no resources are left"),
         ({"resource": {"exclude": "nosuch"}}, "resource.exclude: invalid targets: invalid hosts: nosuch"),
         ({"resource": 3}, "resource: expected a table"),
         ({"queues": {"q": {"hosts": "nosuch"}}}, "queues.q.hosts: invalid hosts: nosuch"),

@@ -51,8 +51,8 @@ def test_cutting():
     }  # fmt: skip
     assert inventory.without(bounds("4")).ranks == bounds("3,7")
     assert inventory.without(bounds("9")) is inventory
-    with pytest.raises(ValueError, match="no resources would be left"):
-        inventory.without(bounds("0-9"))
+    nothing = inventory.without(bounds("0-9"))
+    assert nothing.ranks == [] and nothing.R["execution"]["nodelist"] == [""]
     Inventory(part)
 
 

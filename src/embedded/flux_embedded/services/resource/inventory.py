@@ -19,6 +19,7 @@ class Inventory:
 
     Args:
         R (dict): an RFC 20 resource set, version 1. It is kept, not copied.
+        may_be_empty (bool): accept one without ranks, which RFC 20 does not know
 
     Attributes:
         R (dict): as given
@@ -30,9 +31,9 @@ class Inventory:
         ValueError: R is not valid; the text names the path of the first problem
     """
 
-    def __init__(self, R):
+    def __init__(self, R, may_be_empty=False):
         self.R = R
-        execution = _check_top(R)
+        execution = _check_top(R, may_be_empty)
         self.ranks = []
         for i, entry in enumerate(execution["R_lite"]):
             self.ranks = union(self.ranks, _check_entry(entry, f"execution.R_lite[{i}]"))
@@ -102,19 +103,13 @@ class Inventory:
         return {"version": 1, "execution": result}
 
     def without(self, bounds):
-        """Return the Inventory that is left when the ranks in `bounds` go.
-
-        Raises:
-            ValueError: nothing would be left
-        """
+        """Return the Inventory that is left when the ranks in `bounds` go; it may be empty."""
         if not intersect(bounds, self.ranks):
             return self
         R = self.restrict(difference(self.ranks, bounds))
-        if not R["execution"]["R_lite"]:
-            raise ValueError("no resources would be left")
         if "scheduling" in self.R:
             R["scheduling"] = self._cut_scheduling(bounds)
-        return Inventory(R)
+        return Inventory(R, may_be_empty=True)
 
     def _cut_scheduling(self, bounds):
         """R's ``scheduling`` without the ranks in `bounds`.
@@ -150,7 +145,7 @@ class Inventory:
         text = {name: idset.encode(b) for name, b in properties.items() if b}
         if text:
             execution["properties"] = text
-        return Inventory({**self.R, "execution": execution})
+        return Inventory({**self.R, "execution": execution}, may_be_empty=True)
 
     def with_expiration(self, expiration):
         """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never).
@@ -193,7 +188,7 @@ def _position(bounds, rank):
     return before + rank - bounds[at - 1]
 
 
-def _check_top(R):
+def _check_top(R, may_be_empty):
     if not isinstance(R, dict):
         raise ValueError("R: expected an object")
     if R.get("version") != 1 or isinstance(R["version"], bool):
@@ -201,7 +196,7 @@ def _check_top(R):
     execution = R.get("execution")
     if not isinstance(execution, dict):
         raise ValueError("execution: expected an object")
-    if not isinstance(execution.get("R_lite"), list) or not execution["R_lite"]:
+    if not isinstance(execution.get("R_lite"), list) or not (execution["R_lite"] or may_be_empty):
         raise ValueError("execution.R_lite: expected an array with at least one entry")
     times = []
     for key in ("starttime", "expiration"):

@@ -275,10 +275,9 @@ class Resource(Service):
     @request("shrink")
     def shrink(self, msg):
         ranks = self._targets(msg)
-        try:
-            inventory = self.state.base.without(ranks)
-        except ValueError as exc:
-            raise OSError(errno.EINVAL, str(exc)) from None
+        inventory = self.state.base.without(ranks)
+        if not inventory.ranks:
+            raise OSError(errno.EINVAL, "no resources would be left")
         self._replace(inventory, gone=ranks)
         self.respond(msg, {})
 

@@ -40,14 +40,12 @@ class ResourceState:
         """Take over a new inventory and what the configuration says about it.
 
         Raises:
-            ValueError: ``resource.exclude`` or a queue names what is not there, or nothing is left
+            ValueError: ``resource.exclude`` or a queue names what is not there
         """
         excluded = []
         table = config.get("resource", {})
         if isinstance(table, dict) and "exclude" in table:
             excluded = targets(table["exclude"], inventory, "resource.exclude: ")
-            if not difference(inventory.ranks, excluded):
-                raise ValueError("resource.exclude: no resources are left")
         queues = queue_properties(config, inventory)
         self.base = inventory
         self.config_excluded = excluded
