@@ -217,6 +217,13 @@ def test_builtin_modules(broker):
     assert broker.fails("module.load", {"path": "cron", "name": "x"})[0] == errno.EINVAL
 
 
+def test_python_modules_go_before_the_services_they_use(broker):
+    broker.load("good.py", GOOD)
+    broker.call("module.load", {"path": "kvs"})
+    broker.load("other.py", GOOD)
+    assert broker.instance.modules.removal_order()[:4] == ["other", "good", "kvs", "connector-local"]
+
+
 def test_recorded_load_errors(broker, capfd):
     """The same modules, loaded in the same order, put the same lines on stderr as a real broker."""
     files = shared.load_json("golden/cli-module-files.json")

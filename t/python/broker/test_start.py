@@ -175,6 +175,12 @@ def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_pat
     assert not alive(int((tmp_path / "ready").read_text()))
 
 
+def test_nothing_is_said_at_a_normal_end(flux):
+    """Whatever schedulers were loaded by hand, with jobs running and pending."""
+    swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 -q sleep 1000"
+    assert flux.start(swap.replace(" -q", " --quiet")) == (0, "", "")
+
+
 def test_python_module_left_behind_is_a_failure(flux, tmp_path):
     (tmp_path / "m.py").write_text("from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n")
     code, _, stderr = flux.start(MINIMAL, "flux module load ./m.py")

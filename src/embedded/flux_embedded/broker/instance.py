@@ -119,7 +119,7 @@ class Instance:
         """Unload everything; nothing of it is left: no task, timer or descriptor. May be repeated."""
         if self.handle is None:
             return
-        for name in reversed(list(self.modules.table)):
+        for name in self.modules.removal_order():
             removed = self.handle.rpc("module.remove", {"name": name})
             self._settle(removed.is_ready)
             if name in self.modules.table:

@@ -226,6 +226,15 @@ class ModuleManager(Service):
             "recvqueue": len(module.task.inbox),
         }
 
+    def removal_order(self):
+        """Return the names of all modules in the order in which they can go.
+
+        Python modules first, whenever they were loaded: they use the services of the others. Within
+        each kind the latest first.
+        """
+        builtin = [module.name for module in reversed(self.table.values()) if module.service is not None]
+        return self.python_modules() + builtin
+
     def python_modules(self):
         """Return the names of the Python modules that are loaded, the latest first."""
         return [module.name for module in reversed(self.table.values()) if module.service is None]

@@ -28,15 +28,11 @@ class Startup:
     Args:
         h (Flux): handle of that task
         ctx (BrokerContext): the broker
-
-    Attributes:
-        loaded (list of str): modules loaded so far, for `unload`
     """
 
     def __init__(self, h, ctx):
         self.h = h
         self.ctx = ctx
-        self.loaded = []
 
     def load(self, name, *args):
         """Load a module; StartError if that fails."""
@@ -44,7 +40,6 @@ class Startup:
             self.h.rpc("module.load", {"path": name, "args": list(args)}).get()
         except OSError as exc:
             raise StartError(f"load {name}: {exc.strerror}") from None
-        self.loaded.append(name)
 
     def put_resources(self, R):
         """Write R to the KVS, from where the resource service takes it."""
@@ -55,16 +50,16 @@ class Startup:
         """Load what personality `name` has."""
         PERSONALITIES[name](self)
 
-    def unload(self):
-        """Remove what was loaded, the latest first; modules a user removed meanwhile are gone already."""
-        for name in reversed(self.loaded):
-            try:
-                self.h.rpc("module.remove", {"name": name}).wait_for(UNLOAD_TIMEOUT).get()
-            except FileNotFoundError:
-                pass
-            except TimeoutError:
-                self.ctx.log(ERR, f"rc3.0: remove {name}: it does not end")
-        self.loaded = []
+
+def unload(h, ctx, names):
+    """Remove modules, one after the other; those a user removed meanwhile are gone already."""
+    for name in names:
+        try:
+            h.rpc("module.remove", {"name": name}).wait_for(UNLOAD_TIMEOUT).get()
+        except FileNotFoundError:
+            pass
+        except TimeoutError:
+            ctx.log(ERR, f"rc3.0: remove {name}: it does not end")
 
 
 def _minimal(startup):

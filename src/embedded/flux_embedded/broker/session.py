@@ -13,7 +13,7 @@ import tempfile
 
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
-from flux_embedded.broker.instance import Instance
+from flux_embedded.broker.instance import BUILTIN, Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
 from flux_embedded.broker.process import Command, duration
 from flux_embedded.broker.pymodule import print_traceback
@@ -159,7 +159,7 @@ class Session:
                 self.options.parent.announce(self.ctx.attrs.get("local-uri"))
             self._rc2()
         self._cleanup()
-        self._rc3(startup, started)
+        self._rc3(started)
         self._end_leftovers()
 
     def _rc1(self, startup):
@@ -211,15 +211,16 @@ class Session:
             self.ctx.log(ERR, f"cleanup.0: {text}")
             self.exit_code = self.exit_code or 1
 
-    def _rc3(self, startup, started):
+    def _rc3(self, started):
         path = self.ctx.attrs.get("broker.rc3_path")
         if self.options.personality is None and path != "flux modprobe rc3":
             if path and started:
                 code = self._run("rc3.0", [path], even_if_stopping=True)
                 if code:
                     self.exit_code = self.exit_code or code
-        else:
-            startup.unload()
+        elif self.options.personality != "minimal":
+            names = [name for name in self.instance.modules.removal_order() if name not in BUILTIN]
+            personality.unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):
         """Python modules nobody unloaded are killed, and that is a failure of the instance."""
