@@ -15,6 +15,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree_amend import amend
 from flux.resource.tree_explain import able, explain_boxes, no_boxes
+from flux.resource.tree_hooks import TreeHooks
 from flux.resource.tree_index import BoxIndex
 from flux.resource.tree_placement import NodeType
 from flux.resource.tree_policy import Kinds, TreePlacement
@@ -49,7 +50,7 @@ class TreeResourceRequest(ResourceRequest):
         return self.shape.container_level
 
 
-class _TreePoolV1(Rv1Pool):
+class _TreePoolV1(TreeHooks, Rv1Pool):
     """The implementation for R version 1.
 
     Args:

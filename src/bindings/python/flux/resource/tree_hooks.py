@@ -1,0 +1,77 @@
+"""The hooks of `Rv1Pool` as TreePool has them: best fit, and placement by topology.
+
+A site's pool that overrides one gets the other from here. See `hooks.py` for what they take.
+"""
+
+from flux.resource.hooks import ids_of
+from flux.resource.placement import slots_on
+
+
+class TreeHooks:
+    """Default hooks of a TreePool implementation; mixed in before `Rv1Pool`."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # Only what differs from the defaults here makes a pool choose by lists of candidates.
+        cls.hooked = (
+            cls._sort_candidates is not TreeHooks._sort_candidates
+            or cls._select_resources is not TreeHooks._select_resources
+        )
+
+    def _sort_candidates(self, candidates):
+        """Fewest free cores first, then fewest free GPUs, then lowest rank."""
+        return sorted(candidates, key=lambda one: (len(one[2]), len(one[3]), one[0]))
+
+    def _select_resources(self, candidates, request):
+        """Place the slots on the candidates in their order, in each by its topology."""
+        shape = request.shape
+        rooms = [(one, self._room(one, shape)) for one in candidates]
+        if shape.node_count is None:
+            wanted = shape.slot_count.floor(sum([room for _, room in rooms]))
+            if wanted is None:
+                return [], 0
+            selected = []
+            left = wanted
+            for one, room in rooms:
+                slots = min(room, left)
+                if slots:
+                    selected.append(self._chosen(one, shape, slots))
+                    left -= slots
+            return selected, wanted
+        rooms = [(one, room) for one, room in rooms if room >= shape.slot_count.min]
+        nodes = shape.node_count.floor(len(rooms))
+        if nodes is None:
+            return [], 0
+        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes])
+        able = [one for one, room in rooms if room >= slots]
+        selected = [self._chosen(one, shape, slots) for one in able[:nodes]]
+        return selected, shape.slots_given(nodes, slots)
+
+    def _room(self, candidate, shape):
+        """How many slots fit on a candidate."""
+        rank, _, cores, gpus = candidate
+        if shape.container_level is None:
+            return slots_on(len(cores), len(gpus), shape)
+        return self.placement.kinds.of(rank).box_room(self._units(cores, gpus), shape)
+
+    def _units(self, cores, gpus):
+        shift = self._inventory.shift
+        units = 0
+        for core in cores:
+            units |= 1 << core
+        for gpu in gpus:
+            units |= 1 << gpu + shift
+        return units
+
+    def _chosen(self, candidate, shape, slots):
+        """`(rank, cores, gpus)` for some slots on a candidate."""
+        rank, info, cores, gpus = candidate
+        if shape.exclusive:
+            return rank, info["cores"], info["gpus"]
+        node = self.placement.kinds.of(rank)
+        free = self._units(cores, gpus)
+        if shape.container_level is None:
+            units = node.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
+        else:
+            units = node.boxes(free, shape, slots)[1]
+        return rank, ids_of(units & node.core_mask), ids_of(units >> node.shift)

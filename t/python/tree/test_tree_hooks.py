@@ -1,0 +1,64 @@
+"""A site's own TreePool: the hooks choose nodes, the topology what is taken of them."""
+
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_tree_model import entries, kinds, requests
+from tree_help import alloc, jobspec, topo_R
+
+from flux.resource.TreePool import TreePool
+
+NUMAS = {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+
+
+class HighestFirstV1(TreePool._impl_map[1]):
+    def _sort_candidates(self, candidates):
+        return sorted(candidates, key=lambda one: -one[0])
+
+
+class HighestFirst(TreePool):
+    _impl_map = {1: HighestFirstV1}
+
+
+class SameV1(TreePool._impl_map[1]):
+    """Overrides a hook with what it does anyway, and so takes the way of the hooks."""
+
+    def _sort_candidates(self, candidates):
+        return super()._sort_candidates(candidates)
+
+
+class Same(TreePool):
+    _impl_map = {1: SameV1}
+
+
+def test_only_overridden_hooks_are_run():
+    assert not TreePool._impl_map[1].hooked
+    assert HighestFirstV1.hooked and SameV1.hooked
+
+
+def test_a_site_orders_the_nodes():
+    pool = HighestFirst(topo_R((3, "0-7", "0-1", NUMAS)))
+    assert alloc(pool, 1, "slot/[core=2;gpu]") == "rank2/core[0-1],gpu0"
+    assert alloc(pool, 2, "slot/[core=3;gpu]") == "rank2/core[4-6],gpu1"
+    assert alloc(pool, 3, "node=2/slot/[core;gpu]") == "rank[0-1]/core0,gpu0"
+    assert alloc(pool, 4, "slot/numa{x}") == "rank1/core[4-7],gpu1"
+    assert alloc(pool, 5, "slot=3/numa{x}") == "InsufficientResources"
+    assert alloc(pool, 6, "slot/numa=3{x}") == "InfeasibleRequest"
+    assert alloc(pool, 7, "slot/node{x}") == "InsufficientResources"
+    pool._check()
+
+
+@settings(max_examples=80)
+@given(found=st.lists(kinds(), min_size=1, max_size=2), wanted=st.lists(requests(), max_size=6))
+def test_the_way_of_the_hooks_gives_the_same(found, wanted):
+    R = topo_R(*found)
+    one, other = TreePool(R), Same(R)
+    for jobid, request in enumerate(wanted, 1):
+        answers = []
+        for pool in (one, other):
+            parsed = pool.parse_resource_request(jobspec(request.shape()))
+            try:
+                answers.append(entries(pool.alloc(jobid, parsed)))
+            except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:
+                answers.append(type(exc))
+        assert answers[0] == answers[1], request.shape()
