@@ -85,6 +85,25 @@ class Naive:
             return sum(1 for one in room if one) >= min(ask.slots)
         return sum(1 for one in room if one >= min(ask.slots)) >= min(ask.nodes)
 
+    def count(self, ask, end):
+        """Nodes, or slots, free from now to a time."""
+        room = [self.room(ask, rank, NOW, end) for rank in members(self.impl._up)]
+        if ask.nodes is None and not ask.exclusive:
+            return sum(room)
+        least = 1 if ask.nodes is None else min(ask.slots)
+        return sum(1 for one in room if one >= least)
+
+    def steps(self, ask, limit):
+        steps = []
+        for time in sorted({start for start, *_ in self.uses if NOW < start < limit} | {limit}):
+            count = self.count(ask, time)
+            if not count:
+                break
+            if steps and steps[-1][0] == count:
+                steps.pop()
+            steps.append((count, time))
+        return steps
+
     def earliest(self, ask, after=NOW):
         times = sorted({after} | {end for _, end, *_ in self.uses if end > after and end != FOREVER})
         for time in times:
@@ -151,6 +170,9 @@ def test_against_naive(rows, running, down, pending):
         assert plan.earliest(request) == expected, ask
         late = naive.earliest(ask, NOW + 9)
         assert plan.earliest(request, NOW + 9) == late
+        (window,) = plan.windows([request], 60.0)
+        assert window["fits"] == naive.fits(ask, NOW)
+        assert window["steps"] == naive.steps(ask, NOW + 60)
         if what == "reserve" and expected is not None:
             plan.reserve(jobid, request, expected)
             Naive(pool, plan).check()

@@ -6,6 +6,8 @@ every request.  For the others, each kind of need has a timeline of the ranks
 where what is left is too little for it, made when it is first asked for.
 """
 
+from bisect import bisect_left, bisect_right
+
 from flux.resource.masks import members
 from flux.resource.timeline import INFINITY, Timeline, Times
 
@@ -38,11 +40,13 @@ class Bookings:
         self._touched = Timeline()  # ranks with other bookings; removed ones stay in
         self._parts = []  # (mask, start, end) of these bookings; None once removed
         self._on_rank = {}  # rank to [(start, end, key)] of these
+        self._lines = {}  # rank to its _Line, made when first asked for
         self._lacks = {}  # Need to [Timeline, number of parts it has seen]
 
     def rebase(self, profile):
         """Go on with another profile of the same ranks."""
         self.profile = profile
+        self._lines = {}
         self._lacks = {}
 
     def _split(self, booking):
@@ -69,6 +73,9 @@ class Bookings:
                 self._parts.append((mask, start, end))
                 for rank in members(mask):
                     self._on_rank.setdefault(rank, []).append((start, end, key))
+                    line = self._lines.get(rank)
+                    if line is not None:
+                        line.take(start, end, *divmod(key, self.profile.inventory.key_base))
 
     def remove(self, booking):
         """Count a booking out again.
@@ -85,14 +92,16 @@ class Bookings:
                 continue
             self._parts[self._parts.index((mask, start, end))] = None
             for rank in members(mask):
-                booked = self._on_rank[rank]
-                booked.remove((start, end, key))
+                self._on_rank[rank].remove((start, end, key))
+                line = self._lines.get(rank)
+                if line is None:
+                    continue  # then no need has looked at the rank
+                cores, gpus = divmod(key, self.profile.inventory.key_base)
+                line.take(start, end, -cores, -gpus)
                 for need, (timeline, _) in self._lacks.items():
                     timeline.remove(start, end, 1 << rank)
-                    for low, high, _ in booked:
-                        if low < end and high > start:
-                            for span in self._lacking(rank, max(low, start), min(high, end), need):
-                                timeline.add(span[0], span[1], 1 << rank)
+                    for low, high in self._lacking(rank, start, end, need):
+                        timeline.add(low, high, 1 << rank)
         return True
 
     def leaving(self, room, need, start, end):
@@ -117,32 +126,27 @@ class Bookings:
                 mask |= part[0]
         return mask
 
-    def least(self, rank, start, end):
-        """The least counts that a rank has left in a span: ``(cores, gpus)``."""
-        left = [self.left(rank, start)]
-        for low, _, _ in self._on_rank.get(rank, ()):
-            if start < low < end:
-                left.append(self.left(rank, low))
-        return min([cores for cores, _ in left]), min([gpus for _, gpus in left])
+    def _line(self, rank):
+        line = self._lines.get(rank)
+        if line is None:
+            base = self.profile.inventory.key_base
+            line = self._lines[rank] = _Line(self.profile, rank)
+            for start, end, key in self._on_rank.get(rank, ()):
+                line.take(start, end, *divmod(key, base))
+        return line
 
-    def left(self, rank, time):
-        """What bookings leave of a rank at a time: ``(cores, gpus)``.
+    def least(self, rank, start, end):
+        """The least counts that a rank has left in a span: ``(cores, gpus)``.
 
         Bookings that leave no core do not count here.
         """
-        cores, gpus = self.balance(rank, time)
+        cores, gpus = self._line(rank).least(start, end)
         # What is held for a job may be in use yet.
         return max(0, cores), max(0, gpus)
 
-    def balance(self, rank, time):
-        """The same, below 0 if more is booked than there is."""
-        base = self.profile.inventory.key_base
-        cores, gpus = divmod(self.profile.key_at(rank, time), base)
-        for start, end, used in self._on_rank.get(rank, ()):
-            if start <= time < end:
-                cores -= used // base
-                gpus -= used % base
-        return cores, gpus
+    def overdrawn(self, rank, time):
+        """True if more is booked on a rank at a time than it has."""
+        return min(self._line(rank).at(time)) < 0
 
     def _lack(self, need):
         """Timeline of the ranks where bookings leave too little for a need."""
@@ -165,20 +169,66 @@ class Bookings:
 
     def _lacking(self, rank, start, end, need):
         """Spans, within a span, in which a rank has too little left for a need."""
-        profile = self.profile
-        points = {start}
-        for low, high, _ in self._on_rank[rank]:
-            if start < low < end:
-                points.add(low)
-            if start < high < end:
-                points.add(high)
-        for time, _ in profile.gains(rank, end):
-            if start < time < end:
-                points.add(time)
-        points = sorted(points)
-        points.append(end)
-        full = divmod(profile.inventory.keys[profile.inventory.full[rank]], profile.inventory.key_base)
-        for low, high in zip(points, points[1:]):
-            left = self.left(rank, low)
-            if left[0] < need.cores or left[1] < need.gpus or (need.whole and left != full):
-                yield (low, high)
+        inventory = self.profile.inventory
+        full = None
+        if need.whole:
+            full = divmod(inventory.keys[inventory.full[rank]], inventory.key_base)
+        since = None
+        for time, cores, gpus in self._line(rank).steps(start, end):
+            if cores < need.cores or gpus < need.gpus or (full and (cores, gpus) != full):
+                if since is None:
+                    since = time
+            elif since is not None:
+                yield since, time
+                since = None
+        if since is not None:
+            yield since, end
+
+
+class _Line:
+    """What one rank has left, step by step: running jobs and partial bookings."""
+
+    __slots__ = ("times", "cores", "gpus")
+
+    def __init__(self, profile, rank):
+        base = profile.inventory.key_base
+        keys = [profile.key_now(rank)]
+        self.times = [-INFINITY]
+        for time, key in profile.gains(rank):
+            self.times.append(time)
+            keys.append(key)
+        self.cores = [key // base for key in keys]
+        self.gpus = [key % base for key in keys]
+
+    def _cut(self, time):
+        """Place of the step that starts at a time, made if it is not there."""
+        at = bisect_left(self.times, time)
+        if at == len(self.times) or self.times[at] != time:
+            self.times.insert(at, time)
+            self.cores.insert(at, self.cores[at - 1])
+            self.gpus.insert(at, self.gpus[at - 1])
+        return at
+
+    def take(self, start, end, cores, gpus):
+        """Take counts for a span (or, below 0, give them back)."""
+        first = self._cut(start)
+        last = len(self.times) if end == INFINITY else self._cut(end)
+        for at in range(first, last):
+            self.cores[at] -= cores
+            self.gpus[at] -= gpus
+
+    def at(self, time):
+        at = bisect_right(self.times, time) - 1
+        return self.cores[at], self.gpus[at]
+
+    def least(self, start, end):
+        first = bisect_right(self.times, start) - 1
+        last = bisect_left(self.times, end)
+        return min(self.cores[first:last]), min(self.gpus[first:last])
+
+    def steps(self, start, end):
+        """Iterate over ``(time, cores, gpus)`` in a span; the first time is its start."""
+        at = bisect_right(self.times, start) - 1
+        yield start, self.cores[at], self.gpus[at]
+        for place in range(at + 1, bisect_left(self.times, end)):
+            yield self.times[place], self.cores[place], self.gpus[place]

@@ -41,6 +41,8 @@ class Plan:
         self._bookings = None
         self._entered = 0  # bookings entered since they were last entered anew
         self._hints = {}  # (shape, length) to (time asked for, time found)
+        self._changes = 0  # grows with every change of the bookings or the profile
+        self._asked = self._answer = None  # the last question of _room()
 
     # -- questions ----------------------------------------------------------
 
@@ -127,7 +129,7 @@ class Plan:
             for mask, key in booking.parts:
                 room = profile.track(Need(key // base, key % base, False)).at(booking.start) & up
                 if mask & ~room or any(
-                    min(self._bookings.balance(rank, booking.start)) < 0
+                    self._bookings.overdrawn(rank, booking.start)
                     for rank in members(mask & self._bookings.touched(booking.start, booking.end))
                 ):
                     stale.append(jobid)
@@ -224,6 +226,7 @@ class Plan:
             pool._inventory, pool._index, pool.ends_in_order(), pool.held, pool.clock()
         )
         self._hints = {}
+        self._changes += 1
         # Jobs started through the plan are in the profile now.
         started, self._started = self._started, []
         if before is None or before.inventory.ranks != self._profile.inventory.ranks:
@@ -246,11 +249,13 @@ class Plan:
     def _enter(self, booking):
         self._bookings.enter(booking)
         self._entered += 1
+        self._changes += 1
 
     def _withdraw(self, jobid):
         """Take a reservation out, and return it; None if there is none."""
         booking = self._reserved.pop(jobid, None)
         if booking is not None and self._bookings is not None:
+            self._changes += 1
             if not self._bookings.remove(booking):
                 self._enter_all()
             self._forget_hints(booking)
@@ -305,36 +310,35 @@ class Plan:
         shape = request.shape
         if not self._pool.countable(shape):
             return self._simulate(request, start, end) is not None
-        need = Need.of(shape)
-        room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
+        return self._enough(shape, self._room(shape, start, end), start, end)
+
+    def _enough(self, shape, room, start, end):
+        """True if a mask of ranks with room holds a shape's nodes or slots."""
         if shape.node_count is not None:
-            needed = shape.node_count.min
-        else:
-            needed = shape.slot_count.min
-            if needed > 1:
-                return room != 0 and self._count(shape, start, end) >= needed
-        if popcount(room) < needed:
-            return False
-        return popcount(self._bookings.leaving(room, need, start, end)) >= needed
+            return popcount(room) >= shape.node_count.min
+        needed = shape.slot_count.min
+        # Each rank holds a slot at least.
+        return popcount(room) >= needed or (
+            room != 0 and needed > 1 and self._count(shape, start, end) >= needed
+        )
 
     def _room(self, shape, start, end):
-        """Ranks with room for one node's or slot's need all through a span.
-
-        Returns:
-            ``(clear, touched)``: masks of the ranks that surely have no booking
-            then, and of the others.
-        """
-        need = Need.of(shape)
-        room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
-        room = self._bookings.leaving(room, need, start, end)
-        touched = room & self._bookings.touched(start, end)
-        return room ^ touched, touched
+        """Mask of the ranks with room for one node's or slot's need all through a span."""
+        asked = (shape, start, end, self._changes)
+        if asked != self._asked:
+            need = Need.of(shape)
+            room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
+            self._asked = asked
+            self._answer = self._bookings.leaving(room, need, start, end)
+        return self._answer
 
     def _count(self, shape, start, end):
         """How many nodes (slots where the shape has no node) fit in a span."""
-        clear, touched = self._room(shape, start, end)
+        room = self._room(shape, start, end)
         if shape.node_count is not None:
-            return popcount(clear) + popcount(touched)
+            return popcount(room)
+        touched = room & self._bookings.touched(start, end)
+        clear = room ^ touched
         base = self._profile.inventory.key_base
         count = 0
         if clear:
@@ -358,10 +362,9 @@ class Plan:
         if not self._pool.countable(shape):
             selection = self._simulate(request, start, end)
             return None if selection is None else self._whole(selected_ranks(selection))
-        if not self._fits(request, start, end):
+        room = self._room(shape, start, end)
+        if not self._enough(shape, room, start, end):
             return None
-        clear, touched = self._room(shape, start, end)
-        room = clear | touched
         now = self._profile.track(Need.of(shape)).at(self._now(None))
         if shape.node_count is None and shape.slot_count.min > 1:
             return self._choose_slots(shape, start, end, room & ~now, room & now)
@@ -394,7 +397,7 @@ class Plan:
         one = shape.slot_size * base + shape.gpu_per_slot
         parts = {}
         for mask in preferred:
-            for rank in reversed(members(mask)):
+            for rank in reversed(members(_highest(mask, left))):
                 slots = min(left, slots_on(*self._bookings.least(rank, start, end), shape))
                 if slots:
                     parts[slots * one] = parts.get(slots * one, 0) | 1 << rank
@@ -446,11 +449,12 @@ class Plan:
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
             placed = pool.place_request(request, pool._index, eligible)
         else:
-            clear, touched = self._room(shape, now, end)
+            room = self._room(shape, now, end)
             index = pool._index
-            if touched and not _exact(shape):
+            touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
+            if touched:
                 index = self._reduced(touched, now, end)
-            placed = pool.place(index, shape, clear | touched)
+            placed = pool.place(index, shape, room)
         if placed is None:
             pool.check_feasibility(request)
             raise InsufficientResources(lambda: self._why(request))

@@ -50,9 +50,11 @@ class Profile:
             rest &= ~mask
         self._groups[0] = rest
         self.times = [now]
-        #: for each time, ``(mask, key)``: ranks that have that much free from then on
+        #: for each time, ``(mask, before, after)``: what these ranks have free until and from then
         self.moves = [[]]
-        self.events = None  # rank to [(time, key)], made when first needed
+        self._events = None  # rank to [(time, key)], made when first needed
+        self._kept = []  # steps, ascending, of which the groups are kept
+        self._kept_groups = []
         self._tracks = {}
 
     def next_end(self):
@@ -78,15 +80,13 @@ class Profile:
             for mask, units in pairs(record):
                 key = self._whole.get(units)
                 if key is not None and mask & ~self.inventory.kinds[units] == 0:
-                    moves.append((mask, key))  # all that these ranks have
+                    moves.append((mask, 0, key))  # all that these ranks have
                 elif units:
                     self._release(mask, units, moves)
             at += 1
         self._next = at
         self.times.append(time)
         self.moves.append(moves)
-        if self.events is not None:
-            self._note(time, moves)
         return True
 
     def extend(self, time):
@@ -107,7 +107,7 @@ class Profile:
                 keys[rank] = after = before + delta
                 groups[before] ^= bit
                 groups[after] = groups.get(after, 0) | bit
-                moves.append((bit, after))
+                moves.append((bit, before, after))
             return
         gained = []
         for key, ranks in groups.items():
@@ -118,57 +118,45 @@ class Profile:
             after = before + delta
             groups[before] ^= part
             groups[after] = groups.get(after, 0) | part
-            moves.append((part, after))
+            moves.append((part, before, after))
             for rank in members(part):
                 keys[rank] = after
 
     def groups_at(self, time):
         """Key to mask of ranks at a time: what each rank has free then."""
         self.extend(time)
-        groups = self.index.groups.copy()
-        rest = self.inventory.ranks
-        for mask in groups.values():
-            rest &= ~mask
-        groups[0] = rest
-        seen = 0
-        # Backwards: only the last gain of a rank before that time counts.
-        changed = {}
-        for number in range(bisect_right(self.times, time) - 1, 0, -1):
-            for mask, key in reversed(self.moves[number]):
-                mask &= ~seen
-                if mask:
-                    seen |= mask
-                    changed[key] = changed.get(key, 0) | mask
-        for key in groups:
-            groups[key] &= ~seen
-        for key, mask in changed.items():
-            groups[key] = groups.get(key, 0) | mask
+        step = bisect_right(self.times, time) - 1
+        near = bisect_right(self._kept, step) - 1
+        if near < 0:
+            groups = self.index.groups.copy()
+            done = 0
+        else:
+            done = self._kept[near]
+            groups = self._kept_groups[near].copy()
+        for number in range(done + 1, step + 1):
+            for mask, before, after in self.moves[number]:
+                if before:
+                    groups[before] ^= mask
+                groups[after] = groups.get(after, 0) | mask
+        if step - done >= STRIDE:
+            self._kept.insert(near + 1, step)
+            self._kept_groups.insert(near + 1, groups)
         return groups
 
-    def _note(self, time, moves):
-        for mask, key in moves:
-            for rank in members(mask):
-                self.events.setdefault(rank, []).append((time, key))
+    def key_now(self, rank):
+        """What a rank has free now, as a key."""
+        return self.inventory.key(self.index.free(rank))
 
-    def key_at(self, rank, time):
-        """What a rank has free at a time, as a key."""
-        key = None
-        for when, gained in self.gains(rank, time):
-            if when > time:
-                break
-            key = gained
-        if key is None:
-            key = self.inventory.key(self.index.free(rank))
-        return key
-
-    def gains(self, rank, until):
+    def gains(self, rank):
         """List of ``(time, key)``: what a rank has free from each end on."""
-        self.extend(until)
-        if self.events is None:
-            self.events = {}
+        if self._events is None:
+            self.extend(INFINITY)
+            self._events = events = {}
             for time, moves in zip(self.times, self.moves):
-                self._note(time, moves)
-        return self.events.get(rank, ())
+                for mask, _, key in moves:
+                    for one in members(mask):
+                        events.setdefault(one, []).append((time, key))
+        return self._events.get(rank, ())
 
     def track(self, need):
         """The Track of a need (see ``Need``)."""
@@ -208,7 +196,7 @@ class Track:
             among = self.need.among
             mask = room[-1]
             for moves in profile.moves[len(room) :]:
-                for ranks, key in moves:
+                for ranks, _, key in moves:
                     mask |= among(ranks, key, inventory)
                 room.append(mask)
         return room
