@@ -14,6 +14,7 @@ attr.list             -> ``{names: [...], attrs: {NAME: VALUE}}``
 service.add, .remove  ``{service}`` -> ``{}`` (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> ``{}``: every event whose topic begins so; event.unsubscribe
+broker.now            -> ``{now}``: the instance's time, which may be virtual
 ====================  ============================================================================
 """
 
@@ -104,6 +105,16 @@ class AttrService(Service):
     def list(self, msg):
         names = self.ctx.attrs.names()
         self.respond(msg, {"names": names, "attrs": {name: self.ctx.attrs.get(name) for name in names}})
+
+
+class BrokerService(Service):
+    """``broker``: what is asked of the instance as a whole."""
+
+    name = "broker"
+
+    @request("now", guest=True)
+    def tell_time(self, msg):
+        self.respond(msg, {"now": self.now()})
 
 
 class NameService(Service):
