@@ -64,7 +64,7 @@ class Instance:
         self.services = tuple(services)
         self.R = R
         self.modules = ModuleManager(self.ctx, search_path(environ, paths.module_dirs()))
-        self.infra = [cls(self.ctx) for cls in (LogService, AttrService, BrokerService, NameService, EventService)]
+        self.infra = [cls(self.ctx) for cls in (LogService, AttrService, NameService, EventService, BrokerService)]
         self.infra.append(self.modules)
         self.handle = None
         self.startup = None
