@@ -6,10 +6,11 @@ the coarsest group is the whole node; only containers need a look at the node it
 node slots go is `tree_placement.py`.
 """
 
+from array import array
 from bisect import bisect_left
 
 from flux.resource.inventory import select
-from flux.resource.masks import members, popcount, take
+from flux.resource.masks import members, popcount, runs, take
 from flux.resource.placement import Placement
 from flux.resource.tree_index import BoxIndex, rooms_of
 
@@ -17,24 +18,27 @@ from flux.resource.tree_index import BoxIndex, rooms_of
 class Kinds:
     """The node types of a pool: `(mask of ranks, NodeType)`, no rank in two."""
 
-    __slots__ = ("pairs", "_of")
+    __slots__ = ("pairs", "_number")
 
     def __init__(self, pairs):
         self.pairs = tuple(pairs)
-        self._of = None
+        self._number = None
 
     def of(self, rank):
         """NodeType of a rank."""
         pairs = self.pairs
         if len(pairs) == 1:
             return pairs[0][1]
-        of = self._of
-        if of is None:
-            of = self._of = [None] * max(mask.bit_length() for mask, _ in pairs)
-            for mask, node in pairs:
-                for one in members(mask):
-                    of[one] = node
-        return of[rank]
+        number = self._number
+        if number is None:
+            # Two bytes a rank: the position in `pairs`, of which there are seldom many.
+            number = array("H" if len(pairs) < 1 << 16 else "L", [0])
+            number *= max(mask.bit_length() for mask, _ in pairs)
+            for at, (mask, _) in enumerate(pairs):
+                for low, count in runs(mask):
+                    number[low : low + count] = array(number.typecode, [at]) * count
+            self._number = number
+        return pairs[number[rank]][1]
 
     def least_box(self, shape):
         """Fewest cores that a container has of which a slot of a shape is made."""

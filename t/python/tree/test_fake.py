@@ -1,0 +1,89 @@
+"""The [fake-resources] table: counts, hosts, XML, amenders, and errors that name the key."""
+
+import pytest
+from flux_embedded.services.resource.fake import fake_resources
+from shared import SRCDIR
+
+XML = str(SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml")
+
+
+def fake(**table):
+    return fake_resources({"fake-resources": {key.replace("_", "-"): value for key, value in table.items()}})
+
+
+def test_no_table():
+    assert fake_resources({}) is None
+
+
+def test_defaults():
+    execution = fake(nnodes=3)["execution"]
+    assert execution["R_lite"] == [{"rank": "0-2", "children": {"core": "0-63"}}]
+    assert execution["nodelist"] == ["fake[0-2]"]
+
+
+def test_counts_and_prefix():
+    execution = fake(nnodes=1, cores_per_node=2, gpus_per_node=1, host_prefix="x")["execution"]
+    assert execution["R_lite"] == [{"rank": "0", "children": {"core": "0-1", "gpu": "0"}}]
+    assert execution["nodelist"] == ["x0"]
+
+
+def test_counts_of_the_xml_unless_given(hwloc):
+    R = fake(nnodes=2, hwloc_xml_path=XML)
+    assert R["execution"]["R_lite"] == [{"rank": "0-1", "children": {"core": "0-7", "gpu": "0-3"}}]
+    assert "scheduling" not in R
+    R = fake(nnodes=2, hwloc_xml_path=XML, cores_per_node=4, amend_r="flux.resource.TreePool:amend")
+    assert R["execution"]["R_lite"] == [{"rank": "0-1", "children": {"core": "0-3", "gpu": "0-3"}}]
+    assert R["scheduling"]["children"][0]["ranks"] == "0-1"
+
+
+def test_an_amender_without_xml_gets_none():
+    assert "scheduling" not in fake(nnodes=2, amend_r="flux.resource.TreePool:amend")
+
+
+def test_a_site_amender(tmp_path, monkeypatch):
+    (tmp_path / "site_amend.py").write_text(
+        "def label(R, xml):\n    R['execution']['properties'] = {'red': '0'}\n    return R\n"
+        "def fail(R, xml):\n    raise KeyError('why')\n"
+        "def nothing(R, xml):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert fake(nnodes=2, amend_r="site_amend:label")["execution"]["properties"] == {"red": "0"}
+    with pytest.raises(ValueError, match="amend-r=site_amend:fail: KeyError: 'why'"):
+        fake(nnodes=2, amend_r="site_amend:fail")
+    with pytest.raises(ValueError, match="returned NoneType, not an R object"):
+        fake(nnodes=2, amend_r="site_amend:nothing")
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ({}, r"\[fake-resources\] table requires the 'nnodes' key"),
+        ({"nnodes": "four"}, "nnodes='four': expected an integer"),
+        ({"nnodes": True}, "nnodes=True: expected an integer"),
+        ({"nnodes": 0}, "nnodes=0: expected an integer from 1"),
+        ({"nnodes": 1, "cores_per_node": -1}, "cores-per-node=-1"),
+        ({"nnodes": 1, "gpus_per_node": 1.5}, "gpus-per-node=1.5"),
+        ({"nnodes": 1, "host_prefix": ""}, "host-prefix=''"),
+        ({"nnodes": 1, "sockets": 2}, "fake-resources.sockets: unknown key"),
+        ({"nnodes": 1, "hwloc_xml_path": "/nonexistent"}, "hwloc-xml-path: /nonexistent: No such file"),
+        ({"nnodes": 1, "amend_r": "no_such_module:f"}, "No module named 'no_such_module'"),
+        ({"nnodes": 1, "amend_r": "json:nothing"}, "has no attribute 'nothing'"),
+        ({"nnodes": 1, "amend_r": "json"}, "expected MODULE:FUNCTION"),
+        ({"nnodes": 1, "amend_r": "os:system; x"}, "expected MODULE:FUNCTION"),
+    ],
+)
+def test_errors_name_the_key(table, text):
+    with pytest.raises(ValueError, match=text):
+        fake(**table)
+
+
+def test_bad_xml(hwloc, tmp_path):
+    path = tmp_path / "bad.xml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="hwloc-xml-path: .*bad.xml"):
+        fake(nnodes=1, hwloc_xml_path=str(path))
+    path.write_text("<topology/>")
+    with pytest.raises(ValueError, match="hwloc-xml-path: hwloc XML does not load"):
+        fake(nnodes=1, hwloc_xml_path=str(path))
+    with pytest.raises(ValueError, match="expected a table"):
+        fake_resources({"fake-resources": 3})

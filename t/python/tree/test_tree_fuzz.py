@@ -1,0 +1,78 @@
+"""Whatever stands under R.scheduling: a pool or a ValueError, and a pool that holds together."""
+
+import copy
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tree_help import alloc, topo_R
+
+from flux.resource import ResourcePool
+from flux.resource.tree_text import render_text
+from flux.resource.TreePool import TreePool
+
+KEYS = st.sampled_from(("cores", "gpus", "memory", "socket", "numa", "ranks", "topo", "", "é", "node"))
+IDSETS = st.sampled_from(("0", "0-3", "", "[0-1]", "4-7", "0-4294967295", "3-1", "x", "0,1", " 0", "00"))
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), IDSETS, st.text(max_size=3)),
+    lambda below: st.one_of(st.lists(below, max_size=4), st.dictionaries(KEYS, below, max_size=4)),
+    max_leaves=12,
+)
+ENTRY = st.fixed_dictionaries({"ranks": st.one_of(IDSETS, JSON), "topo": JSON})
+SCHEDULING = st.one_of(
+    JSON,
+    st.fixed_dictionaries({"children": st.one_of(JSON, st.lists(st.one_of(ENTRY, JSON), max_size=3))}),
+)
+TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"numa": [{"cores": "4-5"}, {"cores": "6-7", "gpus": "1"}]}]}
+
+
+def use(R):
+    try:
+        pool = TreePool(R)
+    except ValueError as exc:
+        assert str(exc)
+        return
+    for jobid, shape in enumerate(("slot/core", "slot/[core;gpu]", "slot/numa{x}", "slot/socket{x}"), 1):
+        alloc(pool, jobid, shape)
+    pool._check()
+    assert ResourcePool(pool.to_dict()).dumps() == pool.dumps()
+    render_text(pool.to_dict())
+
+
+@settings(max_examples=300)
+@given(scheduling=SCHEDULING)
+def test_any_json(scheduling):
+    R = topo_R((4, "0-7", "0-1", TOPO))
+    R["scheduling"] = scheduling
+    use(R)
+    use(json.dumps(R))
+
+
+@settings(max_examples=300)
+@given(value=st.one_of(JSON, ENTRY), at=st.integers(0, 30))
+def test_one_value_changed(value, at):
+    R = topo_R((2, "0-7", "0-1", TOPO), (2, "0-7", "0-1", copy.deepcopy(TOPO)))
+    places = []
+
+    def walk(container):
+        keys = list(container) if isinstance(container, dict) else range(len(container))
+        for key in keys:
+            places.append((container, key))
+            if isinstance(container[key], (dict, list)):
+                walk(container[key])
+
+    walk(R["scheduling"])
+    container, key = places[at % len(places)]
+    container[key] = value
+    use(R)
+
+
+def test_nesting_without_end():
+    topo = {"cores": "0"}
+    for _ in range(5000):
+        topo = {"numa": [topo]}
+    R = topo_R((1, "0-7", "0-1", TOPO))
+    R["scheduling"]["children"][0]["topo"] = topo
+    use(R)
+    text = '{"version":1,"execution":{"R_lite":[{"rank":"0","children":{"core":"0"}}]},"scheduling":{"children":'
+    use(text + '[{"ranks":"0","topo":' + '{"numa":[' * 50000 + "]}" * 50000 + "}]}}")
