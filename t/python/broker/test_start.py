@@ -120,6 +120,18 @@ def test_rc_scripts_run_around_the_command(flux, tmp_path):
     assert len({line[1] for line in lines}) == 1
 
 
+def test_a_sites_modprobe_files_are_read(flux, tmp_path):
+    (tmp_path / "modprobe.d").mkdir()
+    entry = '[[modules]]\nname = "greeter"\nranks = "0"\nafter = ["kvs"]\nrequires = ["kvs"]\n'
+    (tmp_path / "modprobe.d" / "greeter.toml").write_text(entry + '[[modules]]\nname = "sched-fifo"\npriority = 500\n')
+    code, stdout, stderr = flux.start(
+        "--conf=fake-resources.nnodes=3", "--conf=modules.alternatives.sched=sched-fifo",
+        "flux module list | grep -c '^sched-fifo'; flux resource info",
+        env={**flux.environ, "FLUX_MODPROBE_PATH_APPEND": str(tmp_path)},
+    )  # fmt: skip
+    assert (code, stdout) == (0, "1\n3 Nodes, 192 Cores, 0 GPUs\n"), stderr
+
+
 def test_failing_rc3_is_a_failure(flux):
     code, _, stderr = flux.start("-Sbroker.rc1_path=", "-Sbroker.rc3_path=exit 3", "true")
     assert code == 3 and "rc3.0: exit 3 Exited (rc=3)" in stderr
@@ -177,8 +189,8 @@ def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_pat
 
 def test_nothing_is_said_at_a_normal_end(flux):
     """Whatever schedulers were loaded by hand, with jobs running and pending."""
-    swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 -q sleep 1000"
-    assert flux.start(swap.replace(" -q", " --quiet")) == (0, "", "")
+    swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 --quiet sleep 1000"
+    assert flux.start(swap) == (0, "", "")
 
 
 def test_python_module_left_behind_is_a_failure(flux, tmp_path):

@@ -31,6 +31,10 @@ class Client(Endpoint):
         self.server = server
         self.unpacker = Unpacker()
         self.backlog = bytearray()
+        # Requests to services this client holds: by the tag they went out with, or by topic.
+        self.asked = {}
+        self.asked_untagged = {}
+        self._tag = 0
         sock.setblocking(False)
         kernel.endpoints[self.uuid] = self
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._ready)
@@ -38,8 +42,15 @@ class Client(Endpoint):
     # -- to the client -------------------------------------------------------------------------
 
     def receive(self, msg):
-        if msg.type != message.REQUEST:  # a client holds no service
-            self._write(pack(msg))
+        tag = msg.matchtag
+        if msg.type == message.REQUEST and not msg.noresponse:
+            if tag:
+                # The tags of different senders may be equal.
+                tag = self._tag = self._tag + 1
+                self.asked[tag] = msg
+            else:
+                self.asked_untagged[msg.topic] = msg
+        self._write(pack(msg, tag))
 
     def _write(self, data):
         if not self.backlog:
@@ -97,6 +108,8 @@ class Client(Endpoint):
 
     def _take(self, msg):
         """Check a message at the door and let it in."""
+        if msg.type == message.RESPONSE and self._answer(msg):
+            return
         if msg.type != message.REQUEST:
             self.server.ctx.log(ERR, f"{self.name}: sent a message of type {msg.type}, only requests are taken: ignored")
             return
@@ -108,6 +121,19 @@ class Client(Endpoint):
             self.kernel.respond(msg, msg.error_response(71, f"{msg.topic}: {exc}"))
             return
         self.kernel.request(msg)
+
+    def _answer(self, msg):
+        """Take a response of a service this client holds; whether anybody asked for it."""
+        waiting = self.asked if msg.matchtag else self.asked_untagged
+        key = msg.matchtag or msg.topic
+        request = waiting.get(key)
+        if request is None:
+            return False
+        if msg.matchtag and (msg.errnum or not request.flags & message.FLAG_STREAMING):
+            del waiting[key]
+        msg.matchtag = request.matchtag
+        self.kernel.respond(request, msg, self)
+        return True
 
     def close(self):
         """The connection is over: tell the services it used."""

@@ -162,11 +162,18 @@ class Session:
         self._rc3(started)
         self._end_leftovers()
 
+    def _is_builtin(self, path, default):
+        """Whether a stage is done here: the default command would do the same, a second later.
+
+        A site's own modprobe files are that command's to read.
+        """
+        return path == default and not any(name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ)
+
     def _rc1(self, startup):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
         name = self.options.personality
-        if name is None and path != "flux modprobe rc1":
+        if name is None and not self._is_builtin(path, "flux modprobe rc1"):
             if not path:
                 return True
             code = self._run("rc1.0", [path])
@@ -213,7 +220,7 @@ class Session:
 
     def _rc3(self, started):
         path = self.ctx.attrs.get("broker.rc3_path")
-        if self.options.personality is None and path != "flux modprobe rc3":
+        if self.options.personality is None and not self._is_builtin(path, "flux modprobe rc3"):
             if path and started:
                 code = self._run("rc3.0", [path], even_if_stopping=True)
                 if code:

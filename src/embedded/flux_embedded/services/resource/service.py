@@ -7,6 +7,7 @@ from flux_embedded.formats import hostlist, idset
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream, property_changes
+from flux_embedded.services.resource.fake import fake_resources
 from flux_embedded.services.resource.inventory import Inventory, difference, empty_R, intersect, union
 from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState, targets
@@ -67,6 +68,9 @@ class Resource(Service):
             text = self._lookup("resource.R")
             if text is not None:
                 return json.loads(text), "kvs"
+            R = fake_resources(self.ctx.config)
+            if R is not None:  # where the start script has not put them into the KVS itself
+                return R, "dynamic-discovery"
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
         if self.ctx.job_R is not None:
