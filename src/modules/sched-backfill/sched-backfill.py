@@ -14,12 +14,10 @@ so that queues with ranks of their own do not stop one another. And queue-depth=
 unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
 
-import math
-from bisect import bisect_left, insort
-
 from flux.resource import InsufficientResources
 from flux.scheduler.backlog import Backlog
 from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.promises import Promises
 from flux.scheduler.reasons import describe
 
 #: With more reservations than this, only those due are renewed, the others stand as they are.
@@ -38,44 +36,47 @@ class BackfillScheduler(PolicyScheduler):
                     "reservations={!r} is invalid: expected a positive integer or 'unlimited'".format(value)
                 )
             self.reservations = None if value == "unlimited" else int(value)
-        self._plan = None
-        self._promised = []  # jobs with a reservation, in order
-        self._due = math.inf  # when the first reservation comes due
+        self.plan = None
+        self.promises = Promises(None)
 
     # -- a pass -----------------------------------------------------------------------------------------
 
     def schedule(self):
-        if self._plan is None:
-            self._plan = self.resources.plan()
-        if self._due <= self.now():
-            self.renew_due()
+        if self.plan is None:
+            self.plan = self.promises.plan = self.resources.plan()
+        for job in self.promises.overdue(self.now()):
+            self.renew(job)
         for job in self._backlog.to_look_at(self.now):
             if job is None:
                 yield
                 continue
             self.let_pass(job)
             try:
-                alloc = self._plan.alloc(job.jobid, job.resource_request)
+                alloc = self.plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
                 self.wait(job)
             except Exception as exc:
-                self.forget(job)
+                self.promises.drop(job)
                 self.refuse(job, exc)
             else:
                 self.begin(job, alloc)
 
     def let_pass(self, job):
-        """A job that comes in ahead of promised ones takes precedence: they are promised anew."""
-        if self._promised and job < self._promised[-1] and not self.is_promised(job):
-            for other in self._promised[bisect_left(self._promised, job) :]:
-                if self.shares_ranks(job, other):
-                    self.forget(other)
+        """Take back promises that would keep a job from its place.
+
+        A job that comes in ahead of promised ones takes precedence. What is kept for a job whose
+        time nobody knows must not stop one that is ahead of it.
+        """
+        new = job not in self.promises
+        for other in self.promises.after(job) if new or self.promises.held else ():
+            if (new or other in self.promises.held) and self.shares_ranks(job, other):
+                self.take_back(other)
 
     def begin(self, job, alloc):
         """Start a job."""
         head = self.head_of(job)
-        if self.is_promised(job):
-            self._promised.remove(job)
+        if job in self.promises:
+            self.promises.drop(job)
             self.start(job, alloc, selection_type="reserved")
         elif head is None:
             self.start(job, alloc, selection_type="immediate")
@@ -87,66 +88,51 @@ class BackfillScheduler(PolicyScheduler):
         """A job cannot start now: promise it a time, if it is its turn."""
         self._backlog.block(job)
         if self.waits_for_down_ranks(job):
-            self.forget(job)
+            self.take_back(job)
             self._backlog.park(job)
-        elif self.is_promised(job):
+        elif job in self.promises:
             self.renew(job)
-        elif self.reservations is None or sum(self.shares_ranks(job, other) for other in self._promised) < self.reservations:
-            self.promise(job, self._plan.earliest(job.resource_request))
+        elif self.may_have_promise(job):
+            self.promise(job, self.plan.earliest(job.resource_request))
+
+    def may_have_promise(self, job):
+        """Whether fewer jobs than ``reservations`` have one for ranks that this job could want."""
+        return self.reservations is None or (
+            sum(self.shares_ranks(job, other) for other in self.promises) < self.reservations
+        )
 
     def promise(self, job, when):
-        """Reserve `when` for a job; None: keep what it will need, since nobody knows when."""
-        if when is None:
-            self._plan.hold(job.jobid, job.resource_request)
-        else:
-            self._plan.reserve(job.jobid, job.resource_request, when)
-        job._shadow = when
-        self._due = min(self._due, when or math.inf)
-        if not self.is_promised(job):
-            insort(self._promised, job)
+        """Promise a job the time `when`, or what it will need if that is None."""
+        self.promises.make(job, when)
         self.show_estimate(job, when)
 
     def renew(self, job):
         """Things changed: a reservation may move to an earlier time, or has come due in vain."""
         before = job._shadow
         due = before is None or before <= self.now()
-        if not due and len(self._promised) > RENEWED:
+        if not due and len(self.promises) > RENEWED:
             return
-        self._plan.cancel(job.jobid)
-        when = self._plan.earliest(job.resource_request)
+        self.plan.cancel(job.jobid)
+        when = self.plan.earliest(job.resource_request)
         if not due and (when is None or when > before):
             when = before  # what was promised to others since must not push it back
         try:
             self.promise(job, when)
         except InsufficientResources:
-            for other in self._promised[bisect_left(self._promised, job) :]:
-                self.forget(other)
-            self.promise(job, self._plan.earliest(job.resource_request))
+            for other in self.promises.after(job):
+                self.take_back(other)
+            self.promise(job, self.plan.earliest(job.resource_request))
 
-    def renew_due(self):
-        """Jobs ran longer than they said: what was promised for now has to wait for them."""
-        for job in [job for job in self._promised if (job._shadow or math.inf) <= self.now()]:
-            self.renew(job)
-        self._due = min([job._shadow or math.inf for job in self._promised], default=math.inf)
-
-    # -- promises ---------------------------------------------------------------------------------------
-
-    def is_promised(self, job):
-        index = bisect_left(self._promised, job)
-        return index < len(self._promised) and self._promised[index] is job
-
-    def forget(self, job):
+    def take_back(self, job):
         """A job loses its promise, and its estimate with it."""
-        if self.is_promised(job):
-            self._promised.remove(job)
-            self._plan.cancel(job.jobid)
+        if job in self.promises:
+            self.promises.drop(job)
             self.show_estimate(job, None)
-            job._blocked = 0
-            self._released()
+            self._backlog.again(job)
 
     def head_of(self, job):
-        """The first promised job ahead of this one that it could delay."""
-        for other in self._promised:
+        """The first job ahead of this one that has a promise it could delay."""
+        for other in self.promises:
             if not other < job:
                 return None
             if self.shares_ranks(job, other):
@@ -156,18 +142,19 @@ class BackfillScheduler(PolicyScheduler):
     # -- events -----------------------------------------------------------------------------------------
 
     def cancel(self, jobid):
-        self.forget_id(jobid)
+        self.take_back_from(jobid)
         super().cancel(jobid)
 
     def prioritize(self, jobs):
         for jobid, _ in jobs:
-            self.forget_id(jobid)
+            self.take_back_from(jobid)
         super().prioritize(jobs)
 
-    def forget_id(self, jobid):
+    def take_back_from(self, jobid):
         job = self.pending(jobid)
-        if job is not None:
-            self.forget(job)
+        if job is not None and job in self.promises:
+            self.take_back(job)
+            self._released()  # what was kept for it may let others start
 
     def resource_update(self):
         self._backlog.unpark()
@@ -188,7 +175,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def stats_get(self):
         stats = super().stats_get()
-        stats.update(self._backlog.stats(self.now()), reserved=len(self._promised))
+        stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
         return stats
 
 

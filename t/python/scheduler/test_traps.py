@@ -110,8 +110,8 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     assert rig.sched.stats_get()["parked"] == 50
     assert rig.sched.stats_get()["pending_jobs"] == len(rig.sched._queue) == 50
     looked = []
-    alloc = rig.sched._plan.alloc
-    rig.sched._plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    alloc = rig.sched.plan.alloc
+    rig.sched.plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
     rig.alloc(100, jobspec(1, nodes=1, duration=10))
     rig.settle()
     rig.free(100)
@@ -188,8 +188,8 @@ def deep(jobs=2000, **keys):
 
 def counting(rig):
     looked = []
-    alloc = rig.sched._plan.alloc
-    rig.sched._plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    alloc = rig.sched.plan.alloc
+    rig.sched.plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
     return looked
 
 

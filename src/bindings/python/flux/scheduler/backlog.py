@@ -100,6 +100,11 @@ class Backlog(PendingQueue):
         """`job` was looked at and cannot start as things are."""
         job._blocked = self._epoch
 
+    def again(self, job):
+        """`job` is worth another look, the others are not."""
+        job._blocked = 0
+        heapq.heappush(self._fresh, job)
+
     def park(self, job):
         """Set `job` aside until ranks come up."""
         self.remove(job)

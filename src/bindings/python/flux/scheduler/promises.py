@@ -1,0 +1,73 @@
+"""Who was promised resources, in order of the queue."""
+
+import math
+from bisect import bisect_left, insort
+
+
+class Promises:
+    """The pending jobs that have a reservation in a plan.
+
+    Args:
+        plan (Plan): the pool's plan, which has the ranks and times
+
+    Attributes:
+        due (float): when the first reservation comes due, seconds since the epoch
+        held (set): jobs for which resources are kept though nobody knows when they can start
+    """
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.due = math.inf
+        self.held = set()
+        self._jobs = []
+
+    def __len__(self):
+        return len(self._jobs)
+
+    def __iter__(self):
+        return iter(self._jobs)
+
+    def __contains__(self, job):
+        index = bisect_left(self._jobs, job)
+        return index < len(self._jobs) and self._jobs[index] is job
+
+    def after(self, job):
+        """The jobs with a promise that come after `job` in the queue."""
+        jobs = self._jobs
+        if not jobs or not job < jobs[-1]:
+            return []
+        return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
+
+    def make(self, job, when):
+        """Reserve `when` for a job, or None: keep what it will need, since nobody knows when.
+
+        What it was promised before is replaced. The time is noted as ``job._shadow``.
+
+        Raises:
+            InsufficientResources: it does not fit then
+        """
+        if when is None:
+            self.plan.hold(job.jobid, job.resource_request)
+            self.held.add(job)
+        else:
+            self.plan.reserve(job.jobid, job.resource_request, when)
+            self.held.discard(job)
+            self.due = min(self.due, when)
+        job._shadow = when
+        if job not in self:
+            insort(self._jobs, job)
+
+    def drop(self, job):
+        """A job needs its promise no more: it has started, or the promise is taken back."""
+        if job in self:
+            del self._jobs[bisect_left(self._jobs, job)]
+            self.held.discard(job)
+            self.plan.cancel(job.jobid)
+
+    def overdue(self, now):
+        """The jobs whose time has come, though they could not start."""
+        if self.due > now:
+            return []
+        timed = [job for job in self._jobs if job not in self.held]
+        self.due = min([job._shadow for job in timed if job._shadow > now], default=math.inf)
+        return [job for job in timed if job._shadow <= now]
