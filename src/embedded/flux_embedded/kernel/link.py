@@ -64,8 +64,9 @@ class Link(Endpoint):
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
     def receive(self, msg):
-        tag = 0
-        if msg.matchtag and not msg.flags & message.FLAG_NORESPONSE:
+        # A response is to a request the broker sent here, for a service that this program registered.
+        tag = msg.matchtag if msg.type == message.RESPONSE else 0
+        if msg.type == message.REQUEST and msg.matchtag and not msg.flags & message.FLAG_NORESPONSE:
             self._tag += 1
             tag = self._tag
             self._askers[tag] = msg
@@ -86,6 +87,7 @@ class Link(Endpoint):
             if msg.type == message.RESPONSE:
                 self._answer(msg)
             else:
+                msg.sender = self
                 for endpoint in list(self.kernel.endpoints.values()):
                     self.kernel.send(endpoint, msg)
 
