@@ -1,8 +1,9 @@
 """The [fake-resources] table: counts, hosts, XML, amenders, and errors that name the key."""
 
 import pytest
-from flux_embedded.services.resource.fake import fake_resources
 from shared import SRCDIR
+
+from flux_embedded.services.resource.fake import fake_resources
 
 XML = str(SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml")
 

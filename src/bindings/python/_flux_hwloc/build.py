@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Build `_flux_hwloc`, the CFFI (API mode) binding to libhwloc 2.x.
+"""Build ``_flux_hwloc``, the CFFI (API mode) binding to libhwloc 2.x.
 
     python build.py [--output-dir DIR] [--cflags FLAGS] [--libs FLAGS] [--check] [--quiet]
 
-leaves one extension module, `_flux_hwloc.<abi>.so` (for the Python
+leaves one extension module, ``_flux_hwloc.<abi>.so`` (for the Python
 that runs this), in DIR (made if missing); with DIR on
-`sys.path`, `import _flux_hwloc` gives `ffi` and `lib`. Without --output-dir it goes where it is
+``sys.path``, ``import _flux_hwloc`` gives ``ffi`` and ``lib``. Without --output-dir it goes where it is
 found from a source tree: beside this directory. Nothing is written outside DIR and a
 temporary directory, so the source tree may be read-only. Compiler and linker flags come from
-`--cflags` / `--libs`, else from HWLOC_CFLAGS / HWLOC_LIBS, else from pkg-config, else `-lhwloc`.
+``--cflags`` / ``--libs``, else from HWLOC_CFLAGS / HWLOC_LIBS, else from pkg-config, else ``-lhwloc``.
 
-`--check` builds nothing: it says on one line what is there or what is missing.
+``--check`` builds nothing: it says on one line what is there or what is missing.
 Exit status: 0 done; 1 something is missing (the message says what to install); 2 usage.
 
-The installed module is one file: put it where `flux.resource` is found (it is imported by its
+The installed module is one file: put it where ``flux.resource`` is found (it is imported by its
 top-level name, and only when there is XML to read).
 """
 
@@ -114,7 +114,7 @@ def hwloc_flags(cflags=None, libs=None):
 
 
 def pkg_config(what):
-    """Output of `pkg-config WHAT hwloc`, or None where that does not work."""
+    """Output of ``pkg-config WHAT hwloc``, or None where that does not work."""
     tool = os.environ.get("PKG_CONFIG", "pkg-config")
     try:
         done = subprocess.run(
@@ -168,7 +168,7 @@ def missing(cflags, libs):
 
 
 def build(output_dir, cflags, libs, verbose=False):
-    """Compile, and move the extension into `output_dir`. Returns its path."""
+    """Compile, and move the extension into ``output_dir``. Returns its path."""
     ffi = builder(cflags, libs)
     os.makedirs(output_dir, exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:

@@ -1,9 +1,9 @@
 """TreePool: a pool that knows where in a node a core or GPU lies.
 
-It reads the topology in `R.scheduling.children` (RFC 49) and places slots with GPUs and cores in
-the finest domain that holds them; see `tree_placement.py` for the rules. Chosen by
-`pool-class=TreePool`, by a scheduler's `pool_class`, or by R itself, whose `scheduling.writer` is
-`TreePool`.
+It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
+the finest domain that holds them; see ``tree_placement.py`` for the rules. Chosen by
+``pool-class=TreePool``, by a scheduler's ``pool_class``, or by R itself, whose ``scheduling.writer`` is
+``TreePool``.
 """
 
 from json import dumps
@@ -28,9 +28,9 @@ class TreeResourceRequest(ResourceRequest):
     """A job's request, with containers and whole nodes (RFC 14 canonical jobspec).
 
     An exclusive vertex without children that is not node, slot, core or gpu asks for whole
-    containers of that name in each slot (`slot/socket{x}`): `container_level` is its type and
-    `slot_size` 0, unless cores stand beside it, which the container must then have at least.
-    `slot=N/node{x}` is N whole nodes; a core or GPU count is a minimum they must have.
+    containers of that name in each slot (``slot/socket{x}``): ``container_level`` is its type and
+    ``slot_size`` 0, unless cores stand beside it, which the container must then have at least.
+    ``slot=N/node{x}`` is N whole nodes; a core or GPU count is a minimum they must have.
 
     Args:
         args, kwargs: those of ResourceRequest.
@@ -54,7 +54,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     """The implementation for R version 1.
 
     Args:
-        R (dict, str): R object or its JSON text, with `scheduling.children`.
+        R (dict, str): R object or its JSON text, with ``scheduling.children``.
         log: logger; none if not given.
 
     Raises:

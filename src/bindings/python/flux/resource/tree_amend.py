@@ -1,7 +1,7 @@
 """From a machine as hwloc sees it to the topology that TreePool reads, and to R.
 
-The topology of a node (`children[].topo` of R.scheduling, RFC 49) names levels of containers down
-to leaves with `cores`, `gpus` and `memory`. Which hwloc objects become a level, what it is called
+The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down
+to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a level, what it is called
 and which devices are GPUs is written at the functions below.
 """
 
@@ -26,12 +26,12 @@ class Gpu:
         self.above = above
 
     def belongs_to(self, obj):
-        """Does the domain of `obj` hold this GPU: it lies above it, or its CPU set round it."""
+        """Does the domain of ``obj`` hold this GPU: it lies above it, or its CPU set round it."""
         return obj in self.above or (bool(self.cpuset) and inside(self.cpuset, obj.cpuset))
 
 
 def inside(inner, outer):
-    """Is the set `inner` (a bit mask) a subset of `outer`?"""
+    """Is the set ``inner`` (a bit mask) a subset of ``outer``?"""
     return not inner & ~outer
 
 
@@ -71,7 +71,7 @@ def find_gpus(machine):
 
 
 def containers_in(obj):
-    """The containers next below `obj`: its children, or what is found by looking through them.
+    """The containers next below ``obj``: its children, or what is found by looking through them.
 
     Caches and the like are transparent; cores and processors are not looked into.
     """
@@ -97,7 +97,7 @@ def written(domain):
 
 
 class TopologyBuilder:
-    """Walks one Machine: `build()` gives the topology, `gpus` has its GPUs."""
+    """Walks one Machine: ``build()`` gives the topology, ``gpus`` has its GPUs."""
 
     def __init__(self, machine):
         self.machine = machine
@@ -119,7 +119,7 @@ class TopologyBuilder:
         return written(topo)
 
     def _level(self, obj):
-        """(entries, name) of the level below `obj`; no entries: a leaf."""
+        """(entries, name) of the level below ``obj``; no entries: a leaf."""
         entries = containers_in(obj)
         if entries:
             return entries, self._name(entries[0])
@@ -196,7 +196,7 @@ def amend(R, hwloc_xml=None):
     R: resource set as a dict (RFC 20, version 1); changed in place and returned.
     hwloc_xml: the XML document as a str, or None, which leaves R as it is.
 
-    `R["scheduling"]` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
+    ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
     described machine. R's own cores and GPUs are not touched. An R without ranks is returned as it
     is. Raises RuntimeError, R unchanged, when the XML does not load or has a domain without cores.
     """
@@ -216,11 +216,11 @@ def amend(R, hwloc_xml=None):
 
 
 def r_from_hwloc(hwloc_xml, ranks, hosts, amended=False):
-    """R (version 1) for nodes that all look like an XML document: `flux R encode --hwloc-xml`.
+    """R (version 1) for nodes that all look like an XML document: ``flux R encode --hwloc-xml``.
 
     ranks: idset string; hosts: hostlist string with a name for each rank, in rank order;
-    amended: add the TreePool key, as `amend()` does. Cores are numbered 0 to n-1 and GPUs 0 to m-1 by
-    the rules of the topology. Raises RuntimeError like `amend()`.
+    amended: add the TreePool key, as ``amend()`` does. Cores are numbered 0 to n-1 and GPUs 0 to m-1 by
+    the rules of the topology. Raises RuntimeError like ``amend()``.
     """
     topo, ncores, ngpus = topology_from_xml(hwloc_xml)
     children = {"core": idset_text((1 << ncores) - 1)}

@@ -35,7 +35,7 @@ def _available(placement, index, shape, ranks):
 
 
 def _text(shape):
-    """`exclusive 'numa' container(s)`, with what each slot or node needs of them."""
+    """``exclusive 'numa' container(s)``, with what each slot or node needs of them."""
     each = shape.containers_per_slot
     if shape.node_count is not None:
         each *= shape.slot_count.min
@@ -63,7 +63,7 @@ def no_boxes(placement, inventory, shape, ranks):
 
 
 def explain_boxes(pool, shape):
-    """`ResourcePool.explain()` for a request for containers."""
+    """``ResourcePool.explain()`` for a request for containers."""
     inventory, placement = pool._inventory, pool.placement
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)

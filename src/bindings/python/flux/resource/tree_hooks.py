@@ -1,6 +1,6 @@
-"""The hooks of `Rv1Pool` as TreePool has them: best fit, and placement by topology.
+"""The hooks of ``Rv1Pool`` as TreePool has them: best fit, and placement by topology.
 
-A site's pool that overrides one gets the other from here. See `hooks.py` for what they take.
+A site's pool that overrides one gets the other from here. See ``hooks.py`` for what they take.
 """
 
 from flux.resource.hooks import ids_of
@@ -8,7 +8,7 @@ from flux.resource.placement import slots_on
 
 
 class TreeHooks:
-    """Default hooks of a TreePool implementation; mixed in before `Rv1Pool`."""
+    """Default hooks of a TreePool implementation; mixed in before ``Rv1Pool``."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -64,7 +64,7 @@ class TreeHooks:
         return units
 
     def _chosen(self, candidate, shape, slots):
-        """`(rank, cores, gpus)` for some slots on a candidate."""
+        """``(rank, cores, gpus)`` for some slots on a candidate."""
         rank, info, cores, gpus = candidate
         if shape.exclusive:
             return rank, info["cores"], info["gpus"]

@@ -1,12 +1,12 @@
 """hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
 
-`load_xml(text)` gives a `Machine`: the objects libhwloc makes of the document, with CPU sets as
+``load_xml(text)`` gives a ``Machine``: the objects libhwloc makes of the document, with CPU sets as
 integers. It is loaded as the description of another machine, important I/O objects kept,
 instruction caches where they add structure, everything else as libhwloc has it.
 
 libhwloc trusts its input: some documents make it abort or run out of memory. So it reads each
 document in a child process, which sends the objects back; whatever becomes of the child, the
-caller has a tree or a `RuntimeError`. The binding (`_flux_hwloc`) is imported only here, and only
+caller has a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only
 when there is XML to read.
 """
 
@@ -38,9 +38,9 @@ OBJECT_TYPES = frozenset(
 class Object:
     """One hwloc object.
 
-    type: hwloc's name (`Package`, `NUMANode`, `OSDev`...); index: logical index among its type;
+    type: hwloc's name (``Package``, ``NUMANode``, ``OSDev``...); index: logical index among its type;
     cpuset: CPU set as a bit mask, None where the object has none (an infinite set is a negative
-    integer); memory: local bytes of a NUMA node; backend: `Backend` info of an OS device;
+    integer); memory: local bytes of a NUMA node; backend: ``Backend`` info of an OS device;
     children, memory_children, io_children: lists of Object; parent: Object or None.
     """
 
@@ -65,7 +65,7 @@ class Object:
 
 
 class Machine:
-    """A loaded topology: `root`, and `cores`, `numas`, `pcis`, `osdevs` in logical order."""
+    """A loaded topology: ``root``, and ``cores``, ``numas``, ``pcis``, ``osdevs`` in logical order."""
 
     def __init__(self, rows):
         self.objects = []
@@ -88,7 +88,7 @@ class Machine:
 
 
 def parse_taskset(text):
-    """A CPU set as libhwloc prints it for taskset: `0x..`, or `0xf...f..` without end."""
+    """A CPU set as libhwloc prints it for taskset: ``0x..``, or ``0xf...f..`` without end."""
     if text.startswith("0xf...f"):
         low = text[len("0xf...f"):]
         return (int(low, 16) if low else 0) - (1 << 4 * len(low))
@@ -96,7 +96,7 @@ def parse_taskset(text):
 
 
 def load_xml(text):
-    """Read hwloc XML, a `str`, into a Machine.
+    """Read hwloc XML, a ``str``, into a Machine.
 
     Raises RuntimeError when libhwloc makes nothing of it (the message says what is wrong with the
     document as far as that can be told), or when the binding is not there.
@@ -129,7 +129,7 @@ def _binding():
 
 
 def _in_child(binding, data):
-    """Run `_read` on `data` in a forked child; its answer, or an `error` that tells its end."""
+    """Run ``_read`` on ``data`` in a forked child; its answer, or an ``error`` that tells its end."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
         # The child only calls libhwloc and writes to its pipe: no lock of another thread is taken.
@@ -173,9 +173,12 @@ def _confine():
         os.dup2(null, fd)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_CPU, CPU_SECONDS)
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        used = int(statm.read().split()[0]) * resource.getpagesize()
-    _lower(resource.RLIMIT_AS, used + MEMORY_BYTES)
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        _lower(resource.RLIMIT_AS, used + MEMORY_BYTES)
+    except OSError:
+        pass  # not Linux, or no /proc: the limit of time has to do
     for name in list(os.environ):
         if name.startswith("HWLOC_") and name not in KEEP_ENVIRONMENT:
             del os.environ[name]
@@ -189,7 +192,7 @@ def _lower(which, value):
 
 
 def _read(binding, data):
-    """Load `data` with libhwloc: {"rows": [...]} in document order, or {"error": text}."""
+    """Load ``data`` with libhwloc: {"rows": [...]} in document order, or {"error": text}."""
     ffi, lib = binding.ffi, binding.lib
     handle = ffi.new("hwloc_topology_t *")
     if lib.hwloc_topology_init(handle) < 0:
@@ -205,7 +208,7 @@ def _read(binding, data):
 
 
 def walk(binding, topology):
-    """Rows of `Machine` for a loaded topology, parents first."""
+    """Rows of ``Machine`` for a loaded topology, parents first."""
     ffi, lib = binding.ffi, binding.lib
     root = lib.hwloc_get_root_obj(topology)
     if not root.cpuset:

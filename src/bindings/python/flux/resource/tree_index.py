@@ -72,7 +72,7 @@ class BoxIndex(RankIndex):
 
 
 def rooms_of(index, shape, kinds, ranks):
-    """`BoxIndex.rooms()` of some ranks (a mask), found out by looking at them."""
+    """``BoxIndex.rooms()`` of some ranks (a mask), found out by looking at them."""
     rooms = {}
     idle = ranks & index.idle
     partial = index.partial

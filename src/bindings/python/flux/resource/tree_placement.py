@@ -1,8 +1,8 @@
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
-All functions take a `Layout` and the free cores and GPUs of one node as masks, and give
-`(slots, cores, gpus)`: how many slots were placed, at most as many as wanted, and on what. They
-depend on their arguments only, so that nodes in the same state share one answer: `NodeType`
+All functions take a ``Layout`` and the free cores and GPUs of one node as masks, and give
+``(slots, cores, gpus)``: how many slots were placed, at most as many as wanted, and on what. They
+depend on their arguments only, so that nodes in the same state share one answer: ``NodeType``
 remembers them.
 """
 
@@ -48,7 +48,7 @@ class NodeType:
         return units
 
     def boxes(self, free, shape, count):
-        """`(slots, units)` for at most `count` slots of whole containers (a request.Shape)."""
+        """``(slots, units)`` for at most ``count`` slots of whole containers (a request.Shape)."""
         level, each = shape.container_level, shape.containers_per_slot
         key = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
         answer = self._boxes.get(key)
@@ -72,7 +72,7 @@ class NodeType:
 
 
 def place_slots(layout, cores, gpus, slot_cores, slot_gpus, wanted):
-    """Place slots of `slot_cores` (at least 1) cores and `slot_gpus` GPUs (protocols of RFC 49)."""
+    """Place slots of ``slot_cores`` (at least 1) cores and ``slot_gpus`` GPUs (protocols of RFC 49)."""
     if slot_gpus:
         return _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted)
     return _cores_only(layout, cores, slot_cores, wanted)
@@ -130,9 +130,9 @@ def _tightest(groups, free, slot_cores):
 
 
 def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wanted):
-    """Place slots of `each` whole containers called `name`, in the order of the topology.
+    """Place slots of ``each`` whole containers called ``name``, in the order of the topology.
 
-    A container is free when all its cores and GPUs are. `slot_cores` and `slot_gpus` are the least
+    A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the least
     that one must have.
     """
     free_cores, free_gpus = cores, gpus

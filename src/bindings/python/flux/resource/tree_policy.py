@@ -1,9 +1,9 @@
-"""Which nodes a TreePool takes: best fit over a `RankIndex`.
+"""Which nodes a TreePool takes: best fit over a ``RankIndex``.
 
 Nodes are tried by fewest free cores, then fewest free GPUs, then rank; the order is that of the
 index before anything is placed. Whether slots fit on a node follows from its counts alone, since
 the coarsest group is the whole node; only containers need a look at the node itself. Where in the
-node slots go is `tree_placement.py`.
+node slots go is ``tree_placement.py``.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from flux.resource.tree_index import BoxIndex, rooms_of
 
 
 class Kinds:
-    """The node types of a pool: `(mask of ranks, NodeType)`, no rank in two."""
+    """The node types of a pool: ``(mask of ranks, NodeType)``, no rank in two."""
 
     __slots__ = ("pairs", "_number")
 
@@ -105,7 +105,7 @@ class TreePlacement(Placement):
     def box_rooms(self, index, shape, eligible):
         """Nodes that can hold slots of whole containers, in the order of the policy.
 
-        Yields `(slots that a node can hold, mask of ranks)`.
+        Yields ``(slots that a node can hold, mask of ranks)``.
         """
         if type(index) is BoxIndex:
             rooms = index.rooms(shape, self.kinds)

@@ -12,11 +12,11 @@ def render_text(R, jobs=(), down="", ranks=None, ascii_only=False):
     """Draw the nodes of R as text: a block for each set of nodes in the same state.
 
     Args:
-        R, jobs, down, ranks: as for `flux.resource.tree_view.view()`.
+        R, jobs, down, ranks: as for ``flux.resource.tree_view.view()``.
         ascii_only (bool): no line-drawing characters.
 
-    Each core and GPU is a character: `.` free, a letter the job that holds it (the legend names
-    it), `*` a job past the letters. Returns the text, ending in a newline.
+    Each core and GPU is a character: ``.`` free, a letter the job that holds it (the legend names
+    it), ``*`` a job past the letters. Returns the text, ending in a newline.
 
     Raises:
         ValueError: R, a job's R, the topology or an idset is not well-formed.

@@ -1,8 +1,8 @@
 """The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
 
-A *domain* (the `topo` of an entry, and each object below it) maps level names to arrays of domains
-and may hold `cores` and `gpus`, idsets of node-local ids. Nodes that look alike share one
-`Layout`, where everything derived from the topology is worked out once:
+A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of domains
+and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look alike share one
+``Layout``, where everything derived from the topology is worked out once:
 
 - *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
 - *containers* by name, for slots that ask for a whole socket, numa or what a site calls it.
@@ -19,7 +19,7 @@ DEPTH_LIMIT = 32
 
 
 class Domain:
-    """One domain: `cores`, `gpus` (its own and those of all below), `levels` [(name, [Domain])].
+    """One domain: ``cores``, ``gpus`` (its own and those of all below), ``levels`` [(name, [Domain])].
 
     own_gpus: GPUs it lists itself; memory: GiB or None; leaf: it lists cores itself.
     """
@@ -90,9 +90,9 @@ class Layout:
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
     def containers(self, name):
-        """(cores, gpus) of each domain called `name`, in the order of the topology.
+        """(cores, gpus) of each domain called ``name``, in the order of the topology.
 
-        Along each branch the first one counts: of `numa` in `numa` the outer. One without cores
+        Along each branch the first one counts: of ``numa`` in ``numa`` the outer. One without cores
         is none: no job can have it.
         """
         found = self._containers.get(name)
@@ -103,7 +103,7 @@ class Layout:
 
 
 def _collect(domain, levels):
-    """Add the groups at and below `domain` to `levels`; its level, or -1 if it has no cores."""
+    """Add the groups at and below ``domain`` to ``levels``; its level, or -1 if it has no cores."""
     if not domain.cores:
         return -1
     height = -1
@@ -134,7 +134,7 @@ def _named(domain, name):
 
 
 def read_children(scheduling, ranks):
-    """Check `R.scheduling` and number its ranks like R's.
+    """Check ``R.scheduling`` and number its ranks like R's.
 
     Args:
         scheduling: the key's value; not changed.
@@ -190,7 +190,7 @@ def read_children(scheduling, ranks):
 
 
 class Renumbering:
-    """Maps a subset of `ranks`, a mask, to positions in it: 5, 9, 12 become 0, 1, 2."""
+    """Maps a subset of ``ranks``, a mask, to positions in it: 5, 9, 12 become 0, 1, 2."""
 
     def __init__(self, ranks):
         self._runs = []
@@ -207,7 +207,7 @@ class Renumbering:
 
 
 def cut_children(scheduling, ranks):
-    """`R.scheduling` for some of the ranks: the key of an allocation or of a pool that lost some.
+    """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
 
     Entries keep their topology whole (it describes the node, not what was given) and lose the
     other ranks; entries without ranks go. Nothing of the original is changed.

@@ -1,7 +1,7 @@
 """What a node looks like and who holds what of it: the data behind the pictures.
 
-`view(R, jobs, down)` gives one `NodeState` for each set of nodes that look alike: same topology,
-same parts held by the same jobs. `tree_text.py` and `tree_svg.py` draw them.
+``view(R, jobs, down)`` gives one ``NodeState`` for each set of nodes that look alike: same topology,
+same parts held by the same jobs. ``tree_text.py`` and ``tree_svg.py`` draw them.
 """
 
 from flux.resource.hosts import HostNames
@@ -13,7 +13,7 @@ from flux.resource.tree_topology import Domain, Renumbering
 class Part:
     """A domain as it is drawn.
 
-    name: `socket 0`; cores, gpus: masks that are its own (not of a domain below); all_cores,
+    name: ``socket 0``; cores, gpus: masks that are its own (not of a domain below); all_cores,
     all_gpus: with those below; memory: GiB or None; below: list of Part.
     """
 
@@ -57,13 +57,13 @@ class NodeState:
             self.free_gpus &= ~gpus
 
     def title(self):
-        """`fake[0-1] (ranks 0-1)`, for people."""
+        """``fake[0-1] (ranks 0-1)``, for people."""
         many = popcount(self.ranks) > 1
         ranks = f"rank{'s' if many else ''} {idset_text(self.ranks)}"
         return f"{self.hosts} ({ranks})" if self.hosts else ranks
 
     def summary(self):
-        """`8 cores, 2 GPUs; 5 cores, 1 GPU free`, of each node."""
+        """``8 cores, 2 GPUs; 5 cores, 1 GPU free``, of each node."""
         part = self.part
         all_of_it = counted(popcount(part.all_cores), popcount(part.all_gpus))
         if self.down:
@@ -82,7 +82,7 @@ class NodeState:
 
 
 def counted(cores, gpus, show_gpus=True):
-    """`5 cores, 1 GPU`."""
+    """``5 cores, 1 GPU``."""
     text = f"{cores} core{'' if cores == 1 else 's'}"
     if gpus or (show_gpus and show_gpus is not True):
         text += f", {gpus} GPU{'' if gpus == 1 else 's'}"
