@@ -424,8 +424,8 @@ class Plan:
         if shape.node_count is None:
             return [(mask, profile.inventory.key(units)) for mask, units in pairs(placed[0])]
         large = pool.match_mask(request) & apart
-        missing = shape.node_count.min
-        chosen = 0
+        chosen = self._come_together(large, shape.node_count.min)
+        missing = shape.node_count.min - popcount(chosen)
         time = self._now(None)
         while missing:
             room = large & ~chosen
@@ -436,6 +436,25 @@ class Plan:
             chosen |= more
             missing -= popcount(more)
         return self._parts_of(chosen, shape)
+
+    def _come_together(self, large, most):
+        """At most so many ranks of a mask that come free at once when one job ends.
+
+        Those of the only job without an end, where there is just one: with them, less has to be
+        kept of what is free now.
+        """
+        pool = self._pool
+        endless = busy = 0
+        for jobid, end in pool.job_end_times():
+            ranks = selected_ranks(pool.held(jobid)) & large
+            if end:
+                busy |= ranks
+            elif ranks and endless:
+                return 0
+            else:
+                endless |= ranks
+        ranks = endless & ~busy
+        return take(ranks, min(most, popcount(ranks)))
 
     # -- starting now -------------------------------------------------------
 
