@@ -187,6 +187,32 @@ def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_pat
     assert not alive(int((tmp_path / "ready").read_text()))
 
 
+def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
+    """The loop cannot hear of the signal; nothing may be left all the same."""
+    (tmp_path / "m.py").write_text(
+        "import time\nfrom flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
+        " @request_handler('nap')\n def nap(self, msg):\n  open('ready', 'w').close()\n  time.sleep(1000)\n"
+    )
+    (tmp_path / "nap.py").write_text("import flux\nflux.Flux().rpc('m.nap').get()\n")
+    process = flux.popen(MINIMAL, "flux module load ./m.py; setsid sleep 1000 & echo $! >pid; flux python nap.py")
+    wait_for(tmp_path / "ready")
+    process.terminate()
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 143
+    assert "m blocks the instance, which cannot shut down: ended by force" in stderr
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_run_directory_in_use(flux, tmp_path):
+    inner = f"flux start {MINIMAL} --rundir=r true"
+    code, _, stderr = flux.start(MINIMAL, "--rundir=r", inner)
+    assert code == 1 and "local-0: Address already in use: does an instance run there" in stderr
+
+
+def test_a_log_file_that_cannot_be_written(flux):
+    assert flux.start("-Slog-filename=/nosuch/log", "true") == (1, "", "flux-start: /nosuch/log: No such file or directory\n")
+
+
 def test_nothing_is_said_at_a_normal_end(flux):
     """Whatever schedulers were loaded by hand, with jobs running and pending."""
     swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 --quiet sleep 1000"
@@ -241,14 +267,14 @@ def test_virtual_time_needs_no_time(flux):
 def test_an_instance_in_a_job(flux, tmp_path):
     (tmp_path / "inner").write_text(
         "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
-        "flux kvs eventlog get resource.eventlog | cut -d' ' -f2-\n"
+        "flux kvs eventlog get resource.eventlog | cut -d' ' -f2-; touch up\n"
         "while ! flux kvs eventlog get resource.eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
         "flux kvs get resource.R\n"
     )
     (tmp_path / "outer").write_text(
         "flux submit -N1 -x sleep 1000 >/dev/null\n"
         "J=$(flux submit -N2 -n2 -t 10m flux start sh inner); echo $J\n"
-        "flux job wait-event $J start >/dev/null; sleep 0.5; flux update $J duration=+60s; flux job attach $J\n"
+        "while test ! -e up; do sleep 0.1; done; flux update $J duration=+60s; flux job attach $J\n"
         "flux job info $J R\n"
     )
     import json

@@ -8,6 +8,9 @@ import sys
 
 from flux_embedded.broker.logring import ERR, INFO
 
+#: How a child gets a process group of its own.
+_OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+
 
 class Command:
     """A command run by the instance as one of its rc stages.
@@ -43,21 +46,17 @@ class Command:
         sys.stderr.flush()
         try:
             # Its own process group, so that all of it can be ended and a terminal's ^C is its alone.
-            self._process = subprocess.Popen(self.argv, env=self.environ, preexec_fn=self._in_child)
+            self._process = subprocess.Popen(self.argv, env=self.environ, **_OWN_GROUP)
         except OSError as exc:
             print(f"{self.argv[0]}: {exc.strerror}", file=sys.stderr, flush=True)
             self._ended(127 if isinstance(exc, FileNotFoundError) else 126, "Exited")
             self.ctx.kernel.call_later(0, callback)
             return
         self.pid = self._process.pid
-        watch_exit(self.ctx.kernel, self._process, lambda: self._reap(callback))
-
-    def _in_child(self):
-        os.setpgid(0, 0)
         if self.terminal:
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-            os.tcsetpgrp(0, os.getpid())
-            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            _give_terminal(self.pid)
+            self.kill(signal.SIGCONT)  # it may have asked for the terminal already, and been stopped
+        watch_exit(self.ctx.kernel, self._process, lambda: self._reap(callback))
 
     def _reap(self, callback):
         code = self._process.wait()
@@ -69,7 +68,7 @@ class Command:
 
     def _ended(self, returncode, verb):
         if self.terminal:
-            _take_terminal()
+            _give_terminal(os.getpgrp())
         self.returncode = returncode
         seconds = max(0.0, self.ctx.time() - self._started)
         text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {duration(seconds)}"
@@ -108,13 +107,35 @@ def watch_exit(kernel, process, callback):
     kernel.add_fd(fd, selectors.EVENT_READ, ready)
 
 
-def _take_terminal():
+def _give_terminal(group):
+    """Make a process group the foreground one of the terminal on stdin."""
     former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
-        os.tcsetpgrp(0, os.getpgrp())
+        os.tcsetpgrp(0, group)
     except OSError:
         pass
     signal.signal(signal.SIGTTOU, former)
+
+
+def kill_descendants():
+    """SIGKILL every process below this one, whatever group or session it is in."""
+    children = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stream:
+                    parent = int(stream.read().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # it has ended meanwhile
+            children.setdefault(parent, []).append(int(name))
+    below = list(children.get(os.getpid(), ()))
+    for pid in below:
+        below += children.get(pid, ())
+    for pid in below:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
 
 
 def duration(seconds):

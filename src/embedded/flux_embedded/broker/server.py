@@ -164,12 +164,15 @@ class SocketServer:
         self.path = path
         self.clients = set()
         self.sock = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o177)
         try:
             self.sock.bind(path)
         except OSError as exc:
             self.sock.close()
-            raise OSError(exc.errno, f"{path}: {exc.strerror or exc}: is TMPDIR too long?") from None
-        os.chmod(path, 0o600)
+            hint = "is TMPDIR too long?" if exc.errno is None else "does an instance run there, or did one end badly?"
+            raise OSError(exc.errno, f"{path}: {exc.strerror or exc}: {hint}") from None
+        finally:
+            os.umask(mask)
         self.sock.listen(128)
         self.sock.setblocking(False)
         ctx.kernel.add_fd(self.sock.fileno(), selectors.EVENT_READ, self._accept)

@@ -10,12 +10,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import BUILTIN, Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
-from flux_embedded.broker.process import Command, duration
+from flux_embedded.broker.process import Command, duration, kill_descendants
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
@@ -59,6 +60,7 @@ class Session:
         self.server = None
         self.rundir = None
         self.command = None  # the Command that runs now
+        self.noted = None  # the first fatal signal: number, and real time
         self.stopping = None  # why the instance ends early: a signal number, or a text
         self.done = False
 
@@ -69,6 +71,8 @@ class Session:
             OSError: no run directory or socket could be made
         """
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
+        for number in FATAL_SIGNALS:
+            signal.signal(number, self._note_signal)  # the loop still hears of it, when it turns
         try:
             self._make_rundir()
             self.instance.start_broker()
@@ -78,7 +82,7 @@ class Session:
             if self.options.parent is not None:
                 self.options.parent.watch_expiration(self.kernel, self._expires, lambda: self.stop(signal.SIGTERM))
             collector.settle()
-            with Watchdog(self.ctx):
+            with Watchdog(self.ctx, stuck=self._stuck):
                 self.kernel.run(until=lambda: self.done)
             self.server.drain(1.0)
         finally:
@@ -113,6 +117,21 @@ class Session:
         self.h.rpc("resource.expiration", {"expiration": when}, flags=RPC_NORESPONSE)
 
     # -- ending early ----------------------------------------------------------------------------
+
+    def _note_signal(self, number, frame):
+        self.noted = self.noted or (number, time.monotonic())
+
+    def _stuck(self):
+        """Called by the watchdog: a module holds the loop, so that it cannot hear of a signal."""
+        if self.noted is None or self.stopping is not None or time.monotonic() - self.noted[1] < GRACE:
+            return
+        culprit = self.kernel.running.name if self.kernel.running is not None else "something"
+        self.ctx.log(CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force")
+        kill_descendants()
+        self._remove_rundir()
+        if self.server is not None and os.path.exists(self.server.path):
+            os.unlink(self.server.path)
+        os._exit(128 + self.noted[0])
 
     def _signalled(self, number):
         if self.stopping is not None and self.command is not None:

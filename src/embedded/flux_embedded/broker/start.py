@@ -216,7 +216,8 @@ def main(argv):
             return 0
         return Session(options).run()
     except (OSError, ValueError) as exc:
-        print(f"flux-start: {getattr(exc, 'strerror', None) or exc}", file=sys.stderr)
+        where = f"{exc.filename}: " if getattr(exc, "filename", None) else ""
+        print(f"flux-start: {where}{getattr(exc, 'strerror', None) or exc}", file=sys.stderr)
         return 1
 
 

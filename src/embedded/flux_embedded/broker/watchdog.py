@@ -22,11 +22,13 @@ class Watchdog:
     Args:
         ctx (BrokerContext): the broker
         first (float): real seconds until the first report
+        stuck: None, or ``stuck()``, called (in the watchdog's thread) again and again while it lasts
     """
 
-    def __init__(self, ctx, first=FIRST_REPORT):
+    def __init__(self, ctx, first=FIRST_REPORT, stuck=None):
         self.ctx = ctx
         self.first = first
+        self.stuck = stuck
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._watched = None
@@ -51,6 +53,8 @@ class Watchdog:
                 turns, standing, report_at = self.ctx.kernel.turns, 0.0, self.first
                 continue
             standing += period
+            if self.stuck is not None:
+                self.stuck()
             if standing >= report_at:
                 report_at *= 2
                 self._report(frame, standing)
