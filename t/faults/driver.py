@@ -60,6 +60,7 @@ class Driver:
 
     def __init__(self, scheduler, tree=False, args=()):
         self.scheduler = scheduler
+        self.tree = tree
         self.args = args
         resources = {"R": topology_R()} if tree else {"conf": CONFIG}
         self.instance = Instance(size=NODES, clock=VirtualClock(), hosts=HOSTS, **resources)
@@ -174,7 +175,9 @@ class Driver:
         self._rpc("resource.online", {"ranks": str(rank)})
 
     def do_shrink(self, rank):
-        if rank:
+        # A TreePool takes ranks 0 to n-1 only, so that no scheduler could be loaded again; there,
+        # a rank that goes offline leaves the running pool, and a later one has it back.
+        if rank and not self.tree:
             self._rpc("resource.shrink", {"ranks": str(rank)})
 
     def do_property(self, change, name, rank):
