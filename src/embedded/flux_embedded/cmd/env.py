@@ -41,6 +41,8 @@ def enter_parent(root=False):
 def execute(argv, environ):
     """Become another program."""
     sys.stdout.flush()
+    if not argv[0]:
+        raise CommandError(": No such file or directory", code=127)
     try:
         os.execvpe(argv[0], argv, environ)
     except OSError as exc:
