@@ -86,32 +86,37 @@ def encode(hosts):
     """
     out = []
     prefix = None  # of the open group
+    start = 0  # length of that prefix, or 0 where it takes a closer look
     width = 0
-    spans = []  # of the open group: [first, last] with last = first + n
+    spans = []  # of the open group: [first, last]
     for name in hosts:
-        match = _TRAILING.search(name)
-        if match is None:
-            if prefix is not None:
-                out.append(_group(prefix, width, spans))
-                prefix = None
-            out.append(name)
-            continue
-        head = name[: match.start()]
-        digits = match.group()
-        number = int(digits)
-        if head == prefix and (
-            len(digits) == width if digits[0] == "0" and len(digits) > 1
-            else len(digits) >= width
-        ):
-            if number == spans[-1][1] + 1:
-                spans[-1][1] = number
-            else:
-                spans.append([number, number])
-            continue
+        digits = name[start:] if start and name.startswith(prefix) else ""
+        if digits.isdigit() and digits.isascii() and len(digits) < 19:
+            head = prefix
+        else:
+            head, digits = split(name)
+        padded = digits[:1] == "0" and len(digits) > 1
+        if digits and head == prefix:
+            if len(digits) == width if padded else len(digits) >= width:
+                number = int(digits)
+                last = spans[-1]
+                if number == last[1] + 1:
+                    last[1] = number
+                else:
+                    spans.append([number, number])
+                continue
         if prefix is not None:
             out.append(_group(prefix, width, spans))
+            prefix = None
+            start = 0
+        if not digits:
+            out.append(name)
+            continue
         prefix = head
-        width = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
+        # All digits at the end of a name belong to its number, unless there are very many.
+        start = 0 if head[-1:].isdigit() else len(head)
+        width = len(digits) if padded else 0
+        number = int(digits)
         spans = [[number, number]]
     if prefix is not None:
         out.append(_group(prefix, width, spans))

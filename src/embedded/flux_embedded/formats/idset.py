@@ -103,25 +103,37 @@ def combine(a, b, keep):
     Args:
         a, b (list): the sets.
         keep (tuple): four truth values, whether ids belong to the result
-            that are in neither, only in a, only in b, in both.
+            that are in neither (no), only in a, only in b, in both: UNION,
+            INTERSECT or DIFFERENCE.
     """
+    if not a or not b or a[-1] <= b[0] or b[-1] <= a[0]:
+        return _apart(a, b, keep)
     result = []
     i = j = 0
     na, nb = len(a), len(b)
     inside = False
     while i < na or j < nb:
-        if j >= nb or (i < na and a[i] <= b[j]):
+        if j >= nb or (i < na and a[i] < b[j]):
             at = a[i]
+            i += 1
         else:
             at = b[j]
-        while i < na and a[i] == at:
-            i += 1
-        while j < nb and b[j] == at:
             j += 1
-        if bool(keep[(i & 1) + 2 * (j & 1)]) != inside:
+            if i < na and a[i] == at:
+                i += 1
+        if keep[(i & 1) + 2 * (j & 1)] != inside:
             inside = not inside
             result.append(at)
     return result
+
+
+def _apart(a, b, keep):
+    """`combine` of sets of which one ends where or before the other begins."""
+    parts = ([*a] if keep[1] else [], [*b] if keep[2] else [])
+    first, second = parts if not b or (a and a[0] < b[0]) else parts[::-1]
+    if first and second and first[-1] == second[0]:
+        return first[:-1] + second[1:]
+    return first + second
 
 
 UNION = (False, True, True, True)
