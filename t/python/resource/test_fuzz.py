@@ -1,0 +1,219 @@
+"""Anything at all as jobspec, R or constraint: the documented exception, soon, and never another."""
+
+import json
+import time
+
+import pytest
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.constraint import parse_constraint
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+
+def one_of(values):
+    """One of some values, not listed where hypothesis describes the strategy."""
+    return st.integers(0, len(values) - 1).map(lambda n: values[n])
+
+
+numbers = st.one_of(
+    st.integers(-2, 5),
+    one_of([10**30, -(10**30), 2**31, 2**63, 2**64, 1 << 9000, 0.5, float("nan"), float("inf"), -0.0, 1e308]),
+)
+texts = st.one_of(
+    one_of(
+        ["0", "0-3", "1-4294967295", "4294967296", "9" * 6000, "1-", "٣", "\x00", "a[0-1048576]", "n[", "é😀", "[" * 500,
+         "2-8:2:*", "1+:999999999999:+", "2+:9:^", "1,3", "all", "^", "core", "slot", "node", "\ud800", " 1", "0-0", "gpu"]
+    ),
+    st.text(max_size=6),
+)  # fmt: skip
+leaves = st.one_of(st.none(), st.booleans(), numbers, texts)
+anything = st.recursive(
+    leaves, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)), max_leaves=8
+)
+
+
+def maybe(strategy):
+    """Mostly what it should be."""
+    return st.one_of(strategy, strategy, strategy, anything)
+
+
+counts = st.one_of(
+    st.integers(1, 4),
+    numbers,
+    texts,
+    st.dictionaries(
+        st.sampled_from(["min", "max", "operator", "operand"]), st.one_of(numbers, st.sampled_from("+*^/")), max_size=4
+    ),
+)
+kinds = st.sampled_from(["node", "slot", "core", "gpu", "socket", "rack"])
+
+
+def vertices(inner):
+    return st.fixed_dictionaries(
+        {"type": maybe(kinds), "count": maybe(counts)},
+        optional={"with": inner, "exclusive": maybe(st.booleans()), "label": texts},
+    )
+
+
+graph = st.recursive(vertices(anything), lambda inner: vertices(maybe(st.lists(inner, max_size=3))), max_leaves=6)
+constraints = st.recursive(
+    st.dictionaries(
+        st.sampled_from(["properties", "hostlist", "ranks", "and", "or", "not", "x"]), maybe(st.lists(texts, max_size=3)), max_size=2
+    ),
+    lambda inner: st.dictionaries(st.sampled_from(["and", "or", "not"]), maybe(st.lists(inner, max_size=2)), max_size=2),
+    max_leaves=4,
+)
+jobspecs = st.fixed_dictionaries(
+    {},
+    optional={
+        "version": maybe(st.sampled_from([1, 999])),
+        "resources": maybe(st.lists(graph, min_size=1, max_size=2)),
+        "attributes": maybe(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "system": maybe(
+                        st.fixed_dictionaries({}, optional={"duration": maybe(numbers), "constraints": maybe(constraints)})
+                    )
+                },
+            )
+        ),
+    },
+)
+
+BASE = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0"}}],
+        "nodelist": ["n[0-2]"],
+        "properties": {"core": "1"},
+    },
+}
+
+
+def bounded(function, *args):
+    """Call with whatever; what it raises must be documented, and it must not take long."""
+    start = time.monotonic()
+    try:
+        return function(*args)
+    except (ValueError, TypeError, InfeasibleRequest, InsufficientResources) as exc:
+        # A reason can be told, whatever stands in it.
+        assert len(str(exc)) < 2000
+        str(exc).encode("utf-8", "backslashreplace")
+        assert not isinstance(exc, TypeError) or "expected R" in str(exc)
+        return None
+    finally:
+        # Not a measurement: what takes this long does not end.
+        assert time.monotonic() - start < 20
+
+
+@settings(max_examples=400)
+@given(jobspecs)
+def test_jobspecs(spec):
+    pool = ResourcePool(BASE)
+    request = bounded(pool.parse_resource_request, spec)
+    if request is None:
+        return
+    bounded(pool.check_feasibility, request)
+    bounded(pool.explain, request)
+    alloc = bounded(pool.alloc, 1, request)
+    bounded(pool.earliest, request)
+    bounded(pool.plan().alloc, 2, request)
+    bounded(pool.windows, [request], 100.0)
+    assert request.nslots >= 1 and repr(request)
+    assert request.ncores >= 0 and request.ngpus >= 0
+    assert request.nnodes >= 0 and (request.nnodes_max is None or request.nnodes_max >= request.nnodes)
+    assert request.nslots_max is None or request.nslots_max >= request.nslots
+    if alloc is not None:
+        assert json.loads(json.dumps(alloc.to_dict())) == alloc.to_dict()
+    pool._check()
+
+
+@settings(max_examples=200)
+@given(anything)
+def test_no_jobspecs(spec):
+    bounded(ResourcePool(BASE).parse_resource_request, spec)
+
+
+@settings(max_examples=300)
+@given(maybe(constraints))
+def test_constraints(constraint):
+    terms = bounded(parse_constraint, constraint)
+    if terms is not None:
+        impl = ResourcePool(BASE).impl
+        mask = impl._inventory.matching(terms)
+        assert mask & ~0b111 == 0 and impl.eligible(terms) == mask
+
+
+entries = st.fixed_dictionaries(
+    {"rank": maybe(texts), "children": maybe(st.fixed_dictionaries({"core": maybe(texts)}, optional={"gpu": maybe(texts)}))}
+)
+sets_R = st.fixed_dictionaries(
+    {
+        "version": st.sampled_from([1, 1, 1, 1, 2, None, True]),
+        "execution": maybe(
+            st.fixed_dictionaries(
+                {"R_lite": maybe(st.lists(maybe(entries), max_size=3))},
+                optional={
+                    "nodelist": maybe(st.lists(texts, max_size=2)),
+                    "properties": maybe(st.dictionaries(texts, texts, max_size=2)),
+                    "starttime": maybe(numbers),
+                    "expiration": maybe(numbers),
+                    "nslots": maybe(numbers),
+                },
+            )
+        ),
+    },
+    optional={"scheduling": anything},
+)
+
+
+@settings(max_examples=400)
+@given(sets_R)
+def test_R(R):
+    made = bounded(ResourcePool, R)
+    if made is not None:
+        made._check()
+        again = made.to_dict()
+        assert ResourcePool(again).to_dict() == again
+    pool = ResourcePool(BASE)
+    request = pool.parse_resource_request(
+        {"resources": [{"type": "slot", "count": 5, "with": [{"type": "core", "count": 1}]}]}
+    )
+    pool.alloc(1, request)
+    state = pool.impl._state()
+    if bounded(pool.free, 1, R, True) is None and len(pool.job_end_times()):
+        assert pool.impl._state() == state
+    before = pool.impl._state()
+    bounded(pool.register_alloc, 2, R)
+    if len(pool.job_end_times()) < 2:
+        assert pool.impl._state() == before or 1 not in dict(pool.job_end_times())
+    pool._check()
+
+
+@given(anything, st.sampled_from(["mark_up", "mark_down", "remove_ranks"]))
+def test_ids(ids, method):
+    pool = ResourcePool(BASE)
+    bounded(getattr(pool, method), ids)
+    pool._check()
+
+
+def test_deep_R():
+    deep = []
+    for _ in range(100000):
+        deep = [deep]
+    for bad in (deep, {"version": 1, "execution": deep}, {"version": 1, "execution": {"R_lite": [{"rank": deep}]}}):
+        with pytest.raises((ValueError, TypeError)):
+            ResourcePool(bad)
+
+
+def test_many_ranks():
+    """The most that R may name is still read in one go."""
+    R = {"version": 1, "execution": {"R_lite": [{"rank": "0-1048575", "children": {"core": "0-65535"}}]}}
+    pool = ResourcePool(R)
+    assert pool.dumps() == "rank[0-1048575]/core[0-65535]"
+    request = pool.parse_resource_request(
+        {"resources": [{"type": "node", "count": 1000000, "with": [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 65536}]}]}]}
+    )
+    assert pool.alloc(1, request).dumps() == "rank[0-999999]/core[0-65535]"

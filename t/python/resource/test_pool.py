@@ -1,0 +1,697 @@
+"""Pools one property at a time: R in and out, wrappers, hooks, errors."""
+
+import errno
+import json
+import pickle
+import subprocess
+import sys
+
+import flux.resource
+import pytest
+from flux.resource import (
+    InfeasibleRequest,
+    InsufficientResources,
+    ResourceCount,
+    ResourcePool,
+    ResourcePoolImplementation,
+    ResourceSet,
+    Rv1Pool,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from pool_model import Ask, R_of, parts_of
+
+
+def R(lite=None, **execution):
+    lite = lite or [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0-1"}}]
+    return {"version": 1, "execution": dict({"R_lite": lite}, **execution)}
+
+
+def ask(pool, nodes=None, slots=1, cores=1, gpus=0, duration=0.0, exclusive=False, constraint=None):
+    one = Ask(([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration, constraint)
+    return pool.parse_resource_request(one.jobspec())
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def test_exports():
+    """What flux-core and site code import from here, each a class or function and not a module."""
+    for name in (
+        "ResourceSet", "SchedResourceList", "resource_list", "resource_status", "ResourceStatus",
+        "ResourceJournalConsumer", "Rv1Set", "ResourceCount", "Rv1Pool", "ResourcePool",
+        "InsufficientResources", "InfeasibleRequest", "ResourceSetImplementation",
+        "ResourcePoolImplementation", "ResourceRequest",
+    ):  # fmt: skip
+        assert callable(getattr(flux.resource, name)), name
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["flux.resource", "flux.resource.ResourceSet", "flux.resource.list", "flux.resource.status", "flux.resource.Rv1Pool",
+     "flux.resource.TreePool", "flux.resource.ResourceCount", "flux.resource.journal", "flux.job", "flux.resource.Rv1Set"],
+)  # fmt: skip
+def test_whatever_is_imported_first(first):
+    """Class and module of one name: the class is what the package has, in any order of imports."""
+    code = (
+        "import importlib, sys; importlib.import_module(%r)\n"
+        "import flux.resource, flux.resource.ResourceSet, flux.resource.Rv1Set, flux.resource.TreePool\n"
+        "import flux.resource.ResourcePool, flux.resource.Rv1Pool, flux.resource.ResourceCount, flux.job\n"
+        "for name in ('ResourceSet', 'Rv1Set', 'ResourcePool', 'Rv1Pool', 'ResourceCount'):\n"
+        "    assert isinstance(getattr(flux.resource, name), type), name\n" % first
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_exceptions():
+    assert ResourcePool.InfeasibleRequest is InfeasibleRequest
+    assert ResourcePool.InsufficientResources is InsufficientResources
+    for cls, code in ((InsufficientResources, errno.ENOSPC), (InfeasibleRequest, errno.EOVERFLOW)):
+        exc = cls("too little of it")
+        assert isinstance(exc, OSError) and exc.errno == code
+        assert str(exc) == "too little of it" == exc.reason
+        assert str(pickle.loads(pickle.dumps(exc))) == "too little of it"
+        assert str(cls())
+
+
+# -- R in --------------------------------------------------------------------------------------------------
+
+
+def test_forms_of_R():
+    R1 = R(nodelist=["n[0-3]"], starttime=5.0, expiration=9.0)
+    expected = ResourcePool(R1).to_dict()
+    assert expected["execution"]["starttime"] == 5.0 and expected["execution"]["expiration"] == 9.0
+    assert ResourcePool(json.dumps(R1)).to_dict() == expected
+    assert ResourcePool(json.dumps(R1).encode()).to_dict() == expected
+    assert Rv1Pool(json.dumps(R1)).to_dict() == expected
+    impl = Rv1Pool(R1)
+    log = object()
+    assert ResourcePool(impl).impl is impl and ResourcePool(impl, log=log).log is log
+    assert ResourcePool().to_dict()["execution"]["R_lite"] == [] == Rv1Pool().to_dict()["execution"]["R_lite"]
+    assert ResourcePool().dumps() == "" == str(ResourcePool())
+    assert ResourcePool(R1).version == 1 and ResourcePool(R1).known_options == frozenset()
+
+
+def test_hosts_pair_with_sorted_ranks():
+    lite = [{"rank": "7", "children": {"core": "0-3"}}, {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}}]
+    properties = {"fast": "3,7", "+debug": "4,7", "arm@node": "7", "none": ""}
+    pool = ResourcePool(R(lite, nodelist=["a[1-2]", "b9"], properties=properties, expiration=2e9))
+    alloc = pool.alloc(1, ask(pool, slots=2, cores=1, constraint={"hostlist": ["b9"]}))
+    assert alloc.to_dict()["execution"] == {
+        "R_lite": [{"rank": "7", "children": {"core": "0-1"}}],
+        "nodelist": ["b9"],
+        "properties": {"arm@node": "7", "fast": "7"},
+        "nslots": 2,
+        "starttime": 0.0,
+        "expiration": 0.0,
+    }
+    assert pool.alloc(2, ask(pool, constraint={"properties": ["+debug", "^arm@node"]})).dumps() == "rank4/core0"
+    alloc.set_starttime(1.5)
+    alloc.set_expiration(2)
+    execution = alloc.to_dict()["execution"]
+    assert (execution["starttime"], execution["expiration"], alloc.expiration) == (1.5, 2.0, 2.0)
+    # Properties of the pool itself are all shown, the instance's own too.
+    assert pool.to_dict()["execution"]["properties"] == {"fast": "3,7", "+debug": "4,7", "arm@node": "7"}
+
+
+def test_rank_in_two_entries():
+    lite = [{"rank": "0-1", "children": {"core": "0-1"}}, {"rank": "1-2", "children": {"core": "1-3", "gpu": "0"}}]
+    assert ResourcePool(R(lite)).dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
+
+
+def test_nothing_on_a_rank():
+    lite = [{"rank": "0", "children": {"core": ""}}, {"rank": "1", "children": {"core": "0-1", "gpu": ""}}]
+    pool = ResourcePool(R(lite, nodelist=["a,b"]))
+    assert pool.to_dict()["execution"]["R_lite"] == [{"rank": "1", "children": {"core": "0-1"}}]
+    assert pool.to_dict()["execution"]["nodelist"] == ["b"]
+    pool._check()
+
+
+def test_gpus_alone():
+    lite = [{"rank": "0", "children": {"gpu": "0-1"}}]
+    pool = ResourcePool(R(lite))
+    assert pool.dumps() == "rank0/gpu[0-1]"
+    assert pool.to_dict()["execution"]["R_lite"] == lite
+
+
+@pytest.mark.parametrize(
+    "bad, words",
+    [
+        (5, "expected R"),
+        ([], "expected R"),
+        ("[]", "object"),
+        ("5", "object"),
+        ("{", "Expecting"),
+        ("[" * 100000, "nested"),
+        ({}, "version None"),
+        ({"version": 2, "execution": {}}, "version 2"),
+        ({"version": True, "execution": {}}, "version True"),
+        ({"version": [1]}, "version"),
+        ({"version": 1}, "execution"),
+        ({"version": 1, "execution": []}, "execution"),
+        ({"version": 1, "execution": {}}, "R_lite"),
+        (R(lite=[5]), r"R_lite\[0\]"),
+        (R(lite=[{"rank": "0"}]), r"R_lite\[0\]"),
+        (R(lite=[{"children": {"core": "0"}}]), r"R_lite\[0\]"),
+        (R(lite=[{"rank": "0", "children": {"core": "0"}}, {"rank": "x", "children": {}}]), r"R_lite\[1\]"),
+        (R(lite=[{"rank": "", "children": {"core": "0"}}]), "no rank"),
+        (R(lite=[{"rank": 0, "children": {"core": "0"}}]), "idset"),
+        (R(lite=[{"rank": "0", "children": {"core": 0}}]), "idset"),
+        (R(lite=[{"rank": "0", "children": {"core": "0", "gpu": None}}]), "idset"),
+        (R(lite=[{"rank": "0-4294967295", "children": {"core": "0"}}]), "below"),
+        (R(lite=[{"rank": "0", "children": {"core": "0-4294967295"}}]), "below"),
+        (R(nodelist=["a[0-2]"]), "3 hosts for 4 ranks"),
+        (R(nodelist=["a["]), "hostlist"),
+        (R(nodelist="a[0-3]"), "array"),
+        (R(nodelist=[5]), "hostlist"),
+        (R(properties=[]), "properties"),
+        (R(properties={"a": "9-1"}), "properties.'a'"),
+        (R(properties={"a": None}), "properties"),
+        (R(starttime="now"), "starttime"),
+        (R(expiration=float("nan")), "expiration"),
+        (R(expiration=10**400), "expiration"),
+        (R(expiration=-1), "expiration"),
+        (R(starttime=True), "starttime"),
+        (R(starttime=100, expiration=100), "after starttime"),
+        (R(nslots=0), "nslots"),
+        (R(nslots="4"), "nslots"),
+        (R(nslots=True), "nslots"),
+    ],
+)
+def test_bad_R(bad, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ResourcePool(bad)
+    if isinstance(bad, dict):
+        with pytest.raises(ValueError):
+            Rv1Pool(bad)
+
+
+def test_bad_R_of_an_implementation():
+    for bad in (5, [], "[]", {"version": None}):
+        with pytest.raises(ValueError):
+            Rv1Pool(bad)
+
+
+# -- R out -------------------------------------------------------------------------------------------------
+
+rows = st.dictionaries(
+    st.one_of(st.integers(0, 9), st.integers(0, 3000)),
+    st.tuples(st.sets(st.integers(0, 40), min_size=1, max_size=8), st.sets(st.integers(0, 9), max_size=3)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(rows, st.booleans())
+def test_R_round_trip(parts, named):
+    """R in and out again is the same pool, however its entries are grouped."""
+    hosts = {rank: "n%d" % rank for rank in parts} if named else None
+    source = R_of(parts, hosts, {"p": {min(parts)}}, 77.0)
+    pool = ResourcePool(source)
+    again = pool.to_dict()
+    assert parts_of(again) == parts
+    assert ResourcePool(again).to_dict() == again
+    assert ResourcePool(again).dumps() == pool.dumps()
+    assert again["execution"].get("nodelist", []) == (
+        [str(flux.hostlist.Hostlist([hosts[rank] for rank in sorted(parts)]).encode())] if named else []
+    )
+    ranks = [entry["rank"] for entry in again["execution"]["R_lite"]]
+    assert sorted(ranks, key=lambda text: int(text.replace(",", "-").split("-")[0])) == ranks
+    assert parts_of(pool.to_resource_set().to_dict()) == parts
+    # As an allocation it can be entered in a pool, and given back.
+    full = ResourcePool(source)
+    full.register_alloc(1, pool)
+    assert full.job_end_times() == [(1, 77.0)]
+    full._check()
+    full.free(1, again, final=True)
+    full._check()
+    assert full.copy_allocated().dumps() == ""
+
+
+@given(rows, st.data())
+def test_feasible_is_what_an_empty_pool_can_do(parts, data):
+    """And what was freed can be had again."""
+    pool = ResourcePool(R_of(parts))
+    request = ask(
+        pool,
+        nodes=data.draw(st.sampled_from([None, None, 1, 2, 3])),
+        slots=data.draw(st.integers(1, 6)),
+        cores=data.draw(st.integers(1, 6)),
+        gpus=data.draw(st.integers(0, 2)),
+        exclusive=data.draw(st.booleans()),
+    )
+    try:
+        pool.check_feasibility(request)
+    except InfeasibleRequest:
+        with pytest.raises(InfeasibleRequest):
+            pool.alloc(1, request)
+        assert pool.explain(request)["reason"].startswith("unsatisfiable request: need ")
+        return
+    first = pool.alloc(1, request).to_dict()
+    pool.free(1, first, final=True)
+    assert pool.alloc(2, request).to_dict() == first
+    pool.free(2)
+    assert pool.alloc(3, request).to_dict() == first
+
+
+def test_allocation_is_a_pool():
+    """What a job got can be allocated from again, with the ranks it has."""
+    pool = ResourcePool(R(nodelist=["n[0-3]"], properties={"+local": "0-3", "x": "2-3"}))
+    pool.mark_down("0")
+    alloc = pool.alloc(1, ask(pool, nodes=2, cores=2, gpus=1))
+    assert alloc.dumps() == "rank[1-2]/core[0-1],gpu0"
+    inner = alloc.alloc(7, ask(alloc, nodes=2))
+    assert inner.dumps() == "rank[1-2]/core0"
+    assert inner.to_dict()["execution"]["nodelist"] == ["n[1-2]"]
+    assert alloc.to_dict()["execution"]["nslots"] == 2
+    alloc._check()
+    pool._check()
+    with pytest.raises(InfeasibleRequest):
+        alloc.alloc(8, ask(alloc, constraint={"properties": ["+local"]}))
+    assert alloc.copy().copy_allocated().dumps() == "rank[1-2]/core0"
+
+
+# -- life --------------------------------------------------------------------------------------------------
+
+
+def test_no_second_allocation():
+    pool = ResourcePool(R())
+    request = ask(pool)
+    pool.alloc(1234, request)
+    with pytest.raises(ValueError, match="job ƒNH already has"):
+        pool.alloc(1234, request)
+    with pytest.raises(ValueError, match="already has"):
+        pool.register_alloc(1234, R([{"rank": "3", "children": {"core": "0"}}]))
+    pool._check()
+
+
+def test_register_refusals():
+    pool = ResourcePool(R())
+    for bad in ([{"rank": "0", "children": {"core": "9"}}], [{"rank": "0", "children": {"core": "0", "gpu": "7"}}]):
+        with pytest.raises(ValueError):
+            pool.register_alloc(1, R(bad))
+    for bad in (5, "[]", {"version": 1}, {}):
+        with pytest.raises(ValueError):
+            pool.register_alloc(1, bad)
+    pool.register_alloc(1, ResourceSet(R([{"rank": "0", "children": {"core": "0-1"}}], expiration=50)))
+    with pytest.raises(ValueError, match="another job"):
+        pool.register_alloc(2, R([{"rank": "0", "children": {"core": "1"}}]))
+    with pytest.raises(ValueError, match=r"\[7\]"):
+        pool.register_alloc(2, R([{"rank": "0,7", "children": {"core": "3"}}]))
+    assert pool.job_end_times() == [(1, 50.0)]
+    pool._check()
+
+
+def test_free_after_shrink():
+    """A job's part on removed ranks is forgotten; naming it later is no error."""
+    pool = ResourcePool(R())
+    R1 = pool.alloc(1, ask(pool, nodes=3)).to_dict()
+    pool.remove_ranks("1,9")
+    pool.free(1, R1, final=True)
+    assert pool.job_end_times() == []
+    R2 = pool.alloc(2, ask(pool, nodes=3)).to_dict()
+    pool.remove_ranks([0, 2, 3])
+    assert pool.dumps() == ""
+    pool.free(2, R2, final=True)
+    pool._check()
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(3, ask(pool))
+
+
+def test_free_of_rest():
+    """Ranks released one by one, the job known until the final release."""
+    pool = ResourcePool(R())
+    parts = parts_of(pool.alloc(1, ask(pool, nodes=3, cores=2)).to_dict())
+    for rank in (0, 1, 2):
+        pool.free(1, R_of({rank: parts[rank]}))
+        assert len(pool.job_end_times()) == 1
+    pool.free(1, final=True)
+    assert pool.job_end_times() == []
+
+
+def test_properties_at_work():
+    pool = ResourcePool(R(properties={"red": "0"}))
+    request = ask(pool, nodes=2, constraint={"properties": ["red"]})
+    releases = pool.releases
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(1, request)
+    assert pool.releases == releases
+    pool.add_property("red", "3,99")
+    assert pool.releases == releases + 1
+    pool.add_property("red", "3")
+    assert pool.releases == releases + 1
+    assert pool.alloc(1, request).dumps() == "rank[0,3]/core0"
+    pool.free(1)
+    pool.remove_property("red", "all")
+    pool.remove_property("blue", "0")
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(1, request)
+    assert "properties" not in pool.to_dict()["execution"]
+
+
+@pytest.mark.parametrize("method", ["mark_up", "mark_down", "remove_ranks"])
+def test_bad_ids(method):
+    pool = ResourcePool(R())
+    generation = pool.generation
+    for bad in ("x", "2-1", None, 1.5, [None]):
+        with pytest.raises(ValueError):
+            getattr(pool, method)(bad)
+    assert pool.generation == generation
+
+
+def test_times():
+    pool = ResourcePool(R(expiration=500.0))
+    now = [100.0]
+    pool.clock = lambda: now[0]
+    assert pool.clock() == 100.0 and pool.copy().clock() == 100.0
+    pool.alloc(1, ask(pool, duration=50.0))
+    pool.alloc(2, ask(pool))
+    assert dict(pool.job_end_times()) == {1: 150.0, 2: 500.0}
+    pool.set_expiration(700)
+    assert pool.expiration == 700.0
+    pool.update_expiration(1, 0)
+    pool.update_expiration(9, 5)
+    assert dict(pool.job_end_times()) == {1: 0.0, 2: 500.0}
+    for bad in ("x", None, float("nan"), -1.0, True, float("inf")):
+        with pytest.raises(ValueError):
+            pool.update_expiration(1, bad)
+        with pytest.raises(ValueError):
+            pool.set_expiration(bad)
+        with pytest.raises(ValueError):
+            pool.set_starttime(bad)
+
+
+def test_the_clock_is_the_hosts():
+    import time
+
+    before = time.time()
+    pool = ResourcePool(R())
+    pool.alloc(1, ask(pool, duration=10.0))
+    assert before + 10 <= pool.job_end_times()[0][1] <= time.time() + 10
+
+
+def test_match_mask():
+    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-3", "children": {"core": "0-7", "gpu": "0"}}]
+    pool = ResourcePool(R(lite, properties={"red": "1-2"}))
+    pool.mark_down("3")
+    assert pool.match_mask(ask(pool)) == 0b1111
+    assert pool.match_mask(ask(pool, gpus=1)) == 0b1100
+    assert pool.match_mask(ask(pool, nodes=1, slots=5)) == 0b1100
+    assert pool.match_mask(ask(pool, constraint={"properties": ["red"]})) == 0b0110
+    assert pool.match_mask(ask(pool, cores=9)) == 0
+
+
+def test_reasons():
+    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}}]
+    pool = ResourcePool(R(lite, properties={"red": "1-7"}))
+    pool.mark_down("6-7")
+    pool.alloc(1, ask(pool, nodes=3, cores=6))
+    red = {"properties": ["red"]}
+    four = ask(pool, nodes=4, cores=6, constraint=red)
+    with pytest.raises(InsufficientResources) as caught:
+        pool.alloc(2, four)
+    assert str(caught.value) == (
+        "insufficient resources: needs 4 nodes with 6 cores, 1 free of 7 nodes matching constraint"
+        " (1 too small, 2 down, 3 busy)"
+    )
+    counts = pool.explain(four)
+    reason = counts.pop("reason")
+    assert reason == str(caught.value)
+    assert counts == {
+        "total": 8, "matching": 7, "large_enough": 6, "up": 5, "free": 1, "available": 1, "needed": 4, "unit": "nodes",
+    }  # fmt: skip
+    many = ask(pool, slots=20, cores=2, gpus=1)
+    assert pool.explain(many)["reason"].startswith("unsatisfiable request: need 20 slot(s) with 1 GPU(s) each, only 12")
+    whole = ask(pool, nodes=4, exclusive=True)
+    assert pool.explain(whole)["reason"].startswith("insufficient resources: needs 4 nodes (exclusive), 3 free of 8")
+    slots = ask(pool, slots=19, cores=2)
+    assert pool.explain(slots)["reason"] == (
+        "insufficient resources: needs 19 slots of 2 cores, 11 free on 6 of 8 nodes (2 down)"
+    )
+
+
+def test_a_failed_request_is_tried_again_after_a_release():
+    pool = ResourcePool(R())
+    pool.alloc(1, ask(pool, nodes=4, cores=4))
+    request = ask(pool, cores=2)
+    for _ in range(3):
+        with pytest.raises(InsufficientResources):
+            pool.alloc(2, request)
+    copied = pool.copy()
+    pool.free(1)
+    assert pool.alloc(2, request).dumps() == "rank0/core[0-1]"
+    with pytest.raises(InsufficientResources):
+        copied.alloc(2, request)
+    for change in (lambda p: p.free(1), lambda p: p.remove_ranks("3")):
+        other = copied.copy()
+        change(other)
+        assert other.impl._blocked == set()
+
+
+# -- wrappers and implementations --------------------------------------------------------------------------
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def __getattr__(self, name):
+        return lambda text, *args: self.lines.append((name, text))
+
+
+class Racks(Rv1Pool):
+    known_options = frozenset(("racks",))
+    name = "Racks"
+
+    def __init__(self, R, log=None, racks=2, **kwargs):
+        super().__init__(R, log=log, **kwargs)
+        self.racks = racks
+        self.log.info("racks")
+
+
+class RackPool(ResourcePool):
+    _impl_map = {1: Racks}
+    made = 0
+
+    def __init__(self, R, **kwargs):
+        type(self).made += 1
+        super().__init__(R, **kwargs)
+        self.site = {"colour": "red"}
+
+
+def test_subclass_is_kept():
+    log = Log()
+    made = RackPool.made
+    pool = RackPool(R(), log=log, racks=5)
+    assert log.lines == [("info", "racks")] and pool.known_options == {"racks"}
+    alloc = pool.alloc(1, ask(pool))
+    copied = pool.copy()
+    for other in (alloc, copied, alloc.copy()):
+        assert type(other) is RackPool and type(other.impl) is Racks
+        assert other.site is pool.site and other.impl.racks == 5
+    assert RackPool.made == made + 1
+    assert pool.impl.log is log and copied.log is not log
+    copied.log.info("to nobody")
+    copied.log = log
+    assert copied.impl.log is log
+    assert len(log.lines) == 1
+
+
+def test_version_dispatch():
+    with pytest.raises(ValueError, match="R version 3 not supported by RackPool"):
+        RackPool(dict(R(), version=3))
+    with pytest.raises(ValueError, match="R version 3 not supported by Racks"):
+        Racks(dict(R(), version=3))
+    with pytest.raises(AttributeError, match="Racks has no attribute"):
+        Racks(R()).nothing  # noqa: B018
+    assert not hasattr(Rv1Pool.__new__(Rv1Pool), "_jobs")
+
+
+def test_an_implementation_from_scratch():
+    class Nothing(ResourcePoolImplementation):
+        version = 7
+
+    pool = ResourcePool(Nothing())
+    assert (pool.version, pool.generation, pool.releases) == (7, 0, 0)
+    pool.log.warning("to nobody")
+    for call in (
+        lambda: pool.alloc(1, None),
+        lambda: pool.free(1),
+        lambda: pool.parse_resource_request({}),
+        pool.to_dict,
+    ):
+        with pytest.raises(NotImplementedError, match="Nothing"):
+            call()
+
+
+# -- hooks -------------------------------------------------------------------------------------------------
+
+
+def hooked(**methods):
+    impl = type("Hooked", (Rv1Pool,), methods)
+    return type("HookedPool", (ResourcePool,), {"_impl_map": {1: impl}})
+
+
+SHAPES = [
+    {"slots": 3, "cores": 2},
+    {"slots": 3, "cores": 1, "gpus": 1},
+    {"nodes": 2, "slots": 2},
+    {"nodes": 3, "exclusive": True},
+    {"slots": 2, "exclusive": True},
+    {"nodes": 9},
+    {"slots": 99},
+    {"nodes": 2, "slots": 2, "gpus": 1},
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(SHAPES), st.booleans()), max_size=12))
+def test_hooks_left_as_they_are_change_nothing(steps):
+    """A pool that overrides the hooks with the base's own gives the same answers."""
+
+    def same(self, *args):
+        return super(self.hook_class, self)._sort_candidates(*args)
+
+    pool_class = hooked(_sort_candidates=same)
+    impl_class = pool_class._impl_map[1]
+    impl_class.hook_class = impl_class
+    assert impl_class.hooked and not Rv1Pool.hooked
+    lite = [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0-1"}}, {"rank": "3-4", "children": {"core": "0-5"}}]
+    pool, plain = pool_class(R(lite)), ResourcePool(R(lite))
+    for jobid, (shape, release) in enumerate(steps):
+        answers = []
+        for one in (pool, plain):
+            try:
+                answers.append(one.alloc(jobid, ask(one, **shape)).to_dict())
+            except OSError as exc:
+                answers.append((type(exc), str(exc)))
+            if release:
+                one.free(jobid // 2)
+            one._check()
+        assert answers[0] == answers[1]
+
+
+def test_ranges_by_hooks():
+    class Same(Rv1Pool):
+        def _select_resources(self, candidates, request):
+            return super()._select_resources(candidates, request)
+
+    class SamePool(ResourcePool):
+        _impl_map = {1: Same}
+
+    for nodes, slots in ((([1, 2, 3], "1-3"), ([1, 2, 3], "1-3")), (None, ([2, 5], "2,5")), (([2, 4], "2,4"), ([1], 1))):
+        one = Ask(nodes, slots, 2)
+        answers = set()
+        for cls in (SamePool, ResourcePool):
+            pool = cls(R())
+            pool.alloc(9, ask(pool, slots=3))
+            answers.add(pool.alloc(1, pool.parse_resource_request(one.jobspec())).dumps())
+        assert len(answers) == 1
+
+
+def test_candidates():
+    seen = []
+
+    def look(self, candidates):
+        seen.extend(candidates)
+        return candidates[::-1]
+
+    pool = hooked(_sort_candidates=look)(R(nodelist=["n[0-3]"]))
+    pool.mark_down("3")
+    assert pool.alloc(1, ask(pool, cores=2)).dumps() == "rank2/core[0-1]"
+    rank, info, cores, gpus = seen[2]
+    assert (rank, cores, gpus) == (2, frozenset((0, 1, 2, 3)), frozenset((0, 1)))
+    assert dict(info) == {
+        "hostname": "n2", "cores": frozenset((0, 1, 2, 3)), "gpus": frozenset((0, 1)), "up": True,
+    }  # fmt: skip
+    with pytest.raises(TypeError):
+        info["up"] = False
+    assert [one[0] for one in seen] == [0, 1, 2]
+    seen.clear()
+    pool.alloc(2, ask(pool, nodes=2, exclusive=True))
+    assert [one[0] for one in seen] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "selected, words",
+    [
+        ([(9, {0}, ())], "not in the pool"),
+        ([(0, {0}, ()), (0, {1}, ())], "twice"),
+        ([(3, {0}, ())], "not up"),
+        ([(1, {0}, ())], "not all free"),
+        ([(0, {8}, ())], "not all free"),
+        ([(0, {0}, {5})], "not all free"),
+        ([(0, (), ())], "not all free"),
+        ([(0, {0})], "expected"),
+        ([("0", {0}, ())], "expected"),
+        ([(0, {-1}, ())], "expected"),
+        ([(-1, {0}, ())], "expected"),
+        ([(0, {10**9}, ())], "expected"),
+        ([(0, 7, ())], "expected"),
+        ([5], "expected"),
+    ],
+)
+def test_what_a_hook_may_not_choose(selected, words):
+    pool = hooked(_select_resources=lambda self, candidates, request: (selected, 1))(R())
+    pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
+    pool.mark_down("3")
+    before, state = pool.generation, pool.impl._state()
+    with pytest.raises(ValueError, match=words):
+        pool.alloc(1, ask(pool))
+    assert (pool.generation, pool.impl._state()) == (before, state)
+    pool._check()
+
+
+def test_a_hook_that_finds_nothing():
+    for answer in (None, ([], 0), ((), 0)):
+        pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(R())
+        with pytest.raises(InsufficientResources):
+            pool.alloc(1, ask(pool))
+        with pytest.raises(InfeasibleRequest):
+            pool.alloc(1, ask(pool, cores=9))
+
+
+def test_feasibility_of_the_site():
+    def never(self, request):
+        raise InfeasibleRequest("not on a Friday")
+
+    pool = hooked(_check_feasibility=never)(R())
+    assert not pool.impl.hooked  # choosing is as ever
+    with pytest.raises(InfeasibleRequest, match="Friday"):
+        pool.check_feasibility(ask(pool))
+    assert pool.alloc(1, ask(pool)).dumps() == "rank0/core0"
+    with pytest.raises(InfeasibleRequest, match="Friday"):
+        pool.alloc(2, ask(pool, nodes=4, cores=4))
+
+
+# -- the checks themselves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda impl: impl._index.partial.__setitem__(0, 0b1),
+        lambda impl: impl._index.groups.clear(),
+        lambda impl: impl._jobs.__setitem__(9, (0.0, 0, 0b1)),
+        lambda impl: impl._jobs.clear(),
+        lambda impl: setattr(impl, "_up", 1 << 9),
+        lambda impl: setattr(impl, "_gone", 1),
+        lambda impl: setattr(impl._index, "idle", 0),
+        lambda impl: impl._index.keys.append(1),
+        lambda impl: impl._eligible.__setitem__(("ranks", ("0",)), 0),
+        lambda impl: setattr(impl, "_order", [(1.0, 9)]),
+        lambda impl: setattr(impl._index, "inventory", None),
+    ],
+)
+def test_check_finds(spoil):
+    pool = ResourcePool(R())
+    pool.alloc(1, ask(pool, nodes=2, cores=2))
+    pool._check()
+    spoil(pool.impl)
+    with pytest.raises((AssertionError, AttributeError)) as caught:
+        pool._check()
+    if caught.type is AssertionError:
+        assert "pool: rank[0-3]" in str(caught.value) and "idle:" in str(caught.value)
+
+
+def test_count_is_exported():
+    assert ResourceCount.parse("2-3").max == 3
