@@ -7,7 +7,12 @@ class _Opens(type):
     """Calling the class opens a handle; every handle of the kernel is an instance of it."""
 
     def __call__(cls, url=None, flags=0, handle=None):
-        return handle if handle is not None else _handle.open_handle(url, flags)
+        if handle is not None:
+            return handle
+        # Imported here: commands that only want the class do not pay for the socket code.
+        from flux_embedded.kernel.link import open_handle
+
+        return open_handle(url, flags)
 
     def __instancecheck__(cls, obj):
         return isinstance(obj, _handle.Flux)

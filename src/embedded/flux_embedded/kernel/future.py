@@ -8,6 +8,7 @@ from greenlet import getcurrent
 
 from flux_embedded.formats.jsontext import dumps, loads
 from flux_embedded.kernel import message
+from flux_embedded.kernel.current import current_handle
 
 
 class Future:
@@ -272,8 +273,6 @@ class FutureExt(Future):
 
     def __init__(self, init_cb=None, *args, flux_handle=None):
         if flux_handle is None:
-            from flux_embedded.kernel.handle import current_handle
-
             flux_handle = current_handle()
         super().__init__(flux_handle)
         self._init = (init_cb, args) if init_cb is not None else None
@@ -315,8 +314,6 @@ class WaitAllFuture(Future):
     """Ready when all `children` are; fails with the first failure among them, in their order."""
 
     def __init__(self, children=()):
-        from flux_embedded.kernel.handle import current_handle
-
         children = list(children)
         super().__init__(children[0].handle if children else current_handle())
         self.children = children

@@ -9,55 +9,12 @@ import errno
 import os
 import time
 
-from greenlet import getcurrent
-
 from flux_embedded.kernel import message, watchers
 from flux_embedded.kernel.future import RPC, PlainRPC
 from flux_embedded.kernel.message import Message
 
 RPC_NORESPONSE = 1
 RPC_STREAMING = 2
-
-#: The handle of a task that lives in no greenlet of its own (an outside program, a test).
-_default = []
-
-
-def current_handle():
-    """The handle of the task that runs now.
-
-    Raises:
-        OSError: there is none: this is an outside program that has not opened a handle
-    """
-    handle = _inside() or (_default[0] if _default else None)
-    if handle is None:
-        raise OSError(errno.ENOTCONN, "there is no handle here yet: open one with flux.Flux()")
-    return handle
-
-
-def _inside():
-    task = getattr(getcurrent(), "task", None)
-    return task.handle if task is not None else None
-
-
-def open_handle(url=None, flags=0):
-    """Return the handle of this task, or connect to the instance that FLUX_URI names.
-
-    Args:
-        url (str): ``local://PATH``; default: the environment's FLUX_URI
-
-    Raises:
-        OSError: no instance answers there
-    """
-    inside = _inside()
-    if inside is not None and url is None:
-        return inside
-    from flux_embedded.kernel.link import connect
-
-    handle = connect(url)
-    if not _default:
-        _default.append(handle)
-    return handle
-
 
 class Flux:
     """A handle on the task `task`. Nobody but the kernel's own code constructs one."""

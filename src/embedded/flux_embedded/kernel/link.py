@@ -10,7 +10,7 @@ import os
 import selectors
 import socket
 
-from flux_embedded.kernel import message
+from flux_embedded.kernel import current, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.kernel import Endpoint, Kernel
 from flux_embedded.kernel.message import Message
@@ -19,6 +19,24 @@ from flux_embedded.kernel.wire import Unpacker, pack
 
 #: Where a system instance would listen: named in the error when FLUX_URI is not set.
 SYSTEM_SOCKET = "/run/flux/local"
+
+
+def open_handle(url=None, flags=0):
+    """Return the handle of this task, or connect to the instance that FLUX_URI names.
+
+    Args:
+        url (str): ``local://PATH``; default: the environment's FLUX_URI
+        flags (int): accepted for the sake of the signature
+
+    Raises:
+        OSError: no instance answers there
+    """
+    inside = current.inside_handle()
+    if inside is not None and url is None:
+        return inside
+    handle = connect(url)
+    current.set_default(handle)
+    return handle
 
 
 def connect(url=None):
