@@ -115,6 +115,18 @@ def test_shrink_is_for_good(four):
     assert four.fails("shrink", targets="0-1") == (errno.EINVAL, "no resources would be left")
 
 
+def test_shrink_keeps_a_topology_whole(make):
+    """A TreePool is made of ranks 0 to n-1 only, so a later holder finds the rank in R, and down."""
+    R = make_R(scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]})
+    there = make(4, R)
+    holder = there.acquire()
+    holder.sent()
+    there.call("shrink", targets="1")
+    assert holder.sent() == [{"down": "1", "shrink": "1"}]
+    holder.leave()
+    assert there.acquire().sent() == [{"resources": R, "up": "0,2-3"}]
+
+
 def test_properties(make):
     there = make(4, make_R(properties={"old": "0-3"}))
     holder = there.acquire()

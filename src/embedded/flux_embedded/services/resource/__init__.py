@@ -20,7 +20,9 @@ exclude, include       ``{targets}`` -> ``{}``: not to be used, though in the in
 offline, online        ``{targets}`` -> ``{}``: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew
-shrink                 ``{targets}`` -> ``{}``: the ranks leave the inventory for good
+shrink                 ``{targets}`` -> ``{}``: the ranks leave the inventory for good. With a TreePool
+                       topology, which cannot do without a rank, they stay in it, offline: a later
+                       acquire gets them in ``resources`` and not in ``up``
 property-add, -remove  ``{name, targets}`` -> ``{}``
 expiration             ``{expiration}`` -> ``{}``: end of all resources, seconds since the epoch or 0
 reload                 ``{R or path, force?}`` -> ``{}``: another inventory; EBUSY while a scheduler

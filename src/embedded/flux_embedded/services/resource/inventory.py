@@ -119,9 +119,9 @@ class Inventory:
         order counts (RFC 49).
         """
         scheduling = self.R["scheduling"]
+        if not self.has_topology:
+            return scheduling
         try:
-            if scheduling["writer"].partition(":")[0] != "TreePool":
-                return scheduling
             named = [idset.decode(entry["ranks"]) for entry in scheduling["children"]]
             every = []
             for ranks in named:
@@ -138,6 +138,13 @@ class Inventory:
             if intersect(ranks, left)
         ]
         return {**scheduling, "children": children}
+
+    @property
+    def has_topology(self):
+        """Whether R has a topology for TreePool."""
+        scheduling = self.R.get("scheduling")
+        writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
+        return isinstance(writer, str) and writer.partition(":")[0] == "TreePool"
 
     def with_properties(self, properties):
         """Return the Inventory with exactly the `properties` (name -> bounds); empty ones are left out."""

@@ -153,11 +153,13 @@ class Resource(Service):
 
     @request("offline")
     def offline(self, msg):
-        ranks = self._targets(msg)
+        self._take_offline(self._targets(msg), self.shrinks)
+        self.respond(msg, {})
+
+    def _take_offline(self, ranks, shrinks):
         self.state.forced_offline = union(self.state.forced_offline, ranks)
         self.journal.post("offline", {"idset": idset.encode(ranks)})
-        self._update(gone=ranks if self.shrinks else ())
-        self.respond(msg, {})
+        self._update(gone=ranks if shrinks else ())
 
     @request("online")
     def online(self, msg):
@@ -282,7 +284,11 @@ class Resource(Service):
         inventory = self.state.base.without(ranks)
         if not inventory.ranks:
             raise OSError(errno.EINVAL, "no resources would be left")
-        self._replace(inventory, gone=ranks)
+        if self.state.base.has_topology:
+            # TreePool takes ranks 0 to n-1 only: without this one the next scheduler could not start.
+            self._take_offline(ranks, True)
+        else:
+            self._replace(inventory, gone=ranks)
         self.respond(msg, {})
 
     @request("expiration")
