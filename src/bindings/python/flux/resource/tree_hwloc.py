@@ -135,7 +135,7 @@ def _in_child(binding, data):
         # The child only calls libhwloc and writes to its pipe: no lock of another thread is taken.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
-    if pid == 0:
+    if pid == 0:  # pragma: no cover (in the child)
         status = 1
         try:
             os.close(readable)
@@ -163,7 +163,7 @@ def _in_child(binding, data):
     return {"error": "libhwloc gave up on it"}
 
 
-def _confine():
+def _confine():  # pragma: no cover (in the child)
     """Bound what the child may take, and let nothing of it show but its answer."""
     faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
@@ -184,7 +184,7 @@ def _confine():
             del os.environ[name]
 
 
-def _lower(which, value):
+def _lower(which, value):  # pragma: no cover (in the child)
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)

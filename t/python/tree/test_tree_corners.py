@@ -1,0 +1,149 @@
+"""Corners of the tree modules that the broad tests do not reach by themselves."""
+
+import json
+
+import pytest
+from shared import SRCDIR
+from tree_help import alloc, jobspec, topo_R
+
+from flux.resource import tree_hwloc, tree_placement
+from flux.resource.tree_hwloc import Machine, parse_taskset
+from flux.resource.TreePool import TreePool, TreeResourceRequest
+
+SOCKETS = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+OWN = SRCDIR / "t" / "hwloc"
+
+
+def test_a_request_made_by_hand():
+    pool = TreePool(topo_R((2, "0-7", "0-1", SOCKETS)))
+    request = TreeResourceRequest(slot_count=3, slot_size=0, container_level="socket")
+    assert request.container_level == "socket"
+    assert pool.alloc(1, request).dumps() == "rank0/core[0-7],gpu[0-1] rank1/core[0-3],gpu0"
+    assert TreeResourceRequest().container_level is None
+
+
+def test_an_implementation_reads_text_too():
+    R = topo_R((1, "0-7", "0-1", SOCKETS))
+    impl = TreePool._impl_map[1](json.dumps(R))
+    assert impl.to_dict() == TreePool(R).to_dict()
+    with pytest.raises(ValueError):
+        TreePool._impl_map[1]("[")
+
+
+def test_match_mask_without_containers():
+    pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS), (1, "0-3", "", {"cores": "0-3"})))
+    assert pool.match_mask(pool.parse_resource_request(jobspec("slot/core=5"))) == 0b01
+
+
+def test_removing_ranks_that_are_not_there_changes_nothing():
+    pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
+    before = pool.to_dict(), pool.generation
+    pool.remove_ranks("5-9")
+    assert (pool.to_dict(), pool.generation) == before
+
+
+def test_the_constraint_is_in_the_reason():
+    pool = TreePool(topo_R((2, "0-7", "0-1", SOCKETS), properties={"fast": "1"}))
+    alloc(pool, 1, "slot=3/socket{x}")
+    request = pool.parse_resource_request(jobspec("slot=2/socket{x}", constraints={"properties": ["fast"]}))
+    with pytest.raises(TreePool.InsufficientResources, match="of 1 node matching constraint"):
+        pool.alloc(2, request)
+
+
+def test_exclusive_nodes_with_containers_in_them():
+    pool = TreePool(topo_R((3, "0-7", "0-1", SOCKETS)))
+    alloc(pool, 1, "slot/core")
+    assert alloc(pool, 2, "node{x}/slot=2/socket{x}") == "rank1/core[0-7],gpu[0-1]"
+    assert alloc(pool, 3, "node{x}/slot=3/socket{x}") == "InfeasibleRequest"
+
+
+def test_nodes_with_different_room_in_one_group():
+    # Both have four free cores and no free GPU: as one box on rank 0, as two on rank 1.
+    half = {"box": [{"cores": "0-3"}, {"cores": "4-7"}]}
+    quarter = {"box": [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(4)]}
+    pool = TreePool(topo_R((1, "0-7", "", half), (1, "0-7", "", quarter)))
+    alloc(pool, 1, "node=2/slot/core=4")
+    assert alloc(pool, 2, "slot=2/box{x}") == "rank0/core[4-7] rank1/core[4-5]"
+    pool.free(2)
+    assert alloc(pool, 3, "node/slot=2/box{x}") == "rank1/core[4-7]"
+    pool.free(3)
+    assert alloc(pool, 4, "node/slot=1-3/box{x}") == "rank1/core[4-7]"
+    pool.free(4)
+    assert alloc(pool, 5, "node=2/slot=1-3/box{x}") == "rank0/core[4-7] rank1/core[4-5]"
+
+
+def test_many_kinds_of_container_and_states(monkeypatch):
+    """What is remembered is bounded, and forgetting it changes no answer."""
+    monkeypatch.setattr(tree_placement, "CACHE_LIMIT", 4)
+    names = [f"level{i}" for i in range(12)]
+    topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}
+    pool = TreePool(topo_R((1, "0-15", "", topo), (1, "0-15", "", topo)))
+    for number, name in enumerate(names * 2):
+        expected = f"rank{number // 8}/core[{2 * (number % 8)}-{2 * (number % 8) + 1}]"
+        if number < 16:
+            assert alloc(pool, number + 1, f"slot/{name}{{x}}") == expected
+        else:
+            assert alloc(pool, number + 1, f"slot/{name}{{x}}") == "InsufficientResources"
+        pool._check()
+    for number in range(16):
+        pool.free(number + 1)
+    for count in range(1, 8):
+        assert alloc(pool, 100 + count, f"slot={count}/core=1") != "InsufficientResources"
+    pool._check()
+    assert len(pool.impl._index.boxes) <= 8
+
+
+def test_cpu_sets():
+    assert parse_taskset("0x0") == 0
+    assert parse_taskset("0xff00") == 0xFF00
+    endless = parse_taskset("0xf...f00")
+    assert endless & 0xFFF == 0xF00 and endless >> 4000 & 1
+    assert parse_taskset("0xf...f") == -1
+
+
+def test_what_the_child_sends_is_what_is_read_here(hwloc):
+    """The same reading without the child, so that a failure shows where it is."""
+    text = (OWN / "gpu-of-gone-package.xml").read_text()
+    answer = tree_hwloc._read(hwloc, text.encode())
+    machine = Machine(answer["rows"])
+    assert repr(machine.root) == "Machine[0]"
+    # A package without processors that has I/O devices is still an object, with an empty CPU set.
+    assert [obj.cpuset for obj in machine.root.children] == [0, 0b1100, 0b110000]
+    assert len(machine.cores) == 3 and len(machine.osdevs) == len(machine.pcis) == 1
+    assert machine.osdevs[0].backend == "NVML" and machine.osdevs[0].cpuset is None
+    assert [node.memory >> 30 for node in machine.numas] == [1, 2, 2]
+    assert tree_hwloc._read(hwloc, b"<topology/>")["error"]
+    assert "error" in tree_hwloc._read(hwloc, b"nothing")
+    assert tree_hwloc._in_child(hwloc, text.encode()) == {"rows": [list(row) for row in answer["rows"]]}
+    assert tree_hwloc.XML_BYTES > len(text)
+
+
+def test_a_document_too_large(hwloc, monkeypatch):
+    monkeypatch.setattr(tree_hwloc, "XML_BYTES", 1 << 20)
+    with pytest.raises(RuntimeError, match="larger than 1 MiB"):
+        tree_hwloc.load_xml(" " * ((1 << 20) + 1))
+
+
+def test_a_host_that_reaps_every_child(hwloc, monkeypatch):
+    def reaped(pid, options):
+        real(pid, options)
+        raise ChildProcessError
+
+    real = tree_hwloc.os.waitpid
+    monkeypatch.setattr(tree_hwloc.os, "waitpid", reaped)
+    text = (OWN / "cxl-memory.xml").read_text()
+    assert len(tree_hwloc.load_xml(text).cores) == 8
+    monkeypatch.setattr(tree_hwloc, "_read", lambda binding, data: 1 / 0)
+    with pytest.raises(RuntimeError, match="gave up"):
+        tree_hwloc.load_xml(text)
+
+
+def test_objects_nested_too_deeply(hwloc, monkeypatch):
+    from flux.resource import tree_amend
+
+    def too_deep(self):
+        raise RecursionError
+
+    monkeypatch.setattr(tree_amend.TopologyBuilder, "build", too_deep)
+    with pytest.raises(RuntimeError, match="nested too deeply"):
+        tree_amend.topology_from_xml((OWN / "cxl-memory.xml").read_text())
