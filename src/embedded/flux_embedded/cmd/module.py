@@ -246,13 +246,27 @@ def trace(argv):
     )
 
 
+def _on_rank(function):
+    """A command that changes modules; on another rank than 0, as ``flux exec`` plays it, it does nothing.
+
+    A real broker rank has modules of its own: here all ranks share those of rank 0.
+    """
+
+    def call(argv):
+        if os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0":
+            return 0
+        return function(argv)
+
+    return call
+
+
 def main(argv):
     commands = {
         "list": (list_modules, "List loaded modules"),
-        "remove": (remove, "Unload module"),
-        "unload": (remove, ""),
-        "load": (load, "Load module"),
-        "reload": (reload, "Reload module"),
+        "remove": (_on_rank(remove), "Unload module"),
+        "unload": (_on_rank(remove), ""),
+        "load": (_on_rank(load), "Load module"),
+        "reload": (_on_rank(reload), "Reload module"),
         "stats": (stats, "Display stats on module"),
         "debug": (debug, "Get/set module debug flags"),
         "trace": (trace, "Trace module messages"),
