@@ -40,11 +40,6 @@ FEW = 4
 LONG = 1 << 1000
 
 
-def rank_mask(ranks):
-    """Mask of the ranks of one pair of a selection."""
-    return 1 << ranks if ranks >= 0 else ~ranks
-
-
 def pairs(selection):
     """Iterate over a selection as ``(rank mask, units)``."""
     at = iter(selection)
