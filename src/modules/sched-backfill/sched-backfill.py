@@ -8,8 +8,8 @@ conditions of EASY; Mu'alem and Feitelson 2001).
 A job that waits behind jobs without a time limit has no such time: what it will need is kept free
 for it. A job that waits for ranks that are down keeps nothing from others.
 
-Arguments: reservations=N|unlimited, how many blocked jobs get one (default 1, which is EASY;
-unlimited is conservative backfill); jobs without a rank in common do not count against each other,
+Arguments: reservations=N|unlimited, how many blocked jobs get one (default 1, which is EASY; 0 lets
+any job start that fits; unlimited is conservative backfill); jobs without a rank in common do not count against each other,
 so that queues with ranks of their own do not stop one another. And queue-depth=N|unlimited (default
 unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
@@ -31,10 +31,8 @@ class BackfillScheduler(PolicyScheduler):
     def __init__(self, h, *args):
         super().__init__(h, *args)
         for value in self.take_argument("reservations"):
-            if value != "unlimited" and not (value.isascii() and value.isdigit() and int(value) > 0):
-                raise ValueError(
-                    "reservations={!r} is invalid: expected a positive integer or 'unlimited'".format(value)
-                )
+            if value != "unlimited" and not (value.isascii() and value.isdigit()):
+                raise ValueError("reservations={!r} is invalid: expected a number or 'unlimited'".format(value))
             self.reservations = None if value == "unlimited" else int(value)
         self.plan = None
         self.promises = Promises(None)
@@ -154,13 +152,13 @@ class BackfillScheduler(PolicyScheduler):
         job = self.pending(jobid)
         if job is not None and job in self.promises:
             self.take_back(job)
-            self._released()  # what was kept for it may let others start
+            self.released()  # what was kept for it may let others start
 
     def resource_update(self):
         self._backlog.unpark()
-        self._released()
+        self.released()
 
-    def _released(self):
+    def released(self):
         self._backlog.wake(self.now())
 
     # -- what users see ---------------------------------------------------------------------------------

@@ -22,12 +22,30 @@ def rig():
     return rig
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "x", "", "1.5", "Unlimited"])
+@pytest.mark.parametrize("value", ["-1", "x", "", "1.5", "Unlimited"])
 def test_bad_reservations(value):
     rig = Rig(R(1, 1))
     with pytest.raises(ValueError) as caught:
         rig.load_file("sched-backfill", "reservations=" + value)
-    assert str(caught.value) == "reservations=%r is invalid: expected a positive integer or 'unlimited'" % value
+    assert str(caught.value) == "reservations=%r is invalid: expected a number or 'unlimited'" % value
+
+
+def test_no_reservations_whatever_fits_starts():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "reservations=0")
+    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert sched(rig)[3]["selection_type"] == "immediate"
+    assert list(sched(rig)[2]) == ["reason_pending"]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
 
 
 def test_queue_depth_is_unlimited():

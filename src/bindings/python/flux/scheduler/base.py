@@ -225,6 +225,10 @@ class Scheduler(Running, Passes, Handlers):
     def resource_update(self):
         """Called after `resources` changed, before the pass that follows."""
 
+    def released(self):
+        """Called when something happened that may let a waiting job start: resources came back or up,
+        the inventory or a job's end changed. For policies that remember what did not fit."""
+
     def feasibility_check(self, msg, jobspec):
         """Called to tell whether a job could ever run; answers `msg` (RFC 27).
 
@@ -349,13 +353,10 @@ class Scheduler(Running, Passes, Handlers):
             # What is in doubt stays allocated: better idle until a reload than given out twice.
             self._mishap("free: {}".format(self._name_of(jobid)), trace=True)
             return
-        self._released()
+        self.released()
         if final:
             self._holding.discard(jobid)
         self._guard("free", self._freed, jobid, R, final)
-
-    def _released(self):
-        """Something happened that may let a waiting job run; for what the library does about it."""
 
     def _freed(self, jobid, R, final):
         """Resources came back, R being a dict or a pool; for what the library does about it."""

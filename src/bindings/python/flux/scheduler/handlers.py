@@ -129,7 +129,7 @@ class Handlers(BrokerModule):
                 raise ValueError("invalid expiration {!r}".format(expiration))
             self._events += 1
             self.expiration(msg, jobid, expiration)
-            self._released()
+            self.released()
             self._request_schedule()
 
         self._serve(msg, serve)

@@ -65,6 +65,7 @@ class Passes:
 
     def _request_schedule(self):
         """Something happened that a pass should look at."""
+        self._drop_answered()
         if self._always_wanted or len(self._backlog):
             self._pace.event(self.now())
             self._allowance.event()
@@ -128,11 +129,15 @@ class Passes:
 
     def _before_step(self):
         """A policy's code is about to run: it must find only jobs that wait."""
+        self._drop_answered()
+        self._queue_before = len(self._backlog)
+
+    def _drop_answered(self):
+        """Take jobs out of the queue that were answered by code that ran outside of a pass."""
         if self._answered:
             for job in self._answered:
                 self._backlog.remove(job)
             self._answered.clear()
-        self._queue_before = len(self._backlog)
 
     def _after_step(self):
         """A policy's code has run: what it has answered leaves the queue before anything else happens."""

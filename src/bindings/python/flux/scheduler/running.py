@@ -68,7 +68,7 @@ class Running:
     def _update(self, update):
         helpful, errors = apply_update(self._pool, update, self.log, self._warned)
         if helpful:
-            self._released()
+            self.released()
         for key, exc in errors:
             self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
 

@@ -1,0 +1,34 @@
+"""Tell the first pending job when it will start, from what the pool knows of the running ones."""
+
+import heapq
+
+from flux.resource import InsufficientResources
+from flux.scheduler import Scheduler
+
+
+class Estimates(Scheduler):
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                return
+            except OSError as reason:
+                job.request.deny(str(reason))
+            else:
+                job.request.success(alloc, {"sched": {"resource_summary": alloc.dumps()}})
+            heapq.heappop(self._queue)
+            yield
+
+    def forecast(self):
+        if self._queue:
+            job = self._queue[0]
+            when = self.resources.earliest(job.resource_request)
+            if when != job._last_annotation:
+                job._last_annotation = when
+                job.request.annotate({"sched": {"t_estimate": when}})
+
+
+def mod_main(h, *args):
+    Estimates(h, *args).run()

@@ -1,0 +1,33 @@
+"""Whatever fits starts, in order of priority, without looking twice at what cannot have changed."""
+
+from flux.resource import InsufficientResources
+from flux.scheduler.backlog import Backlog
+from flux.scheduler.policy import PolicyScheduler
+
+
+class LookAhead(PolicyScheduler):
+    _queue_class = Backlog
+
+    def schedule(self):
+        for job in self._backlog.to_look_at(self.now):
+            if job is None:
+                yield
+                continue
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                self._backlog.block(job)
+            except Exception as reason:
+                self.refuse(job, reason)
+            else:
+                self.start(job, alloc)
+
+    def released(self):
+        self._backlog.wake(self.now())
+
+    def stats_get(self):
+        return {**super().stats_get(), **self._backlog.stats(self.now())}
+
+
+def mod_main(h, *args):
+    LookAhead(h, *args).run()

@@ -1,0 +1,207 @@
+"""The examples of the guide (doc/examples) do what the guide says of them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux_embedded.kernel.service import Service, request
+
+DOC = Path(__file__).resolve().parents[3] / "doc"
+EXAMPLES = DOC / "examples"
+PAGES = sorted((DOC / "guide").glob("scheduler*.rst"))
+
+
+def load(name, *args, inventory=None):
+    rig = Rig(inventory or R(4, 4))
+    rig.load_file(EXAMPLES / (name + ".py"), *args)
+    return rig
+
+
+def test_every_example_is_in_the_guide_and_tested_here():
+    here = Path(__file__).read_text()
+    guide = "".join(page.read_text() for page in PAGES)
+    names = [path.stem for path in EXAMPLES.glob("*.py")]
+    assert names
+    for name in names:
+        assert "/examples/%s.py" % name in guide, name
+        assert re.search(r'load\("%s"|%s' % (name, name), here), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_in_the_guide_is_valid(page):
+    """Fragments are shown in code blocks: each must at least parse."""
+    text = page.read_text()
+    blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", text)
+    for block in blocks:
+        code = "\n".join(line[4:] for line in block.splitlines())
+        ast.parse(code)
+
+
+def test_first():
+    rig = load("first")
+    rig.alloc(1, jobspec(10))
+    rig.alloc(2, jobspec(17))
+    rig.alloc(3, jobspec(10))
+    rig.alloc(4, jobspec(1))
+    rig.settle()
+    assert rig.started() == [1]
+    assert "need 17 slot" in rig.denied(2)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 4]
+
+
+def test_stepping():
+    rig = load("stepping")
+    assert rig.manager.ready_request == {"mode": "limited", "limit": 64}
+    rig.alloc(1, jobspec(10))
+    rig.alloc(2, jobspec(10))
+    rig.alloc(3, jobspec(1))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert rig.sched.stats_get()["sched_yields"] >= 3
+
+
+def test_limits():
+    rig = load("limits", "max-nodes=2")
+
+    def submit(jobid, user, nodes, duration=10):
+        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration), userid=user)
+
+    submit(1, 500, 2)
+    submit(2, 500, 1)
+    submit(3, 600, 1)
+    submit(4, 600, 1, duration=0)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert rig.denied(4) == "a time limit is required"
+    assert rig.ask("limits.stats-get")[1]["nodes_by_user"] == {"500": 2, "600": 1}
+    whole = rig.success(1)["R"]
+    part = {"version": 1, "execution": dict(whole["execution"])}
+    part["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0-3"}}]
+    part["execution"]["nodelist"] = ["n0"]
+    del part["execution"]["nslots"]
+    rig.free(1, part, final=False)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    rig.cancel(2)
+    assert not rig.logged(3)
+
+
+def test_limits_follow_a_reload():
+    rig = Rig(R(4, 4))
+    rig.manager.running.append({"id": 9, "priority": 16, "userid": 500, "t_submit": 1.0})
+    rig.info.R[9] = R(2, 4)
+    rig.load_file(EXAMPLES / "limits.py", "max-nodes=3")
+    rig.alloc(1, jobspec(1, nodes=2, duration=10), userid=500)
+    rig.settle()
+    assert rig.started() == []
+    with pytest.raises(ValueError, match="max-nodes='x': expected a number of nodes"):
+        load("limits", "max-nodes=x")
+    with pytest.raises(ValueError, match="unknown argument 'colour=red'"):
+        load("limits", "colour=red")
+
+
+def test_estimates():
+    rig = load("estimates")
+    rig.alloc(1, jobspec(16, duration=100))
+    rig.settle()
+    start = rig.now
+    rig.alloc(2, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.annotations(2) == {"sched": {"t_estimate": start + 100}}
+    rig.free(1)
+    rig.settle()
+    assert rig.annotations(2) == {"sched": {"resource_summary": "rank0/core0"}}
+
+
+def test_widest():
+    rig = load("widest", "narrowest=2")
+    rig.alloc(1, jobspec(2))
+    rig.alloc(2, jobspec(1))
+    rig.alloc(3, jobspec(15))
+    rig.settle()
+    assert rig.started() == [3]
+    assert rig.denied(2) == "no jobs of less than 2 cores here"
+    assert rig.annotations(3)["sched"]["width"] == 15
+    assert rig.annotations(1)["sched"]["reason_pending"].startswith("insufficient resources: needs 2 slots, 1 free")
+
+
+def test_lookahead():
+    rig = load("lookahead")
+    rig.alloc(1, jobspec(15))
+    rig.alloc(2, jobspec(2))
+    rig.alloc(3, jobspec(17))
+    rig.alloc(4, jobspec(1))
+    rig.settle()
+    assert rig.started() == [1, 4]
+    assert "need 17 slot" in rig.denied(3)
+    looked = []
+    alloc = rig.sched.resources.alloc
+    rig.sched.resources.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    rig.alloc(5, jobspec(1))
+    rig.settle()
+    assert looked == [5]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 4, 2, 5]
+    assert rig.ask("lookahead.stats-get")[1]["unlooked"] == 0.0
+
+
+def test_elsewhere():
+    class Oracle(Service):
+        name = "oracle"
+        asked = []
+
+        @request("choose")
+        def choose(self, msg):
+            self.asked.append(msg.body["jobs"])
+            self.respond(msg, {"start": msg.body["jobs"][-1:]})
+
+    rig = Rig(R(4, 4))
+    oracle = Oracle(rig.log.ctx)
+    oracle.start()
+    rig.load_file(EXAMPLES / "elsewhere.py")
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid)
+    rig.settle()
+    assert oracle.asked == [[1]]
+    rig.prioritize((2, 20))
+    rig.settle()
+    assert oracle.asked == [[1], [2, 3]]
+    assert rig.started() == [1, 3]
+
+
+def test_rackpool(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    rig = Rig(R(8, 4))
+    rig.load_file("sched-fifo", "pool-class=rackpool", "queue-depth=unlimited")
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, jobspec(4, duration=10))
+    rig.settle()
+    ranks = [rig.success(jobid)["R"]["execution"]["R_lite"][0]["rank"] for jobid in (1, 2, 3, 4)]
+    assert ranks == ["0", "1", "2", "3"]
+    rig.alloc(5, jobspec(1, nodes=4, duration=10))
+    rig.settle()
+    assert rig.success(5)["R"]["execution"]["R_lite"][0]["rank"] == "4-7"
+
+
+def test_the_users_own_minimal_example(shared_data, tmp_path):
+    """The example of the document this library was written from, character by character."""
+    text = (shared_data / "seeds" / "003_scheduler-guide-with-api.txt").read_text()
+    code = text[text.index("import heapq\n") : text.index("Save this as my-sched.py")]
+    path = tmp_path / "my-sched.py"
+    path.write_text(code)
+    rig = Rig(R(2, 2))
+    rig.load_file(path)
+    for jobid, slots in ((1, 3), (2, 9), (3, 3), (4, 1)):
+        rig.alloc(jobid, jobspec(slots))
+    rig.settle()
+    assert rig.started() == [1]
+    assert "need 9 slot" in rig.denied(2)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 4]
