@@ -13,7 +13,7 @@ import pkgutil
 
 _embedded = importlib.util.find_spec("flux_embedded")
 
-if _embedded is None:
+if _embedded is None or _embedded.origin is None:
     __path__ = pkgutil.extend_path(__path__, __name__)
     import flux.core.handle
 else:

@@ -64,6 +64,8 @@ class Kvs(Service):
         ns = self.tree.namespace(body.get("namespace"))
         self.counts["lookups"] += 1
         if "keys" in body:
+            if type(body["keys"]) is not list:
+                raise OSError(errno.EPROTO, "keys must be an array")
             answer = {"values": {key: self.tree.value(ns, key) for key in body["keys"]}}
         else:
             answer = {"value": self.tree.value(ns, body.get("key"))}
@@ -144,17 +146,20 @@ class Kvs(Service):
         name = body.get("namespace")
         if type(name) is not str or not name:
             raise OSError(errno.EPROTO, "namespace must be a name")
+        owner = body.get("owner", message.OWNER)
+        if type(owner) is not int:
+            raise OSError(errno.EPROTO, "owner must be a userid")
         if name in self.tree.namespaces:
             raise OSError(errno.EEXIST, f"namespace {name} exists")
-        self.tree.namespaces[name] = Namespace(name, body.get("owner", message.OWNER))
+        self.tree.namespaces[name] = Namespace(name, owner)
         self.respond(msg, {})
 
     @request("namespace-remove")
     def namespace_remove(self, msg):
-        name = (msg.body or {}).get("namespace")
+        ns = self.tree.namespace((msg.body or {}).get("namespace"))
+        name = ns.name
         if name == PRIMARY:
             raise OSError(errno.ENOTSUP, "the primary namespace cannot be removed")
-        ns = self.tree.namespace(name)
         del self.tree.namespaces[name]
         for entry in [entry for entry in self.waiting if entry[0] is ns]:
             self.waiting.remove(entry)
@@ -176,13 +181,12 @@ class Kvs(Service):
         count = body.get("fail_commits")
         if type(count) is not int or count < 0:
             raise OSError(errno.EINVAL, f"fail_commits={count!r}: expected a count of commits")
-        self._fault = None
-        if count:
-            self._fault = {
-                "left": count,
-                "errnum": body.get("errnum", errno.EIO),
-                "match": body.get("match", ""),
-            }
+        number, match = body.get("errnum", errno.EIO), body.get("match", "")
+        if type(number) is not int or number not in errno.errorcode:
+            raise OSError(errno.EINVAL, f"errnum={number!r}: expected an error number")
+        if type(match) is not str:
+            raise OSError(errno.EINVAL, f"match={match!r}: expected a part of a key")
+        self._fault = {"left": count, "errnum": number, "match": match} if count else None
         self.respond(msg, {})
 
     @request("stats-get")

@@ -47,6 +47,8 @@ class Tree:
     def namespace(self, name):
         if name is None:
             return self.primary
+        if type(name) is not str:
+            raise OSError(errno.EPROTO, "namespace must be a name")
         ns = self.namespaces.get(name)
         if ns is None:
             raise OSError(errno.ENOENT, f"namespace {name} does not exist")

@@ -52,7 +52,8 @@ class Watches:
 
     def cancel(self, msg):
         """End the watch a request names, if it is there."""
-        watch = self.watches.get((msg.sender, (msg.body or {}).get("matchtag")))
+        tag = (msg.body or {}).get("matchtag")
+        watch = self.watches.get((msg.sender, tag)) if type(tag) is int else None
         if watch is not None:
             self._end(watch, errno.ENODATA)
 

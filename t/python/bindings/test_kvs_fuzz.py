@@ -1,0 +1,154 @@
+"""The KVS under random requests: against a model, and with payloads of any form."""
+
+import copy
+import errno
+
+import bindings_instance
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.services.kvs import Kvs
+
+METHODS = "commit lookup readlink dir watch-cancel getroot wait-version namespace-create namespace-remove namespace-list".split()
+METHODS += ["fault", "watch"]
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(-3, 9), st.floats(allow_nan=False), st.text("ab.", max_size=4))
+values = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text("ab", max_size=2), inner, max_size=2)), max_leaves=6)  # fmt: skip
+names = st.sampled_from(["namespace", "ops", "key", "keys", "rootseq", "matchtag", "owner", "errnum", "match", "values", "recursive", "append"])
+verbs = st.sampled_from(["put", "append", "unlink", "mkdir", "symlink", "graft"])
+odd_ops = st.lists(st.one_of(values, st.tuples(verbs, values, values).map(list)), max_size=3)
+payloads = st.one_of(
+    st.none(),
+    st.dictionaries(names, values, max_size=4),
+    st.fixed_dictionaries({"ops": odd_ops}, optional={"namespace": values}),
+)
+
+
+@pytest.fixture
+def instance():
+    instance = bindings_instance.make("kvs")
+    yield instance
+    instance.stop()
+
+
+def test_no_payload_is_too_odd(instance):
+    """Each is answered with an error of its own; EIO would be an exception nobody thought of."""
+    h = instance.handle
+
+    @settings(max_examples=400)
+    @given(st.sampled_from(METHODS), payloads)
+    def fuzz(method, payload):
+        if method == "fault" and payload and payload.get("fail_commits"):
+            payload = {**payload, "fail_commits": 0}
+        flags = FLUX_RPC_STREAMING if method == "watch" else 0
+        rpc = h.rpc(f"kvs.{method}", payload, flags=flags)
+        instance.kernel.run_until_idle()
+        if rpc.is_ready():
+            try:
+                rpc.get()
+            except OSError as exc:
+                assert exc.errno != errno.EIO, exc
+        rpc.stop()
+
+    fuzz()
+    assert not [entry for entry in instance.ctx.ring.entries() if "Traceback" in entry.text]
+
+
+keys = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
+operations = st.one_of(
+    st.tuples(st.sampled_from(["put", "append"]), keys, st.text("xy", max_size=3)),
+    st.tuples(st.sampled_from(["unlink", "mkdir"]), keys),
+).map(list)
+
+
+class Model:
+    """The same as nested dicts, one operation after the other, by the words of the service's table."""
+
+    def __init__(self):
+        self.root = {}
+
+    def commit(self, ops):
+        """Whether it would succeed; if not, nothing changed."""
+        before = copy.deepcopy(self.root)
+        if all(self._one(*op) for op in ops):
+            return True
+        self.root = before
+        return False
+
+    def _one(self, verb, key, text=None):
+        *way, name = key.split(".")
+        where = self.root
+        for part in way:
+            if not isinstance(where.get(part), dict):
+                if verb == "unlink":
+                    return True
+                where[part] = {}
+            where = where[part]
+        old = where.get(name)
+        if verb == "put":
+            where[name] = text
+        elif verb == "append":
+            if isinstance(old, dict):
+                return False
+            where[name] = (old or "") + text
+        elif verb == "unlink":
+            where.pop(name, None)
+        elif not isinstance(old, dict):
+            where[name] = {}
+        return True
+
+    def flat(self, where=None, prefix=""):
+        for name, child in (self.root if where is None else where).items():
+            if isinstance(child, dict):
+                yield prefix + name, None
+                yield from self.flat(child, f"{prefix}{name}.")
+            else:
+                yield prefix + name, child
+
+
+@settings(max_examples=150)
+@given(st.lists(st.lists(operations, max_size=4), max_size=12), keys, st.booleans())
+def test_against_a_model(commits, watched, append):
+    instance = bindings_instance.make("kvs")
+    try:
+        h = instance.handle
+        model = Model()
+        told = []
+        rpc = h.rpc("kvs.watch", {"key": watched, "waitcreate": True, "append": append}, flags=FLUX_RPC_STREAMING)
+        seq = 0
+        for ops in commits:
+            expected = model.commit(ops)
+            try:
+                seq += 1
+                assert h.rpc("kvs.commit", {"ops": ops}).get() == {"rootseq": seq}
+                assert expected
+            except IsADirectoryError:
+                seq -= 1
+                assert not expected
+            entries = h.rpc("kvs.dir", {"recursive": True, "values": True}).get()["entries"]
+            assert {name: text for name, _, text in entries} == dict(model.flat())
+            instance.kernel.run_until_idle()
+            while rpc is not None and rpc.is_ready():
+                try:
+                    told.append(rpc.get()["value"])
+                    rpc.reset()
+                except OSError as exc:
+                    # It ends when the key is gone or a directory.
+                    assert exc.errno in (errno.ENOENT, errno.EISDIR)
+                    rpc = None
+            value = dict(model.flat()).get(watched)
+            if rpc is not None and value is not None:
+                assert told and (value.endswith(told[-1]) if append else told[-1] == value)
+            if rpc is None:
+                break
+    finally:
+        instance.stop()
+
+
+def test_methods_are_all_tried():
+    instance = bindings_instance.make("kvs")
+    own = {topic.partition(".")[2] for topic, entry in instance.service("kvs").methods.items() if isinstance(getattr(entry[0], "__self__", None), Kvs)}
+    instance.stop()
+    assert own - {"disconnect", "stats-get"} == set(METHODS)
