@@ -87,6 +87,9 @@ LINES = [
     ("flux alloc -n1", 1, "", None),
     ("printf '#!/bin/sh\\n# flux: -N2 --job-name=foo\\necho $1; flux getattr size\\n' >b.sh; flux batch --output=b.out --quiet b.sh arg", 0, "", ""),
     ("flux job wait-event -q $(flux job last) clean; cat b.out; flux jobs -no '{name} {nnodes}' $(flux job last)", 0, "arg\n2\nfoo 2\n", ""),
+    ("J=$(flux batch -n1 --output=none --wrap sleep 100); flux job wait-event -q -t 10 $J memo; flux proxy $J flux getattr instance-level", 0, "1\n", ""),
+    ("flux proxy $J 'flux --parent getattr size; flux --root getattr instance-level'", 0, "4\n0\n", ""),
+    ("flux cancel $J; flux job status $J", 143, "", ""),
     ("echo true >n.sh; flux batch n.sh", 1, "", "flux-batch: ERROR: n.sh does not appear to start with '#!'\n"),
 ]
 
