@@ -1,0 +1,354 @@
+"""Execution (RFC 32, RFC 50): mock and real, exec eventlog, output, environment, signals, layout."""
+
+import errno
+import os
+import time
+
+import pytest
+from jobs_instance import JobsInstance, jobspec, make_R
+
+from flux_embedded.kernel.clock import RealClock
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_exec import layout
+
+RUN, INACTIVE = 16, 64
+
+
+@pytest.fixture
+def real():
+    inst = JobsInstance(clock=RealClock())
+
+    def auto(body):
+        R = make_R(ranks="0-1", cores="0-1", host="n[0-1]")
+        R["execution"]["nslots"] = body["jobspec"]["resources"][0]["count"]
+        return R
+
+    inst.load_sched(auto=auto)
+    yield inst
+    inst.stop()
+
+
+def wait(inst, id, name="clean"):
+    job = inst.jm.job_or_error(id)
+    inst.kernel.run(until=lambda: job.was_posted(name))
+    inst.run()
+
+
+def wait_for(inst, condition):
+    """Run until something outside of the instance has happened."""
+
+    def look():
+        if not found:
+            inst.kernel.call_later(0.005, look)
+
+    found = []
+    look()
+    inst.kernel.run(until=lambda: condition() and (found.append(1) or True))
+
+
+def run(inst, command, **kwargs):
+    """Run a shell command as a job to its end; returns its id."""
+    spec = jobspec(command=["sh", "-c", command], **kwargs)
+    id = inst.submit(spec)
+    wait(inst, id)
+    return id
+
+
+def output(inst, id, stream="stdout"):
+    """What a job wrote, in the order of its tasks."""
+    found = {}
+    for event in inst.eventlog(id, "guest.output"):
+        if event["name"] == "data" and event["context"]["stream"] == stream:
+            rank = int(event["context"]["rank"])
+            found[rank] = found.get(rank, "") + event["context"].get("data", "")
+    return [found[rank] for rank in sorted(found)]
+
+
+def tasks(count, **kwargs):
+    """A jobspec of `count` one-core tasks."""
+    spec = jobspec(**kwargs)
+    spec["resources"][0]["count"] = count
+    return spec
+
+
+def status(inst, id):
+    return [event["context"]["status"] for event in inst.eventlog(id) if event["name"] == "finish"]
+
+
+# -- mock -------------------------------------------------------------------------------------------
+
+
+def names(inst, id, path="guest.exec.eventlog"):
+    return [event["name"] for event in inst.eventlog(id, path)]
+
+
+def test_mock_exec_eventlog(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run="2s")
+    assert names(inst, id) == ["init", "starting"]
+    inst.advance(2)
+    assert names(inst, id) == ["init", "starting", "complete", "done"]
+    assert inst.eventlog(id, "guest.exec.eventlog")[2]["context"] == {"status": 0}
+
+
+@pytest.mark.parametrize("when", ["init", "starting", "run"])
+def test_mock_exception(inst, when):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(exec={"test": {"run_duration": 1, "mock_exception": when}})
+    inst.advance(2)
+    assert inst.events(id)[-4:] == ["exception", "release", "free", "clean"]
+    assert ("start" in inst.events(id)) == (when == "run")
+    assert inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"] == f"mock {when} exception generated"
+
+
+def test_bad_run_duration(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(exec={"test": {"run_duration": "soon"}})
+    assert "run_duration" in inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
+    assert inst.state(id) == INACTIVE
+
+
+def test_virtual_clock_means_mock(inst):
+    inst.rpc("config.load", {"config": {"exec": {"mock-run-duration": "3s"}}})
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(command=["rm", "-rf", "/nonexistent"])
+    inst.advance(2.9)
+    assert inst.state(id) == RUN
+    inst.advance(0.2)
+    assert inst.events(id)[-1] == "clean"
+
+
+@pytest.mark.parametrize("kind", ["cancel", "x"])
+def test_one_final_release_in_every_path(inst, kind):
+    inst.load_sched(auto=lambda body: make_R())
+    seen = []
+    inst.kernel.intercept = lambda endpoint, msg: (
+        msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
+    )
+    id = inst.submit(run=10)
+    inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
+    inst.advance(20)
+    inst.kernel.intercept = None
+    assert seen == ["start", "finish", "release"]
+
+
+def test_expiration_moved_while_running(inst):
+    """From t+10 to t+20: the timeout comes at t+20."""
+    now = inst.kernel.time
+    inst.load_sched(auto=lambda body: make_R(start=now, expiration=now + 10))
+    id = inst.submit(run=100, duration=10)
+    inst.advance(5)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    inst.advance(30)
+    [event] = [event for event in inst.eventlog(id) if event["name"] == "exception"]
+    assert event["timestamp"] == now + 20 and event["context"]["type"] == "timeout"
+    assert status(inst, id) == [14]
+
+
+class MyExec(Service):
+    name = "my-exec"
+
+    def __init__(self, ctx):
+        super().__init__(ctx)
+        self.requests = []
+
+    @request("start")
+    def _start(self, msg):
+        self.requests.append(msg)
+
+
+def test_another_execution_service(inst):
+    """A module of one's own can execute jobs."""
+    inst.unload("job-exec")
+    inst.load_sched(auto=lambda body: make_R())
+    mine = MyExec(inst.ctx)
+    mine.start()
+    inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
+    id = inst.submit()
+    [msg] = mine.requests
+    assert msg.matchtag == 0
+    assert list(msg.payload) == ["id", "userid", "jobspec", "R", "reattach"] and msg.payload["reattach"] is False
+    for kind, data in (
+        ("start", {}), ("release", {"ranks": "0", "final": False}), ("exception", {"type": "x", "severity": 3}),
+        ("finish", {"status": 0}), ("release", {"ranks": "0", "final": True}),
+    ):  # fmt: skip
+        mine.respond(msg, {"id": id, "type": kind, "data": data})
+    inst.run()
+    assert inst.events(id)[-6:] == ["release", "exception", "finish", "release", "free", "clean"]
+    mine.task.close()
+
+
+@pytest.mark.parametrize("payload", [{}, {"service": 3}, {"service": "a.b"}, {"service": ""}])
+def test_bad_exec_hello(inst, payload):
+    with pytest.raises(OSError) as caught:
+        inst.rpc("job-manager.exec-hello", payload)
+    assert caught.value.errno == errno.EPROTO
+
+
+def test_reattach_after_a_new_hello(inst):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=10)
+    inst.rpc("job-manager.exec-hello", {"service": "job-exec"})
+    inst.advance(10)
+    assert inst.events(id).count("start") == 1 and inst.events(id)[-1] == "clean"
+
+
+# -- real processes ---------------------------------------------------------------------------------------
+
+
+def test_output(real):
+    id = run(real, "echo out; echo err >&2; printf partial")
+    assert output(real, id) == ["out\npartial"] and output(real, id, "stderr") == ["err\n"]
+    log = real.eventlog(id, "guest.output")
+    assert log[0]["name"] == "header" and log[0]["context"]["version"] == 1
+    ends = [event["context"]["stream"] for event in log if event["context"].get("eof")]
+    assert sorted(ends) == ["stderr", "stdout"]
+
+
+def test_output_that_is_no_text(real):
+    id = run(real, "printf '\\377\\376'")
+    [event] = [event for event in real.eventlog(id, "guest.output") if "data" in event["context"]]
+    assert event["context"]["encoding"] == "base64" and event["context"]["data"] == "//4="
+
+
+def test_much_output(real):
+    id = run(real, "i=0; while test $i -lt 3000; do echo line $i; i=$((i+1)); done")
+    assert output(real, id)[0].splitlines()[-1] == "line 2999"
+
+
+def test_tasks_and_environment(real):
+    command = "echo $FLUX_TASK_RANK $FLUX_TASK_LOCAL_ID $FLUX_JOB_SIZE $FLUX_JOB_NNODES $FLUX_JOB_ID $MINE"
+    spec = tasks(4, command=["sh", "-c", command], environment={"MINE": "yes", "NOT": None})
+    id = real.submit(spec)
+    wait(real, id)
+    from flux_embedded.formats.jobid import f58
+
+    tail = f"4 2 {f58(id)} yes\n"
+    assert output(real, id) == [f"0 0 {tail}", f"1 1 {tail}", f"2 0 {tail}", f"3 1 {tail}"]
+
+
+def test_gpus(real):
+    R = make_R(ranks="0", cores="0")
+    R["execution"]["R_lite"][0]["children"]["gpu"] = "1-2"
+    real.sched.auto = lambda body: R
+    assert output(real, run(real, "echo $CUDA_VISIBLE_DEVICES")) == ["1,2\n"]
+
+
+def test_cwd(real, tmp_path):
+    assert output(real, run(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
+    assert output(real, run(real, "pwd", cwd="/nonexistent")) == ["/tmp\n"]
+
+
+def test_exec_eventlog(real):
+    id = run(real, "exit 3")
+    events = real.eventlog(id, "guest.exec.eventlog")
+    assert [event["name"] for event in events] == [
+        "init", "starting", "shell.init", "shell.start", "shell.task-exit", "shell-exit", "complete", "done",
+    ]  # fmt: skip
+    assert events[4]["context"]["exitcode"] == 3 and events[4]["context"]["wait_status"] == 768
+    assert events[5]["context"] == {"rank": 0, "wait_status": 768}
+    assert events[6]["context"] == {"status": 768}
+
+
+def test_status_is_the_greatest(real):
+    id = real.submit(tasks(3, command=["sh", "-c", "exit $FLUX_TASK_RANK"]))
+    wait(real, id)
+    assert status(real, id) == [2 << 8]
+
+
+def test_output_file(real, tmp_path):
+    options = {"output": {"stdout": {"type": "file", "path": "out-{{name}}-{{id}}.txt"}}}
+    id = run(real, "echo hi; echo oops >&2", cwd=str(tmp_path), shell={"options": options}, job={"name": "nm"})
+    [path] = tmp_path.glob("out-nm-*.txt")
+    assert sorted(path.read_text().split()) == ["hi", "oops"]
+    assert [event["name"] for event in real.eventlog(id, "guest.output")][:2] == ["header", "redirect"]
+
+
+def test_input_file(real, tmp_path):
+    (tmp_path / "in").write_text("hello\n")
+    options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "in")}}}
+    assert output(real, run(real, "cat", shell={"options": options})) == ["hello\n"]
+    assert output(real, run(real, "cat; echo end")) == ["end\n"]
+
+
+def test_kill_signal(real, tmp_path):
+    ready = tmp_path / "ready"
+    script = f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.01; done"
+    id = real.submit(jobspec(command=["sh", "-c", script]))
+    wait_for(real, ready.exists)
+    real.rpc("job-manager.kill", {"id": id, "signum": 10})
+    wait(real, id)
+    assert status(real, id) == [7 << 8]
+
+
+def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
+    real.rpc("config.load", {"config": {"exec": {"kill-timeout": "0.1s"}}})
+    ready = tmp_path / "ready"
+    id = real.submit(jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 30; done"]))
+    wait_for(real, ready.exists)
+    real.cancel(id)
+    wait(real, id)
+    assert status(real, id) == [137 << 8]
+
+
+def test_background_child_does_not_hold_the_job(real):
+    began = time.monotonic()
+    run(real, "sleep 30 & echo started")
+    assert time.monotonic() - began < 20
+
+
+def test_cancel_before_the_launch(real):
+    id = real.submit(jobspec(command=["sleep", "30"]))
+    real.jm.raise_exception(real.jm.jobs[id], "cancel", 0, "")
+    wait(real, id)
+    assert real.state(id) == INACTIVE
+
+
+@pytest.mark.parametrize("command, code", [("/nosuch/cmd", 127), ("/etc/passwd", 126), ("/", 126)])
+def test_command_that_cannot_be_run(real, command, code):
+    id = real.submit(jobspec(command=[command]))
+    wait(real, id)
+    assert status(real, id) == [code << 8]
+    context = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"][0]
+    assert context["note"].startswith(f"task 0 (host n0): start failed: {command}: ")
+    assert [event["name"] for event in real.eventlog(id, "guest.output")] == ["header", "log"]
+
+
+def test_unload_kills_what_runs(real, tmp_path):
+    out = tmp_path / "pid"
+    id = real.submit(jobspec(command=["sh", "-c", f"echo $$ >{out}; sleep 30"]))
+    wait_for(real, lambda: out.exists() and out.read_text().strip())
+    pid = int(out.read_text())
+    real.unload("job-exec")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert real.state(id) == RUN
+
+
+# -- layout -------------------------------------------------------------------------------------------------
+
+
+def place(spec, R):
+    return [(task.rank, task.node, task.local_id) for task in layout.place(spec, R)]
+
+
+def test_layout():
+    R = make_R(ranks="0-1", cores="0-3", host="n[0-1]")
+    R["execution"]["nslots"] = 8
+    assert [node for _, node, _ in place(tasks(8), R)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    spec = jobspec(nodes=2)
+    R["execution"]["nslots"] = 2
+    assert place(spec, R) == [(0, 0, 0), (1, 1, 0)]
+    spec["tasks"][0]["count"] = {"total": 3}
+    assert place(spec, R) == [(0, 0, 0), (1, 0, 1), (2, 1, 0)]
+    spec["resources"][0]["with"][0]["count"] = 2
+    R["execution"]["nslots"] = 4
+    assert [node for _, node, _ in place(spec, R)] == [0, 0, 1]
+
+
+def test_layout_of_unequal_nodes():
+    R = make_R()
+    R["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0"}}, {"rank": "1", "children": {"core": "0-2"}}]
+    R["execution"]["nodelist"] = ["n[0-1]"]
+    R["execution"]["nslots"] = 4
+    assert [node for _, node, _ in place(tasks(4), R)] == [0, 1, 1, 1]
