@@ -4,11 +4,11 @@ import json
 import time
 
 import pytest
-from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.constraint import parse_constraint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.constraint import parse_constraint
 
 
 def one_of(values):

@@ -6,8 +6,12 @@ import pickle
 import subprocess
 import sys
 
-import flux.resource
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pool_model import Ask, R_of, parts_of
+
+import flux.resource
 from flux.resource import (
     InfeasibleRequest,
     InsufficientResources,
@@ -17,9 +21,6 @@ from flux.resource import (
     ResourceSet,
     Rv1Pool,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from pool_model import Ask, R_of, parts_of
 
 
 def R(lite=None, **execution):

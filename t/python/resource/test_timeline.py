@@ -2,13 +2,14 @@
 
 import random
 
+from hypothesis import given
+from hypothesis import strategies as st
+from pool_model import Ask, R_of
+
 from flux.resource import ResourcePool, rankindex
 from flux.resource.masks import popcount
 from flux.resource.profile import Need, Profile
 from flux.resource.timeline import INFINITY, Timeline, Times
-from hypothesis import given
-from hypothesis import strategies as st
-from pool_model import Ask, R_of
 
 spans = st.tuples(st.integers(0, 60), st.one_of(st.integers(1, 30), st.just(INFINITY)), st.integers(0, 7)).map(
     lambda one: (float(one[0]), one[0] + one[1], 1 << one[2])
@@ -108,7 +109,7 @@ def test_profile_of_many_ends():
         assert first <= time
         assert popcount(profile.track(Need(8, 0, False)).at(first)) >= count
     assert profile.track(Need(9, 0, False)).first(1, impl._inventory.ranks, 0.0) == INFINITY
-    assert len({need for need in (Need(1, 0, False), Need(1, 0, False), Need(1, 0, True))}) == 2
+    assert len({Need(1, 0, False), Need(1, 0, False), Need(1, 0, True)}) == 2
 
 
 def test_shared_states_are_bounded(monkeypatch):

@@ -1,0 +1,86 @@
+"""The pools of the guide's page on pools (doc/examples) do what it says of them."""
+
+import importlib.util
+import sys
+
+import pytest
+from flux.resource import InfeasibleRequest, InsufficientResources
+
+
+def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
+    return {
+        "version": 1,
+        "execution": {"R_lite": [{"rank": lite, "children": {"core": "0-3"}}], "nodelist": ["n[0-11]"]},
+        "scheduling": {"writer": "rackaware", "racks": [{"name": "r" + ranks, "ranks": ranks} for ranks in racks]},
+    }
+
+
+def load(srcdir, name):
+    path = srcdir / "doc" / "examples" / (name + ".py")
+    spec = importlib.util.spec_from_file_location("example_" + name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.pool_class
+
+
+def request(pool, nodes, cores=4, **system):
+    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": cores}]}
+    node = {"type": "node", "count": nodes, "with": [slot]}
+    system.setdefault("duration", 60.0)
+    return pool.parse_resource_request({"version": 1, "resources": [node], "tasks": [], "attributes": {"system": system}})
+
+
+@pytest.fixture(params=["rackaware", "rackmasks"])
+def pool(request, srcdir):
+    made = load(srcdir, request.param)(R())
+    made.clock = lambda: 1000.0
+    return made
+
+
+def test_one_rack_if_any_holds_it(pool):
+    assert pool.alloc(1, request(pool, 2)).dumps() == "rank[0-1]/core[0-3]"
+    # The first rack has two nodes left: what fits there goes there, what does not goes on.
+    assert pool.alloc(2, request(pool, 3)).dumps() == "rank[4-6]/core[0-3]"
+    assert pool.alloc(3, request(pool, 1)).dumps() == "rank7/core[0-3]"
+    assert pool.alloc(4, request(pool, 2)).dumps() == "rank[2-3]/core[0-3]"
+    alloc = pool.alloc(5, request(pool, 3))
+    assert alloc.dumps() == "rank[8-10]/core[0-3]"
+    assert type(alloc) is type(pool) and alloc.to_dict()["scheduling"] == R()["scheduling"]
+    pool._check()
+
+
+def test_more_than_a_rack(pool):
+    assert pool.alloc(1, request(pool, 6)).to_dict()["execution"]["nslots"] == 6
+    with pytest.raises(InsufficientResources):
+        pool.alloc(2, request(pool, 7))
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(2, request(pool, 13))
+    assert pool.earliest(request(pool, 7)) == 1060.0
+
+
+def test_planning_keeps_to_racks(pool):
+    plan = pool.plan()
+    plan.reserve(1, request(pool, 4), 1000.0)
+    ranks = plan.alloc(2, request(pool, 4)).to_dict()["execution"]["R_lite"][0]["rank"]
+    assert ranks in ("0-3", "4-7", "8-11")
+
+
+def test_insisting_on_one_rack(srcdir):
+    pool = load(srcdir, "rackaware")(R())
+    whole = request(pool, 4, **{"one-rack": True})
+    for jobid in range(3):
+        pool.alloc(jobid, request(pool, 1))
+    # All three went into the first rack, the others are whole.
+    assert pool.alloc(3, whole).dumps() == "rank[4-7]/core[0-3]"
+    assert pool.alloc(4, whole).dumps() == "rank[8-11]/core[0-3]"
+    with pytest.raises(InsufficientResources):
+        pool.alloc(5, whole)
+    pool.check_feasibility(whole)
+    with pytest.raises(InfeasibleRequest, match="one rack"):
+        pool.check_feasibility(request(pool, 5, **{"one-rack": True}))
+    pool.check_feasibility(request(pool, 5))
+    pool.remove_ranks("0,4,8")
+    with pytest.raises(InfeasibleRequest, match="one rack"):
+        pool.alloc(6, whole)
+    pool._check()
