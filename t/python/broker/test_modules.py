@@ -116,6 +116,8 @@ def test_refused_loads(broker):
     assert broker.fails("module.load", {"path": text}) == (errno.EINVAL, "could not determine loader from path suffix")
     assert broker.fails("module.load", {"path": "/nosuch/m.py"})[0] == errno.ENOENT
     assert broker.fails("module.load", {"path": "kvs", "args": 3})[0] == errno.EPROTO
+    for name in ("a.b", ["x"], 3):
+        assert broker.fails("module.load", {"path": broker.file("m.py", GOOD), "name": name})[0] == errno.EINVAL
     assert broker.fails("module.remove", {"name": "nosuch"}) == (errno.ENOENT, "No such file or directory")
 
 

@@ -62,7 +62,8 @@ class LogService(Service):
 
     @request("dmesg-cancel")
     def dmesg_cancel(self, msg):
-        found = self.followers.pop((msg.sender.uuid, (msg.body or {}).get("matchtag")), None)
+        tag = (msg.body or {}).get("matchtag")
+        found = self.followers.pop((msg.sender.uuid, tag), None) if isinstance(tag, int) else None
         if found:
             self.ctx.ring.unfollow(found[1])
             self.respond_error(found[0], errno.ENODATA)

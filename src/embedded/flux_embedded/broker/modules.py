@@ -77,6 +77,8 @@ class ModuleManager(Service):
             raise OSError(errno.EPROTO, "module.load: args must be an array of strings")
         found = modpath.find(path, self.dirs, registry.BUILTIN)
         name = body.get("name") or found.name
+        if not isinstance(name, str) or "." in name:
+            raise OSError(errno.EINVAL, f"name={name!r}: expected a word without dots")
         if name in self.table or name in self.kernel.services:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         # Module arguments are split at white space on their way, on a real host too: no quoting.
@@ -197,7 +199,7 @@ class ModuleManager(Service):
     @request("remove")
     def remove(self, msg):
         name = (msg.body or {}).get("name")
-        module = self.table.get(name)
+        module = self.table.get(name) if isinstance(name, str) else None
         if module is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         module.remove_requests.append(msg)

@@ -31,7 +31,7 @@ class Administration:
     def drain(self, msg):
         body = msg.body or {}
         ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
-        if mode not in _OVERWRITE:
+        if not isinstance(mode, str) or mode not in _OVERWRITE:
             raise OSError(errno.EINVAL, f"mode={mode!r}: expected one of {', '.join(_OVERWRITE)}")
         if reason is not None and not isinstance(reason, str):
             raise OSError(errno.EPROTO, "resource.drain: the reason must be a string")
