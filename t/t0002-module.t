@@ -134,6 +134,17 @@ test_expect_success 'it is removed by its path' '
 	test_must_fail is_loaded my-sched
 '
 
+# The same policy as the README and the guide of this project have it.
+awk '/^```python/ { inside = 1; next } /^```/ { inside = 0 } inside' "$FLUX_SOURCE_DIR/README.md" >readme.py
+for path in ./readme.py "$FLUX_SOURCE_DIR/doc/examples/first.py"; do
+	test_expect_success "${path##*/} of our documents schedules jobs" "
+		flux module load $path &&
+		run_timeout 30 flux run -n2 echo hello >out &&
+		flux module remove $path &&
+		test \$(grep -c hello out) = 2
+	"
+done
+
 for name in sched-fifo sched-simple sched-backfill; do
 	test_expect_success "$name says in a user's words why a job can never run" "
 		flux module load $name &&
