@@ -128,6 +128,7 @@ test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the 
 	{ { make -C real && make -C real install DESTDIR="$PWD/realdest"; } >real.out 2>&1 || { cat real.out; false; }; } &&
 	test ! -e realdest/opt/over/bin/flux &&
 	test ! -e realdest/opt/over/lib/flux-scheduler/embedded &&
+	test ! -e realdest/opt/over/share/man/man7/flux-embedded.7 &&
 	test -f realdest/opt/over/lib/flux-scheduler/bindings/python/flux/scheduler/__init__.py &&
 	grep "FLUX_PYTHONPATH_PREPEND=/opt/over/lib/flux-scheduler/bindings/python\$" real.out &&
 	grep "FLUX_MODULE_PATH_PREPEND=/opt/over/lib/flux-scheduler/modules/sched-fifo:.*/sched-backfill\$" real.out
