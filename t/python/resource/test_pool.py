@@ -126,6 +126,13 @@ def test_nothing_on_a_rank():
     assert pool.to_dict()["execution"]["R_lite"] == [{"rank": "1", "children": {"core": "0-1"}}]
     assert pool.to_dict()["execution"]["nodelist"] == ["b"]
     pool._check()
+    whole = ResourcePool(R([{"rank": "0-1", "children": {"core": "0-3"}}]))
+    for form in (R(lite), ResourcePool(R(lite)), json.dumps(R(lite))):
+        whole.register_alloc(1, form)
+        whole._check()
+        assert whole.copy_allocated().dumps() == "rank1/core[0-1]"
+        whole.free(1, form, final=True)
+        whole._check()
 
 
 def test_gpus_alone():

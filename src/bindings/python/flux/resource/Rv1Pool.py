@@ -28,7 +28,7 @@ from bisect import bisect_left, insort
 from flux.resource import explain
 from flux.resource.errors import InsufficientResources
 from flux.resource.hooks import Hooks
-from flux.resource.inventory import pairs, read_inventory, read_lite, select
+from flux.resource.inventory import make_inventory, pairs, read_lite, read_names, select
 from flux.resource.masks import idset_text, quote
 from flux.resource.placement import WORST_FIT, slots_on
 from flux.resource.pool_answers import Answers, job_text, number_of
@@ -51,8 +51,8 @@ CACHE_LIMIT = 4096
 class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
     """A pool of ranks with cores and GPUs.
 
-    Made from R, a pool has every rank up and free.  The pool of an allocation,
-    and of R just read, is only a selection until more is asked of it.
+    Made from R, a pool has every rank up and free.  It is indexed when it is
+    first used as more than a set: the pool of an allocation seldom is.
 
     Args:
         R (dict, str): R object or its JSON text.
@@ -90,7 +90,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         if log is not None:
             self.log = log
         entries = read_lite(R)
-        self._base = read_inventory(R, entries)
+        self._read_from = (entries, *read_names(R, entries))
         execution = R["execution"]
         self.starttime = number_of(execution, "starttime")
         self._expiration = number_of(execution, "expiration")
@@ -102,9 +102,13 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         self.scheduling = R.get("scheduling")
 
     def __getattr__(self, name):
-        if name in OPENED and "_base" in self.__dict__:
+        state = self.__dict__
+        if name == "_base" and "_read_from" in state:
+            self._base = make_inventory(*self._read_from)
+            return self._base
+        if name in OPENED and ("_base" in state or "_read_from" in state):
             self._open()
-            return self.__dict__[name]
+            return state[name]
         raise AttributeError("%s has no attribute %r" % (type(self).__name__, name))
 
     def _open(self):
@@ -335,7 +339,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
                 raise ValueError(
                     "rank %s has no core %d" % (idset_text(ranks), cores.bit_length() - 1)
                 )
-        return [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries]
+        return [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
 
     def _split(self, jobid, held, entries):
         """Divide what a job holds into the part that entries name, and the rest."""

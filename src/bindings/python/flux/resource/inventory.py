@@ -287,26 +287,35 @@ def _union(entries):
     ]
 
 
-def read_inventory(R, entries):
-    """Make an Inventory of an R object and what ``read_lite()`` made of it.
+def read_names(R, entries):
+    """Read hosts and properties of an R object and what ``read_lite()`` made of it.
+
+    Returns:
+        ``(HostNames, dict of properties)``.
 
     Raises:
         ValueError: the first thing wrong, with its path.
     """
     execution = R["execution"]
-    shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
-    groups = {}
     everything = 0
-    for ranks, cores, gpus in entries:
-        units = cores | gpus << shift
-        if units:  # a rank without any is a host and nothing more
-            groups[units] = groups.get(units, 0) | ranks
+    for ranks, _, _ in entries:
         everything |= ranks
     try:
         hosts = HostNames(everything, execution.get("nodelist") or None)
     except ValueError as exc:
         raise ValueError("R: %s" % exc) from None
-    return Inventory(groups, shift, hosts, _read_properties(execution, everything))
+    return hosts, _read_properties(execution, everything)
+
+
+def make_inventory(entries, hosts, properties):
+    """Make an Inventory of what was read."""
+    shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
+    groups = {}
+    for ranks, cores, gpus in entries:
+        units = cores | gpus << shift
+        if units:  # a rank without any is a host and nothing more
+            groups[units] = groups.get(units, 0) | ranks
+    return Inventory(groups, shift, hosts, properties)
 
 
 def _read_properties(execution, everything):

@@ -33,6 +33,8 @@ class Answers:
 
     def entries(self):
         """All that is in the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
+        if "_base" not in self.__dict__:
+            return self._read_from[0]
         base, selection = self._set()
         return [
             (mask, units & base.core_mask, units >> base.shift) for mask, units in pairs(selection)
