@@ -78,8 +78,11 @@ class Entry:
         name = lookup_path(self.jobspec, f"{SYSTEM}.job.name")
         if name:
             return name
-        command = self.jobspec["tasks"][0]["command"]
-        return os.path.basename(command if isinstance(command, str) else command[0])
+        try:
+            command = self.jobspec["tasks"][0]["command"]
+            return os.path.basename(command if isinstance(command, str) else command[0])
+        except (KeyError, IndexError, TypeError):
+            return None  # the validator was off, or it would not have come this far
 
     @property
     def result(self):

@@ -1,0 +1,404 @@
+"""job-info and job-list (RFC 41, 43; protocols.md 19)."""
+
+import errno
+import json
+
+import pytest
+from jobs_instance import jobspec, make_R
+
+ENODATA = errno.ENODATA
+
+
+class Stream:
+    """What a streaming request answered so far."""
+
+    def __init__(self, inst, topic, payload):
+        self.inst = inst
+        self.items = []
+        self.errnum = None
+        self.future = inst.handle.rpc(topic, payload, flags=2)
+
+    def take(self):
+        """Everything that has arrived; `errnum` is set at the end."""
+        self.inst.run()
+        while self.errnum is None and self.future.is_ready():
+            try:
+                self.items.append(self.future.get())
+            except OSError as exc:
+                self.errnum, self.text = exc.errno, exc.strerror
+                break
+            self.future.reset()
+        return self.items
+
+    def names(self):
+        return [json.loads(item["event"])["name"] for item in self.take()]
+
+
+def error(inst, topic, payload):
+    with pytest.raises(OSError) as caught:
+        inst.rpc(topic, payload)
+    return caught.value.errno, caught.value.strerror
+
+
+@pytest.fixture
+def auto(inst):
+    inst.load_sched(auto=lambda body: make_R(start=inst.kernel.time))
+    return inst
+
+
+# -- lookup ----------------------------------------------------------------------------------------
+
+
+def lookup(inst, id, *keys, flags=0):
+    return inst.rpc("job-info.lookup", {"id": id, "keys": list(keys), "flags": flags})
+
+
+def test_lookup_flags(auto):
+    id = auto.submit(run=100, duration=60)
+    auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
+    start = auto.kernel.time
+    plain = lookup(auto, id, "R", "jobspec")
+    assert plain["id"] == id and json.loads(plain["R"])["execution"]["expiration"] == 0.0
+    assert json.loads(plain["jobspec"])["attributes"]["system"]["duration"] == 60
+    assert lookup(auto, id, "R", flags=1)["R"]["execution"]["expiration"] == 0.0
+    assert lookup(auto, id, "R", flags=3)["R"]["execution"]["expiration"] == start + 300
+    current = lookup(auto, id, "R", "jobspec", "eventlog", flags=2)
+    assert json.loads(current["R"])["execution"]["expiration"] == start + 300
+    assert json.loads(current["jobspec"])["attributes"]["system"]["duration"] == 300
+    assert current["eventlog"].startswith('{"timestamp"')
+    assert auto.rpc("job-info.update-lookup", {"id": id, "key": "jobspec"})["jobspec"]["version"] == 1
+
+
+def test_lookup_errors(inst):
+    id = inst.submit()
+    assert error(inst, "job-info.lookup", {"id": id, "keys": ["jobspec", "R"]}) == (errno.ENOENT, "R: key not found")
+    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"]}) == (errno.ENOENT, "invalid job id")
+    for payload in ({"id": "x", "keys": ["R"]}, {"id": id}, {"id": id, "keys": []}, {"id": id, "keys": [3]}):
+        assert error(inst, "job-info.lookup", payload)[0] == errno.EPROTO
+    assert error(inst, "job-info.update-lookup", {"id": id, "key": "eventlog"})[0] == errno.EINVAL
+
+
+def test_guests(inst):
+    mine = inst.submit()
+    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    theirs = inst.submit()
+    assert lookup(inst, theirs, "jobspec")["jobspec"]
+    assert error(inst, "job-info.lookup", {"id": mine, "keys": ["jobspec"]})[0] == errno.EPERM
+    stream = Stream(inst, "job-info.eventlog-watch", {"id": mine, "path": "eventlog"})
+    assert stream.take() == [] and stream.errnum == errno.EPERM
+
+
+# -- eventlog-watch ------------------------------------------------------------------------------------
+
+
+def watch(inst, id, path="eventlog", flags=0):
+    return Stream(inst, "job-info.eventlog-watch", {"id": id, "path": path, "flags": flags})
+
+
+def test_watch(auto):
+    id = auto.submit(run=5)
+    stream = watch(auto, id)
+    assert stream.names() == ["submit", "validate", "depend", "priority", "alloc", "start"]
+    assert stream.errnum is None
+    auto.advance(5)
+    assert stream.names()[6:] == ["finish", "release", "free", "clean"] and stream.errnum == ENODATA
+    late = watch(auto, id)
+    assert late.names() == stream.names() and late.errnum == ENODATA
+    assert auto.rpc("job-info.stats-get")["watchers"] == 0
+
+
+def test_watch_of_the_exec_eventlog(auto):
+    id = auto.submit(run=5)
+    stream = watch(auto, id, "guest.exec.eventlog")
+    assert stream.names() == ["init", "starting"]
+    auto.advance(5)
+    assert stream.names()[2:] == ["complete", "done"] and stream.errnum == ENODATA
+    late = watch(auto, id, "guest.exec.eventlog")
+    assert len(late.take()) == 4 and late.errnum == ENODATA
+
+
+def test_watch_waitcreate(inst):
+    inst.load_sched()
+    id = inst.submit(run=5)
+    without = watch(inst, id, "guest.exec.eventlog")
+    assert without.take() == [] and (without.errnum, without.text) == (errno.ENOENT, "guest.exec.eventlog: key not found")
+    waiting = watch(inst, id, "guest.exec.eventlog", 1)
+    assert waiting.take() == [] and waiting.errnum is None
+    never = watch(inst, id, "guest.nosuch", 1)
+    inst.sched.allocate(id)
+    assert waiting.names() == ["init", "starting"]
+    inst.advance(5)
+    assert waiting.names()[-1] == "done"
+    assert never.take() == [] and never.errnum == ENODATA  # the job is inactive: nothing can come any more
+
+
+def test_watch_errors(inst):
+    stream = watch(inst, 1234)
+    assert stream.take() == [] and (stream.errnum, stream.text) == (errno.ENOENT, "invalid job id")
+    assert error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog"})[0] == errno.EPROTO  # not streaming
+    bad = Stream(inst, "job-info.eventlog-watch", {"id": 1})
+    bad.take()
+    assert bad.errnum == errno.EPROTO
+
+
+def test_watch_cancel(inst):
+    id = inst.submit()
+    before = inst.rpc("kvs.stats-get")["watchers"]
+    stream = watch(inst, id)
+    stream.take()
+    inst.handle.rpc("job-info.eventlog-watch-cancel", {"matchtag": stream.future.matchtag}, flags=1)
+    stream.take()
+    assert stream.errnum == ENODATA
+    assert inst.rpc("job-info.stats-get")["watchers"] == 0
+    assert inst.rpc("kvs.stats-get")["watchers"] == before
+
+
+def test_update_watch(inst):
+    inst.load_sched()
+    id = inst.submit(run=50)
+    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R"})
+    assert stream.take() == []
+    inst.sched.allocate(id, make_R(start=inst.kernel.time))
+    inst.run()
+    assert stream.take()[0]["R"]["execution"]["expiration"] == 0.0
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
+    assert stream.take()[1]["R"]["execution"]["expiration"] == inst.kernel.time + 10
+    inst.advance(10)
+    stream.take()
+    assert stream.errnum == ENODATA
+
+
+def test_update_watch_without_R(inst):
+    id = inst.submit()
+    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R"})
+    inst.cancel(id)
+    stream.take()
+    assert stream.errnum == errno.ENOENT
+
+
+# -- job-list ------------------------------------------------------------------------------------------------
+
+
+def jobs(inst, **payload):
+    return inst.rpc("job-list.list", payload)["jobs"]
+
+
+def ids(inst, **payload):
+    return [job["id"] for job in jobs(inst, **payload)]
+
+
+@pytest.fixture
+def five(auto):
+    """Two inactive jobs, one running, two pending."""
+    done = auto.submit(run=1, duration=100)
+    auto.advance(1)
+    failed = auto.submit(exec={"test": {"run_duration": 1, "wait_status": 256}})
+    auto.advance(1)
+    running = auto.submit(jobspec(run=100, job={"name": "runner"}, bank="b", project="p"))
+    auto.sched.auto = None
+    low, high = auto.submit(urgency=5), auto.submit(urgency=20, cores=3)
+    auto.advance(1)
+    auto.five = {"done": done, "failed": failed, "running": running, "low": low, "high": high}
+    return auto
+
+
+def test_order(five):
+    f = five.five
+    assert ids(five) == [f["high"], f["low"], f["running"], f["failed"], f["done"]]
+    assert ids(five, max_entries=2) == [f["high"], f["low"]]
+
+
+def test_attributes(five):
+    f = five.five
+    found = {job["id"]: job for job in jobs(five)}
+    done, running, high = found[f["done"]], found[f["running"]], found[f["high"]]
+    assert done["success"] and done["result"] == 1 and done["waitstatus"] == 0 and done["exception_occurred"] is False
+    assert (done["ntasks"], done["nnodes"], done["ncores"]) == (1, 1, 1)
+    assert done["t_submit"] == done["t_sched"] == done["t_run"] == done["t_inactive"] - 1
+    assert running["name"] == "runner" and running["bank"] == "b" and running["project"] == "p"
+    assert (running["ranks"], running["nodelist"], running["state"]) == ("0", "n0", 16)
+    for key in ("result", "t_cleanup", "t_inactive", "waitstatus", "success", "exception_occurred", "expiration"):
+        assert key not in running
+    for key in ("ranks", "nodelist", "t_run", "result", "nnodes", "annotations", "dependencies", "queue"):
+        assert key not in high
+    assert (high["ncores"], high["ntasks"], high["priority"], high["urgency"]) == (3, 1, 20, 20)
+    assert found[f["failed"]]["result"] == 2 and found[f["failed"]]["waitstatus"] == 256
+
+
+def test_selected_attributes(five):
+    [job] = jobs(five, attrs=["name", "state"], constraint={"states": ["running"]})
+    assert job == {"id": five.five["running"], "name": "runner", "state": 16}
+    assert error(five, "job-list.list", {"attrs": ["nosuch"]})[0] == errno.EINVAL
+    attrs = five.rpc("job-list.list-attrs")["attrs"]
+    assert "id" in attrs and "t_sched" in attrs and "annotations" in attrs
+
+
+@pytest.mark.parametrize(
+    "constraint, expected",
+    [
+        ({"states": ["pending"]}, "high low"),
+        ({"states": [8, "running"]}, "high low running"),
+        ({"results": ["failed"]}, "failed"),
+        ({"results": [1, 2]}, "failed done"),
+        ({"name": ["runner", "x"]}, "running"),
+        ({"userid": [4294967295]}, "high low running failed done"),
+        ({"userid": [77]}, ""),
+        ({"queue": ["nosuch"]}, ""),
+        ({"ranks": ["0-5"]}, "running failed done"),
+        ({"ranks": ["7"]}, ""),
+        ({"hostlist": ["n[0-3]"]}, "running failed done"),
+        ({"t_run": [">0"]}, "running failed done"),
+        ({"t_run": ["<=1"]}, ""),
+        ({"not": [{"states": ["inactive"]}]}, "high low running"),
+        ({"or": [{"results": ["failed"]}, {"name": ["runner"]}]}, "running failed"),
+        ({"and": [{"states": ["inactive"]}, {"not": [{"results": ["failed"]}]}]}, "done"),
+        ({"states": ["inactive"], "results": ["completed"]}, "done"),
+        ({}, "high low running failed done"),
+        ({"or": []}, "high low running failed done"),
+    ],
+)
+def test_constraints(five, constraint, expected):
+    assert ids(five, constraint=constraint) == [five.five[name] for name in expected.split()]
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]},
+        {"ranks": ["x"]}, {"ranks": [1]}, {"hostlist": ["["]}, {"t_run": ["5"]}, {"t_run": [">x"]}, {"t_run": []}, {"and": [3]},
+    ],
+)  # fmt: skip
+def test_bad_constraints(five, constraint):
+    number, text = error(five, "job-list.list", {"constraint": constraint})
+    assert number == errno.EINVAL and text.startswith("invalid constraint:")
+
+
+def test_deep_constraint(five):
+    constraint = {}
+    for _ in range(100):
+        constraint = {"not": [constraint]}
+    assert error(five, "job-list.list", {"constraint": constraint})[0] == errno.EINVAL
+
+
+def test_since(five):
+    f = five.five
+    t_done = five.rpc("job-list.list-id", {"id": f["done"]})["job"]["t_inactive"]
+    assert ids(five, since=t_done, constraint={"states": ["inactive"]}) == [f["failed"]]
+
+
+def test_list_stream(five):
+    stream = Stream(five, "job-list.list", {"attrs": ["state"]})
+    [first] = stream.take()
+    assert first["version"] == 1 and len(first["jobs"]) == 5 and stream.errnum == ENODATA
+
+
+def test_bad_list_requests(inst):
+    for payload in ({"max_entries": -1}, {"max_entries": "x"}, {"attrs": "x"}, {"since": "x"}):
+        assert error(inst, "job-list.list", payload)[0] == errno.EPROTO
+    assert error(inst, "job-list.list-id", {"id": "x"})[0] == errno.EPROTO
+
+
+def test_list_id(auto):
+    assert error(auto, "job-list.list-id", {"id": 1234}) == (errno.ENOENT, "unknown job id")
+    id = auto.submit(run=5)
+    future = auto.handle.rpc("job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]})
+    auto.run()
+    assert not future.is_ready()
+    auto.advance(5)
+    assert future.get() == {"job": {"id": id, "state": 64, "result": 1}}
+
+
+def test_list_id_right_after_submission(inst):
+    """The job is found even if the list has not heard of it yet."""
+    future = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()})
+    found = []
+    future.then(lambda f: found.append(inst.handle.rpc("job-list.list-id", {"id": f.get()["id"]})))
+    inst.kernel.call_later(0, inst.handle.reactor_stop)
+    inst.run()
+    while inst.handle.task.inbox:
+        inst.handle.task.dispatch(inst.handle.task.inbox.popleft())
+    inst.run()
+    assert found and found[0].get()["job"]["state"] in (2, 4, 8)
+
+
+def test_dependencies_and_exceptions(inst):
+    first = inst.submit()
+    second = inst.submit(dependencies=[{"scheme": "afterok", "value": str(first)}])
+    job = inst.rpc("job-list.list-id", {"id": second})["job"]
+    assert len(job["dependencies"]) == 1 and job["dependencies"][0].startswith("after-success=")
+    inst.rpc("job-manager.raise", {"id": second, "type": "warn", "severity": 4})
+    inst.cancel(first, note="why")
+    job = inst.rpc("job-list.list-id", {"id": second})["job"]
+    assert (job["exception_type"], job["exception_severity"]) == ("dependency", 0)
+    first = inst.rpc("job-list.list-id", {"id": first})["job"]
+    assert (first["exception_type"], first["exception_note"], first["result"]) == ("cancel", "why", 4)
+
+
+def test_job_stats(five):
+    stats = five.rpc("job-list.job-stats")
+    assert stats["job_states"] == {
+        "depend": 0, "priority": 0, "sched": 2, "run": 1, "cleanup": 0, "inactive": 2, "total": 5,
+    }  # fmt: skip
+    assert (stats["successful"], stats["failed"], stats["canceled"], stats["timeout"]) == (1, 1, 0, 0)
+    five.cancel(five.five["low"])
+    assert five.rpc("job-list.job-stats")["canceled"] == 1
+
+
+def test_stats_of_queues(inst):
+    inst.rpc("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
+    for queue in "aab":
+        inst.submit(queue=queue)
+    queues = {queue["name"]: queue["job_states"]["total"] for queue in inst.rpc("job-list.job-stats")["queues"]}
+    assert queues == {"a": 2, "b": 1}
+
+
+def test_reloaded_job_list_knows_all_jobs(five):
+    before = jobs(five)
+    five.unload("job-list")
+    five.load_module("job-list")
+    five.run()
+    assert jobs(five) == before
+    five.advance(200)
+    assert five.five["running"] in ids(five, constraint={"states": ["inactive"]})
+
+
+def test_job_manager_comes_back(five):
+    five.unload("job-manager")
+    five.load_module("job-manager")
+    five.advance(3)
+    new = five.submit()
+    assert new in ids(five) and len(ids(five)) == 6
+
+
+def test_expiration_and_duration_follow_updates(auto):
+    id = auto.submit(run=50)
+    auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
+    job = auto.rpc("job-list.list-id", {"id": id})["job"]
+    assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
+
+
+def test_odd_jobspecs_do_not_break_the_list(inst):
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest", "disable-validator")
+    for change in ({"resources": 3}, {"tasks": []}, {"tasks": None}, {"resources": [{"type": "slot"}]}):
+        inst.submit({**jobspec(), **change})
+    assert len(jobs(inst)) == 4
+
+
+# -- the journal ---------------------------------------------------------------------------------------------------
+
+
+def test_journal(auto):
+    old = auto.submit(run=1)
+    full = Stream(auto, "job-manager.events-journal", {"full": True})
+    new_only = Stream(auto, "job-manager.events-journal", {"full": False})
+    entries = full.take()[0]["events"]
+    assert [entry["event"]["name"] for entry in entries if entry["id"] == old][:2] == ["submit", "validate"]
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert "jobspec" in entries[0] and "R" in next(e for e in entries if e["event"]["name"] == "alloc")
+    assert new_only.take() == []
+    auto.advance(1)
+    assert [e["event"]["name"] for item in new_only.take() for e in item["events"]] == ["finish", "release", "free", "clean"]
+    auto.handle.rpc("job-manager.events-journal-cancel", {"matchtag": full.future.matchtag}, flags=1)
+    full.take()
+    assert full.errnum == ENODATA
