@@ -30,7 +30,7 @@ done_step() {
 # fail TEXT: the step did not work; the end of its output, and what to do.
 fail() {
     echo FAILED
-    tail -n 15 "$log" | sed 's/^/    | /'
+    grep -v '^WARNING: Location' "$log" | tail -n 15 | sed 's/^/    | /'
     echo
     echo "$1" | sed 's/^/  /'
     echo "  All of the output: $log"
