@@ -652,7 +652,7 @@ def test_what_a_hook_may_not_choose(selected, words):
 def test_a_hook_that_finds_nothing():
     for answer in (None, ([], 0), ((), 0)):
         pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(R())
-        with pytest.raises(InsufficientResources):
+        with pytest.raises(InsufficientResources, match="Rv1Pool finds no place"):
             pool.alloc(1, ask(pool))
         with pytest.raises(InfeasibleRequest):
             pool.alloc(1, ask(pool, cores=9))

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 
 import pytest
+
 from flux.resource import InfeasibleRequest, InsufficientResources
 
 

@@ -329,6 +329,7 @@ class PoolMachine(RuleBasedStateMachine):
         # A count that leaves values out may be out of reach though enough is there.
         if fits:
             assert answer["available"] >= answer["needed"]
+            assert answer["reason"] == ""
         elif answer["available"] < answer["needed"]:
             assert answer["reason"]
 

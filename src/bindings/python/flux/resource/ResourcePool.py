@@ -268,7 +268,8 @@ class ResourcePool:
             constraint; of these ``large_enough`` for one slot (or one node's
             share) when idle, ``up``, and up and ``free`` for one; then
             ``available`` and ``needed`` at least in ``unit`` (``nodes`` or
-            ``slots``), and ``reason``, a sentence for the user.
+            ``slots``), and ``reason``, a sentence for the user, empty if enough
+            is free.
         """
         return self.impl.explain(request)
 

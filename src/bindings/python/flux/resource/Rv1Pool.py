@@ -214,7 +214,13 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         self._check_feasibility(request)
         if not self.hooked:
             self._blocked.add(request.shape)
-        raise InsufficientResources(lambda: self.explain(request)["reason"])
+        raise InsufficientResources(lambda: self.why_not(request))
+
+    def why_not(self, request):
+        """Sentence for a request that does not fit now."""
+        text = self.explain(request)["reason"]
+        # Enough is free: then the policy of this pool will not have it.
+        return text or "insufficient resources: %s finds no place on what is free" % self.name
 
     def grant(self, jobid, request, selection, nslots):
         """Book a selection that is free, and answer with it as a pool."""

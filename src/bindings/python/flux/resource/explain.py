@@ -88,6 +88,8 @@ def _reason(pool, shape, counts, down):
     infeasible_text = pool.verdict(shape)
     if infeasible_text is not None:
         return infeasible_text
+    if counts["available"] >= counts["needed"]:
+        return ""
     noun = counts["unit"]
     needed = counts["needed"]
     text = "insufficient resources: needs %d %s" % (needed, noun if needed != 1 else noun[:-1])

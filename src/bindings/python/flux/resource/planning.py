@@ -173,7 +173,7 @@ class Plan:
         parts = self._choose_ever(request)
         if parts is None:
             self._restore(jobid, before)
-            raise InsufficientResources(lambda: self._pool.explain(request)["reason"])
+            raise InsufficientResources(lambda: self._pool.why_not(request))
         self._restore(jobid, Booking(self._now(None), INFINITY, parts))
 
     def alloc(self, jobid, request):
