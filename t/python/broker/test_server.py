@@ -154,6 +154,12 @@ def test_services_learn_that_a_client_has_gone(broker, client, server):
     assert not log.followers and not events.subscribers
 
 
+def test_clients_offer_no_services(client):
+    client.send("service.add", '{"service":"mine"}')
+    answer = client.receive()
+    assert answer.errnum == errno.ENOTSUP and "only modules can offer services here" in answer.payload_str
+
+
 def test_events_reach_clients(broker, client):
     client.send("event.subscribe", '{"topic":"x"}')
     client.receive()

@@ -53,13 +53,6 @@ def test_files(tmp_path):
         config.parse_setting(str(tmp_path / "nosuch"))
 
 
-def test_lookup():
-    assert config.lookup({"a": {"b": None}}, "a.b") is None
-    for key in ("a.c", "a.b.c", "x"):
-        with pytest.raises(KeyError):
-            config.lookup({"a": {"b": 1}}, key)
-
-
 def test_attributes():
     attrs = AttrTable()
     seen = []

@@ -103,13 +103,3 @@ def parse_setting(text):
     for part in reversed(parts):
         parsed = {part: parsed}
     return parsed
-
-
-def lookup(config, key):
-    """Return the value at dotted `key`; KeyError if there is none."""
-    value = config
-    for part in key.split("."):
-        if not isinstance(value, dict):
-            raise KeyError(key)
-        value = value[part]
-    return value
