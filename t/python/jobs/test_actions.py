@@ -74,8 +74,10 @@ def test_guests_and_other_peoples_jobs(inst):
 
 def test_urgency_range(inst):
     id = inst.submit()
-    for urgency in (32, -1, "x", 1.5):
+    for urgency in (32, -1):
         assert error(inst, "urgency", {"id": id, "urgency": urgency}) == (errno.EINVAL, "urgency value is out of range")
+    for urgency in ("x", 1.5, True):
+        assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] in (errno.EPROTO, errno.EINVAL)
     assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
 
 

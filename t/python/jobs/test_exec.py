@@ -271,6 +271,48 @@ def test_input_file(real, tmp_path):
     assert output(real, run(real, "cat; echo end")) == ["end\n"]
 
 
+def test_standard_input(real):
+    spec = tasks(2, command=["cat"])
+    id = real.rpc("job-ingest.submit", {"jobspec": spec, "input": True})["id"]
+    wait(real, id, "start")
+    real.rpc("job-exec.write", {"id": id, "data": "hello\n"})
+    real.rpc("job-exec.write", {"id": id, "data": "Zm9v", "encoding": "base64"})
+    real.rpc("job-exec.write", {"id": id, "data": "x" * 200000, "eof": True})
+    wait(real, id)
+    assert output(real, id) == ["hello\nfoo" + "x" * 200000] * 2
+    assert real.eventlog(id, "guest.input")[0]["name"] == "header"
+    with pytest.raises(OSError, match="job is not running"):
+        real.rpc("job-exec.write", {"id": id, "data": "late"})
+
+
+def test_input_of_a_task_that_does_not_read(real):
+    id = real.rpc("job-ingest.submit", {"jobspec": jobspec(command=["true"]), "input": True})["id"]
+    wait(real, id, "start")
+    try:
+        real.rpc("job-exec.write", {"id": id, "data": "x" * 300000})
+    except OSError as exc:
+        assert exc.errno == errno.ENOENT  # it was over by then
+    wait(real, id)
+    assert status(real, id) == [0]
+
+
+@pytest.mark.parametrize("command", [None, ["sleep", "30"]])
+def test_node_failure(command):
+    inst = JobsInstance(size=3, clock=RealClock())
+    try:
+        inst.load_sched(auto=lambda body: make_R(ranks="1-2", host="n[1-2]"))
+        id = inst.submit(jobspec(command=command) if command else jobspec(run=30))
+        wait(inst, id, "start")
+        inst.rpc("overlay.disconnect", {"rank": 2})
+        wait(inst, id)
+        [context] = [event["context"] for event in inst.eventlog(id) if event["name"] == "exception"]
+        assert (context["type"], context["severity"]) == ("node-failure", 0)
+        assert context["note"] == "lost contact with n2 (rank 2)"
+        assert len(inst.sched.of("free")) == 1
+    finally:
+        inst.stop()
+
+
 def test_kill_signal(real, tmp_path):
     ready = tmp_path / "ready"
     script = f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.01; done"

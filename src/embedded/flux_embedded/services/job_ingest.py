@@ -3,7 +3,9 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-submit                   ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its JSON text
+submit                   ``{jobspec, urgency?, flags?, input?}`` -> ``{id}``; jobspec is an object or its
+                         JSON text; with input true somebody will write the job's standard input
+                         (``job-exec.write``), which is /dev/null otherwise
 config-reload            the new configuration
 stats-get                -> ``{submitted, rejected}``
 =======================  ===================================================================================
@@ -39,6 +41,8 @@ from flux_embedded.services.job_manager.states import (
 KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 VALIDATORS = ("jobspec", "feasibility")
 LOG_ERR = 3
+#: The header of ``guest.input`` (RFC 24).
+INPUT = {"version": 1, "encoding": {"stdin": "UTF-8"}, "count": {"stdin": 1}, "options": {}}
 
 _encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
 
@@ -74,7 +78,7 @@ class IdGenerator:
 class Submission:
     """One submission on its way."""
 
-    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
+    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit", "input")
 
 
 class JobIngest(Service):
@@ -140,13 +144,14 @@ class JobIngest(Service):
 
     # -- one submission ----------------------------------------------------------------------------
 
-    @request("submit", guest=True)
+    @request("submit", guest=True, form={"jobspec": (dict, str)})
     def submit(self, msg):
         job = Submission()
         job.msg = msg
         body = msg.body
         job.urgency = body.get("urgency", URGENCY_DEFAULT)
         job.flags = body.get("flags", 0)
+        job.input = bool(body.get("input"))
         self._check_flags(job)
         given = body["jobspec"]
         try:
@@ -296,6 +301,8 @@ class JobIngest(Service):
             ops.append(["put", where + ".J", job.original])
             ops.append(["put", where + ".jobspec", job.text])
             ops.append(["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)])
+            if job.input:
+                ops.append(["put", where + ".guest.input", eventlog.encode(job.t_submit, "header", INPUT)])
         self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
 
     def _committed(self, future, batch):

@@ -48,6 +48,18 @@ class ExecJob:
         """Send one response to the start request (RFC 32)."""
         self.service.respond(self.msg, {"id": self.id, "type": kind, "data": data})
 
+    def write(self, data, eof):
+        """Standard input; a mock job does not read any."""
+
+    def lost(self, ranks):
+        """These broker ranks (a set) are gone; if the job was there, that is its end."""
+        for rank, host in zip(rlite.ranks(self.R), rlite.hosts(self.R)):
+            if rank in ranks:
+                note = f"lost contact with {host} (rank {rank})"
+                # The job manager publishes the exception, and that ends the job like any other does.
+                self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
+                return
+
     def release(self, ranks=None):
         """The last response: execution is done with all ranks, or with these that were left."""
         self.answer("release", {"ranks": ranks or rlite.encode(rlite.ranks(self.R)), "final": True})

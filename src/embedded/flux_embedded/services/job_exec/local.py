@@ -12,7 +12,7 @@ from flux_embedded.formats import jobid
 from flux_embedded.services.job_exec import base, layout
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
-from flux_embedded.services.job_exec.process import Process
+from flux_embedded.services.job_exec.process import PIPE, Process
 
 #: exit codes of a shell for a command that is not there, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -21,7 +21,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 class LocalJob(base.ExecJob):
     """One real job."""
 
-    __slots__ = ("_tasks", "_procs", "_codes", "_output", "_over", "_ending", "_kill_alarm")
+    __slots__ = ("_tasks", "_procs", "_codes", "_output", "_over", "_ending", "_kill_alarm", "_input", "_early")
 
     def __init__(self, service, msg, body):
         super().__init__(service, msg, body)
@@ -32,12 +32,22 @@ class LocalJob(base.ExecJob):
         self._over = False
         self._ending = False
         self._kill_alarm = None
+        self._input = False
+        self._early = []
 
     def start(self):
         # The request lacks the environment, which only the KVS has.
         lookup = {"id": self.id, "keys": ["jobspec"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
+        self.service.rpc("kvs.lookup", {"key": f"{jobid.kvs_dir(self.id)}.guest.input"}).then(self._look_for_input)
         self.service.rpc("job-info.lookup", lookup).then(self._launch)
+
+    def _look_for_input(self, future):
+        """Somebody writes the job's standard input if it was submitted so."""
+        try:
+            self._input = bool(future.body)
+        except OSError:
+            self._input = False
 
     # -- starting ------------------------------------------------------------------------------------
 
@@ -112,11 +122,25 @@ class LocalJob(base.ExecJob):
                 break
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
+        early, self._early = self._early, None
+        for data, eof in early:
+            self.write(data, eof)
+
+    def write(self, data, eof):
+        """Standard input for all tasks."""
+        if self._early is not None:
+            self._early.append((data, eof))
+            return
+        for process in list(self._procs.values()):
+            process.write(data, eof)
 
     def _spawn(self, task, argv, env, cwd, stdin):
         source = None
         if isinstance(stdin, dict) and stdin.get("type") == "file":
             source = open(os.path.join(cwd, stdin["path"]), "rb")  # noqa: SIM115  closed below
+        opened = source
+        if source is None and self._input:
+            source = PIPE
         try:
             self._procs[task.rank] = Process(
                 self.service,
@@ -128,8 +152,8 @@ class LocalJob(base.ExecJob):
                 source,
             )
         finally:
-            if source is not None:
-                source.close()
+            if opened is not None:
+                opened.close()
 
     def _cannot_start(self, task, command, exc):
         """A task could not be started: that ends the job."""

@@ -3,11 +3,12 @@
 import os
 import subprocess
 
-POLLIN = 1
+POLLIN, POLLOUT = 1, 2
 CHUNK = 65536
 #: seconds that output may stay open after the process itself ended (a child of its own holds it)
 LINGER = 1.0
 POLL_INTERVAL = 0.05
+PIPE = subprocess.PIPE
 
 
 class Process:
@@ -19,13 +20,13 @@ class Process:
         on_output: ``on_output(stream, data)``, stream "stdout" or "stderr", data bytes; b"" at the end of the
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
-        stdout, stderr: where output goes instead, a file object, or None to capture it
+        stdin: a file object, PIPE for `write`, or None for /dev/null
 
     Raises:
         OSError: it cannot be started
     """
 
-    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None, stdout=None, stderr=None):
+    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None):
         self.service = service
         self.on_output = on_output
         self.on_exit = on_exit
@@ -35,16 +36,21 @@ class Process:
             env=env,
             cwd=cwd,
             stdin=stdin if stdin is not None else subprocess.DEVNULL,
-            stdout=stdout if stdout is not None else subprocess.PIPE,
-            stderr=stderr if stderr is not None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
         self.pid = self._popen.pid
         self._streams = {}
         for name, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr)):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                self._watch(name, pipe)
+            os.set_blocking(pipe.fileno(), False)
+            self._watch(name, pipe)
+        self._stdin = self._popen.stdin
+        self._unwritten = b""
+        self._eof = False
+        self._stdin_watcher = None
+        if self._stdin is not None:
+            os.set_blocking(self._stdin.fileno(), False)
         self._linger = None
         self._watch_exit()
 
@@ -65,6 +71,42 @@ class Process:
         else:
             watch = self.service.h.fd_watcher_create
             self._exit_watcher = watch(self._pidfd, lambda *args: self._reap(), POLLIN).start()
+
+    # -- standard input ------------------------------------------------------------------------------
+
+    def write(self, data, eof=False):
+        """Write to the process's standard input, as fast as it takes it; `eof`: nothing more will come."""
+        if self._stdin is not None:
+            self._unwritten += data
+            self._eof = self._eof or eof
+            self._push()
+
+    def _push(self, *args):
+        try:
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._stdin.fileno(), self._unwritten) :]
+        except BlockingIOError:
+            if self._stdin_watcher is None:
+                watch = self.service.h.fd_watcher_create
+                self._stdin_watcher = watch(self._stdin.fileno(), self._push, POLLOUT).start()
+            return
+        except OSError:
+            self._eof = True  # it does not read any more
+        if self._stdin_watcher is not None:
+            self._stdin_watcher.destroy()
+            self._stdin_watcher = None
+        if self._eof:
+            self._close_stdin()
+
+    def _close_stdin(self):
+        if self._stdin_watcher is not None:
+            self._stdin_watcher.destroy()
+            self._stdin_watcher = None
+        if self._stdin is not None:
+            stdin, self._stdin = self._stdin, None
+            stdin.close()
+
+    # -- output and end ------------------------------------------------------------------------------
 
     def _read(self, name):
         pipe, watcher = self._streams[name]
@@ -94,6 +136,7 @@ class Process:
             os.close(self._pidfd)
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         self.status = status
+        self._close_stdin()
         if self._streams:
             self._linger = self.service.timer(LINGER, self._give_up)
         self._check_done()
@@ -125,6 +168,7 @@ class Process:
         """Kill it and wait; no callbacks."""
         self.on_exit = None
         self.on_output = lambda name, data: None
+        self._close_stdin()
         for name in list(self._streams):
             self._close(name)
         if self.status is None:

@@ -5,6 +5,8 @@ method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: signal the job's tasks
+write                    ``{id, data?, encoding?: "base64", eof?: bool}`` -> standard input for all tasks of a
+                         job that was submitted with ``input``; ENOENT: it does not run
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
 script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
@@ -19,6 +21,7 @@ Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s) from the first
 ``mock-run-duration`` (ours: FSD, default 1s) for mock jobs that do not say how long they run.
 """
 
+import base64
 import errno
 
 from flux_embedded.formats import eventlog, fsd, jobid
@@ -56,6 +59,7 @@ class JobExec(Service):
         self.subscribe("job-exception", self._exception)
         self.rpc("job-manager.exec-hello", {"service": self.name}).get()
         self.subscribe("job-manager-start", self._manager_started)
+        self.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
 
     def stop(self):
         for job in list(self.jobs.values()):
@@ -77,7 +81,7 @@ class JobExec(Service):
         self._configure(msg.body or {})
         self.respond(msg)
 
-    @request("start")
+    @request("start", form={"id": int, "userid": int, "jobspec": dict, "reattach": bool, "R": dict})
     def _start(self, msg):
         body = msg.body
         id = body["id"]
@@ -108,25 +112,40 @@ class JobExec(Service):
         ):
             self.respond(msg, {"id": id, "type": kind, "data": data})
 
-    @request("kill")
+    @request("kill", form={"id": int, "signum": int})
     def _kill(self, msg):
         job = self.jobs.get(msg.body["id"])
         if job is not None:
             job.kill(msg.body["signum"])
         self.respond(msg)
 
-    @request("expiration")
+    @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool})
+    def _write(self, msg):
+        body = msg.body
+        job = self.jobs.get(body["id"])
+        if job is None:
+            raise OSError(errno.ENOENT, "job is not running")
+        data = body.get("data", "").encode("utf-8", "surrogateescape")
+        if body.get("encoding") == "base64":
+            try:
+                data = base64.b64decode(data)
+            except ValueError as exc:
+                raise OSError(errno.EPROTO, f"write: data: {exc}") from None
+        job.write(data, body.get("eof", False))
+        self.respond(msg)
+
+    @request("expiration", form={"id": int, "expiration": (int, float)})
     def _expiration(self, msg):
         job = self.jobs.get(msg.body["id"])
         if job is not None:
             job.set_expiration(msg.body["expiration"])
         self.respond(msg)
 
-    @request("script", streaming=True)
+    @request("script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list})
     def _script(self, msg):
         self.scripts.start(msg)
 
-    @request("script-kill")
+    @request("script-kill", form={"id": int, "signum": int, "ranks?": str})
     def _script_kill(self, msg):
         self.scripts.kill(msg.body)
         self.respond(msg)
@@ -145,6 +164,19 @@ class JobExec(Service):
                 self.log(LOG_ERR, f"exec-hello: {exc.strerror}")
 
         self.rpc("job-manager.exec-hello", {"service": self.name}).then(answered)
+
+    def _ranks_changed(self, future):
+        try:
+            offline = future.body.get("offline")
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
+                self.log(LOG_ERR, f"overlay.monitor: {exc.strerror}")
+            return
+        future.reset()
+        if offline:
+            ranks = set(rlite.ids(offline))
+            for job in list(self.jobs.values()):
+                job.lost(ranks)
 
     def _exception(self, msg):
         body = msg.body
