@@ -159,7 +159,7 @@ def _resource_set(R):
     # Not at the top: the host's module imports names of this package.
     from flux.resource.ResourceSet import ResourceSet
 
-    return ResourceSet(R)
+    return ResourceSet(R) if R["execution"]["R_lite"] else ResourceSet()
 
 
 def number_of(execution, name):
