@@ -154,6 +154,10 @@ class BackfillScheduler(PolicyScheduler):
             self.take_back(job)
             self.released()  # what was kept for it may let others start
 
+    def ranks_lost(self):
+        for job in list(self.promises):
+            self.take_back(job)
+
     def resource_update(self):
         self._backlog.unpark()
         self.released()

@@ -23,7 +23,7 @@ def load(name, *args, inventory=None):
 def test_every_example_is_in_the_guide_and_tested_here():
     here = Path(__file__).read_text()
     guide = "".join(page.read_text() for page in PAGES)
-    names = [path.stem for path in EXAMPLES.glob("*.py")]
+    names = [path.stem for path in EXAMPLES.glob("*.py") if "flux.scheduler" in path.read_text()]
     assert names
     for name in names:
         assert "/examples/%s.py" % name in guide, name

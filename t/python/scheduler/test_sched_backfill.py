@@ -151,6 +151,27 @@ def test_reservations_for_more_than_one(rig):
     assert other.sched.stats_get()["reserved"] == 2
 
 
+def test_promises_are_made_anew_when_ranks_are_lost():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "reservations=unlimited")
+    rig.alloc(1, jobspec(1, nodes=2, cores=4, duration=100))
+    rig.alloc(2, jobspec(1, nodes=2, cores=4, duration=200))
+    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=50))
+    rig.settle()
+    start = rig.now
+    assert sched(rig)[3]["t_estimate"] == start + 100
+    rig.resource.update(down="0")
+    rig.settle()
+    assert sched(rig)[3]["t_estimate"] == start + 200
+    rig.resource.update(down="2-3")
+    rig.settle()
+    assert "t_estimate" not in sched(rig)[3]
+    assert rig.sched.stats_get()["parked"] == 1
+    rig.resource.update(up="0,2-3")
+    rig.settle()
+    assert sched(rig)[3]["t_estimate"] == start + 100
+
+
 def test_conservative_backfill_delays_nobody():
     rig = Rig(R(4, 4))
     rig.load_file("sched-backfill", "reservations=unlimited")

@@ -89,9 +89,15 @@ class PolicyScheduler(Scheduler):
             self._down[_shape(job)] = waits
         return waits
 
-    def _inventory_changed(self):
+    def _ranks_changed(self, lost):
         self._matching.clear()
         self._down.clear()
+        if lost:
+            self.ranks_lost()
+
+    def ranks_lost(self):
+        """Called when ranks went down, left or changed, before `resource_update`: plans that count on
+        them are void."""
 
     # -- starting ---------------------------------------------------------------------------------------
 

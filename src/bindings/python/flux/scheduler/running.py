@@ -58,12 +58,12 @@ class Running:
             return
         self._events += 1
         self._update(update)
-        self._inventory_changed()
+        self._guard("ranks_changed", self._ranks_changed, not update.keys() <= {"up", "expiration"})
         self._guard("resource_update", self.resource_update)
         self._request_schedule()
 
-    def _inventory_changed(self):
-        """Ranks came, went or changed; for what the library knows about them."""
+    def _ranks_changed(self, lost):
+        """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of them."""
 
     def _update(self, update):
         helpful, errors = apply_update(self._pool, update, self.log, self._warned)

@@ -1,0 +1,158 @@
+#!/bin/sh
+
+test_description='sched-fifo, as a user sees it
+
+Arguments, order, annotations, cancel, drain, time limits, reload with running jobs, statistics. Four nodes of
+two cores.
+'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4 job
+
+command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+
+started() {
+	flux job wait-event -t 20 "$1" alloc >/dev/null
+}
+shown() {
+	flux jobs -no "{annotations.sched.$2}" "$1"
+}
+wait_shown() {
+	test_wait_until "test -n \"\$(flux jobs -no '{annotations.sched.$2}' $1)\""
+}
+stat() {
+	flux module stats sched-fifo | jq -r ".$1"
+}
+
+test_expect_success 'all nodes are up' '
+	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4"
+'
+test_expect_success 'bad arguments fail the load, and the reason is in the log' '
+	flux module remove sched-simple &&
+	flux dmesg -C &&
+	test_must_fail flux module load sched-fifo queue-depth=bogus 2>err &&
+	grep "Invalid argument" err &&
+	test_must_fail flux module load sched-fifo log-level=bogus &&
+	test_must_fail flux module load sched-fifo log_level=debug &&
+	test_must_fail flux module load sched-fifo pool-class=nosuchmodule &&
+	test_must_fail flux module load sched-fifo reason-depth=x &&
+	flux dmesg >log &&
+	grep "queue-depth=.bogus. is invalid: expected a positive integer" log &&
+	grep "log-level=.bogus. is invalid: expected one of emerg" log &&
+	grep "unknown argument .log_level=debug." log &&
+	grep "pool-class=.nosuchmodule.: could not load pool class" log &&
+	grep "reason-depth=.x. is invalid" log
+'
+test_expect_success 'it loads, and says how' '
+	flux module load sched-fifo log-level=debug &&
+	flux dmesg >log &&
+	grep "sched-fifo.*ready: queue-depth=8 log-level=debug pool-class=Rv1Pool Rv1 rank\[0-3\]/core\[0-1\]" log
+'
+test_expect_success 'a job that can never run ends with the reason' '
+	id=$(flux submit -n1 -c100 hostname) &&
+	flux job wait-event -t 20 -f json $id exception >event &&
+	jq -e ".context.type == \"alloc\"" event &&
+	jq -r .context.note event >note &&
+	grep "need 1 slot(s) of 100 core(s)" note
+'
+test_expect_success 'a job runs, and shows where' '
+	id=$(flux submit -N1 -n1 sleep 300) &&
+	started $id &&
+	test "$(shown $id resource_summary)" = "rank0/core0" &&
+	flux cancel $id && flux job wait-event -t 20 $id clean
+'
+test_expect_success 'pending jobs show an estimate and a reason' '
+	first=$(flux submit -N4 -n8 -t 10m sleep 300) &&
+	started $first &&
+	second=$(flux submit -N4 -t 10m sleep 300) &&
+	third=$(flux submit -N1 -t 1m sleep 300) &&
+	wait_shown $second t_estimate &&
+	wait_shown $third t_estimate &&
+	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $second | grep \"needs 4 nodes, 0 free\"" &&
+	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $third | grep behind"
+'
+test_expect_success 'estimates are in order' '
+	a=$(shown $second t_estimate) && b=$(shown $third t_estimate) &&
+	echo "$a $b" | awk "{ exit !(\$2 >= \$1) }"
+'
+test_expect_success 'a new time limit of the running job moves them' '
+	before=$(shown $second t_estimate) &&
+	flux update $first duration=30m &&
+	test_wait_until "test \"\$(flux jobs -no {annotations.sched.t_estimate} $second)\" != $before"
+'
+test_expect_success 'drain takes the estimate away, undrain gives it back' '
+	flux resource drain 3 &&
+	test_wait_until "test -z \"\$(flux jobs -no {annotations.sched.t_estimate} $second)\"" &&
+	flux resource undrain 3 &&
+	wait_shown $second t_estimate
+'
+test_expect_success 'priority decides' '
+	flux job urgency $third 31 &&
+	flux cancel $first &&
+	started $third &&
+	flux jobs -no {state} $second >state &&
+	grep SCHED state
+'
+test_expect_success 'what was annotated while pending is gone' '
+	test -z "$(shown $third t_estimate)" &&
+	test -z "$(shown $third reason_pending)"
+'
+test_expect_success 'a pending job can be cancelled' '
+	flux cancel $second &&
+	flux job wait-event -t 20 $second clean &&
+	test_must_fail flux job eventlog $second | grep alloc
+'
+test_expect_success 'running jobs survive a reload, and their cores stay theirs' '
+	flux module reload sched-fifo &&
+	id=$(flux submit -N4 -n8 hostname) &&
+	flux jobs -no {state} $third | grep RUN &&
+	test_must_fail flux job wait-event -t 0.5 $id alloc &&
+	flux cancel $third &&
+	started $id &&
+	flux job wait-event -t 20 $id clean
+'
+test_expect_success 'a drained node gets no job' '
+	flux resource drain 0 &&
+	ids=$(flux submit --cc=1-3 -N1 --exclusive sleep 300) &&
+	for id in $ids; do started $id || return 1; done &&
+	for id in $ids; do flux jobs -no {ranks} $id || return 1; done | sort >ranks &&
+	printf "1\n2\n3\n" >expected &&
+	test_cmp expected ranks &&
+	flux cancel $ids && flux queue idle --timeout=20 &&
+	flux resource undrain 0
+'
+test_expect_success 'many jobs, nothing left behind' '
+	flux submit --cc=1-40 -q -n1 true &&
+	flux queue idle --timeout=60 &&
+	test $(stat pending_jobs) -eq 0 &&
+	test $(stat errors) -eq 0 &&
+	test $(stat sched_yields) -ge 40
+'
+test_expect_success 'only the owner may ask for its statistics' '
+	test_must_fail env FLUX_HANDLE_ROLEMASK=0x2 FLUX_HANDLE_USERID=1234 flux module stats sched-fifo
+'
+test_expect_success 'a policy of the guide, by its path' '
+	flux module remove sched-fifo &&
+	flux module load "$FLUX_SOURCE_DIR/doc/examples/first.py" &&
+	flux run -n2 hostname &&
+	flux module stats first | jq -e ".sched_passes >= 1" &&
+	flux module remove first
+'
+test_expect_success 'a policy that fails costs its pass, not the instance' '
+	cat >broken.py <<-\EOF &&
+	from flux.scheduler import Scheduler
+	class Broken(Scheduler):
+	    def schedule(self):
+	        raise RuntimeError("bug in the policy")
+	def mod_main(h, *args):
+	    Broken(h, *args).run()
+	EOF
+	flux module load ./broken.py &&
+	id=$(flux submit hostname) &&
+	test_wait_until "flux module stats broken | jq -e \".errors >= 1\"" &&
+	flux dmesg >log && grep "bug in the policy" log &&
+	flux module remove broken &&
+	flux module load sched-simple &&
+	flux job wait-event -t 20 $id clean
+'
+test_done

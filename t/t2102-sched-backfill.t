@@ -1,0 +1,115 @@
+#!/bin/sh
+
+test_description='sched-backfill: reservations, jobs that go ahead, nodes that are down, nodes that leave'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4 job
+
+command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+
+started() {
+	flux job wait-event -t 20 "$1" alloc >/dev/null
+}
+sched() {
+	flux jobs -no "{annotations.sched.$2}" "$1"
+}
+stat() {
+	flux module stats sched-backfill | jq -r ".$1"
+}
+
+test_expect_success 'bad reservations' '
+	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
+	flux module remove sched-simple &&
+	test_must_fail flux module load sched-backfill reservations=few &&
+	flux dmesg >log &&
+	grep "reservations=.few. is invalid: expected a number or .unlimited." log
+'
+test_expect_success 'it loads' '
+	flux module load sched-backfill &&
+	flux dmesg >log && grep "sched-backfill.*ready: queue-depth=unlimited" log
+'
+test_expect_success 'the first blocked job has a reservation' '
+	run=$(flux submit -N3 --exclusive -t 10m sleep 300) && started $run &&
+	head=$(flux submit -N4 --exclusive -t 10m sleep 300) &&
+	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\"" &&
+	test $(stat reserved) -eq 1
+'
+test_expect_success 'a short job goes ahead, a long one does not' '
+	long=$(flux submit -N1 -t 60m sleep 300) &&
+	short=$(flux submit -N1 -t 1m sleep 300) && started $short &&
+	test "$(sched $short backfill)" = "$(flux job id --to=f58 $head)" &&
+	test "$(sched $short selection_type)" = backfilled &&
+	test_must_fail flux job wait-event -t 0.5 $long alloc &&
+	flux cancel $short
+'
+test_expect_success 'a job without a limit does not either' '
+	none=$(flux submit -N1 sleep 300) &&
+	test_must_fail flux job wait-event -t 0.5 $none alloc &&
+	flux cancel $none
+'
+test_expect_success 'when the head goes, the others follow' '
+	flux cancel $head &&
+	started $long &&
+	test "$(sched $long selection_type)" = immediate &&
+	flux cancel $long $run && flux queue idle --timeout=20
+'
+test_expect_success 'a job that waits for a drained node stops nobody' '
+	flux resource drain 3 &&
+	head=$(flux submit -N4 -t 1m --urgency=31 true) &&
+	test_wait_until "test \"\$(flux module stats sched-backfill | jq .parked)\" = 1" &&
+	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $head | grep \"1 of 4 matching nodes are down\"" &&
+	run=$(flux submit -N1 -t 60m sleep 300) && started $run &&
+	flux cancel $run && flux job wait-event -t 20 $run clean &&
+	flux resource undrain 3 &&
+	flux job wait-event -t 20 $head clean
+'
+test_expect_success 'a new limit of a running job moves the reservation' '
+	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
+	head=$(flux submit -N4 -t 10m true) &&
+	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\"" &&
+	before=$(sched $head t_estimate) &&
+	flux update $run duration=30m &&
+	test_wait_until "test \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\" != $before" &&
+	flux cancel $run && flux job wait-event -t 20 $head clean
+'
+test_expect_success 'conservative: everybody has a reservation' '
+	flux module reload sched-backfill reservations=unlimited &&
+	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
+	flux submit --cc=1-5 -N4 -q -t 1m true &&
+	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
+	flux cancel $run && flux queue idle --timeout=30 &&
+	test $(stat reserved) -eq 0 &&
+	test $(stat errors) -eq 0
+'
+test_expect_success 'messages get their answer while a long queue is looked at' '
+	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
+	flux submit --cc=1-200 -q -N2 -t 5m true &&
+	flux resource drain 0 && flux resource undrain 0 &&
+	run_timeout 5 flux ping --count=3 --interval=0.1 sched-backfill &&
+	test_wait_until "test \$(flux module stats sched-backfill | jq .unlooked) = 0" &&
+	flux cancel --all --states=pending &&
+	flux cancel $run && flux queue idle --timeout=30
+'
+# Only an instance of ours changes properties while a scheduler holds the resources.
+flux resource property add -h >/dev/null 2>&1 && test_set_prereq PROPERTY
+test_expect_success PROPERTY 'a property that is added lets a job run, one that is taken away does not' '
+	flux resource property add fast 2 &&
+	test_wait_until "flux submit --dry-run true >/dev/null" &&
+	flux run --requires=fast -N1 flux getattr rank >rank && test "$(cat rank)" = 2 &&
+	flux resource property remove fast 2 &&
+	id=$(flux submit --requires=fast true) &&
+	flux job wait-event -t 20 -f json $id exception | jq -e ".context.type == \"alloc\""
+'
+test_expect_success 'a node that leaves for good: who cannot do without it is told' '
+	head=$(flux submit -N4 -t 1m sleep 300) && started $head &&
+	wide=$(flux submit -N4 -t 1m true) &&
+	flux cancel $head && flux job wait-event -t 20 $wide clean &&
+	flux resource drain 3 &&
+	wide=$(flux submit -N4 -t 1m true) &&
+	test_must_fail flux job wait-event -t 0.5 $wide alloc &&
+	flux overlay disconnect 3 &&
+	flux job wait-event -t 20 -f json $wide exception | jq -r .context.note >note &&
+	grep "need 4 node(s)" note &&
+	flux run -N3 true
+'
+test_done
