@@ -11,16 +11,19 @@ The exit code is the command'"'"'s; nothing is left behind, however it ends.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/ft.XXXXXX") && export TMPDIR
 cleanup "rm -rf '$TMPDIR'"
 
+# How long processes sleep: a number by which they are told from all others.
+nap=1000$$
+
 # Start an instance in the background whose command waits; sets $pid.
 start_waiting() {
-	flux start "$@" sh -c "echo \$FLUX_URI >uri.new && mv uri.new uri; exec sleep 1000" 2>start.err &
+	flux start "$@" sh -c "echo \$FLUX_URI >uri.new && mv uri.new uri; exec sleep $nap" 2>start.err &
 	pid=$!
 	test_wait_until -i 200 "test -s uri"
 }
 # No process of the instance, and nothing in its TMPDIR.
 nothing_left() {
 	test_wait_until "! kill -0 $1 2>/dev/null" &&
-	test_wait_until "! pgrep -f '^sleep 1000\$' >left.pids" &&
+	test_wait_until "! pgrep -f '^sleep $nap\$' >left.pids" &&
 	find "$TMPDIR" -mindepth 1 >left.files &&
 	test_must_be_empty left.files
 }
@@ -97,9 +100,9 @@ test_expect_success 'SIGTERM: no process and no socket are left' '
 test_expect_success 'SIGTERM with running jobs: their processes are gone too' '
 	rm -f uri &&
 	start_waiting -s2 &&
-	FLUX_URI=$(cat uri) flux submit -n2 sleep 1000 >id &&
+	FLUX_URI=$(cat uri) flux submit -n2 sleep $nap >id &&
 	FLUX_URI=$(cat uri) flux job wait-event --timeout=20 $(cat id) start &&
-	test_wait_until "test \$(pgrep -cf ^sleep\ 1000\$) -ge 3" &&
+	test_wait_until "test \$(pgrep -cf ^sleep\ $nap\$) -ge 3" &&
 	kill -TERM $pid &&
 	test_must_fail_or_be_terminated wait $pid &&
 	nothing_left $pid
