@@ -185,6 +185,15 @@ def test_a_slot_of_several_containers_lies_in_one_node():
     assert alloc(pool, 4, "slot=2/board=2/socket{x}") == "InsufficientResources"
 
 
+def test_the_containers_of_a_slot_lie_in_one_domain_if_they_can():
+    numas = [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(6)]
+    topo = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
+    pool = TreePool(topo_R((1, "0-11", "", topo)))
+    assert alloc(pool, 1, "slot/core") == "rank0/core0"
+    assert alloc(pool, 2, "slot/numa=2{x}") == "rank0/core[4-7]"
+    assert alloc(pool, 3, "slot/numa=3{x}") == "rank0/core[2-3,8-11]"
+
+
 def test_cores_beside_a_container_are_a_minimum():
     topo = {"socket": [{"cores": "0-1"}, {"cores": "2-7"}]}
     pool = TreePool(topo_R((1, "0-7", "", topo)))

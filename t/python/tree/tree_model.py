@@ -114,13 +114,25 @@ class Node:
         return slots, taken[0], taken[1]
 
     def place_box(self, cores, gpus, request):
-        got, left = (set(), set()), request.each
-        for mine, own in self.containers(request.level):
-            if left and mine <= cores - got[0] and own <= gpus - got[1]:
-                got[0].update(mine)
-                got[1].update(own)
-                left -= 1
-        return None if left else got
+        free = [
+            (mine, own)
+            for mine, own in self.containers(request.level)
+            if mine <= cores and own <= gpus
+        ]
+        if request.each == 1:
+            return free[0] if free else None
+        for level in self.levels:
+            for at, near, beside in self.groups:
+                got, left = (set(), set()), request.each
+                for mine, own in free:
+                    inside = mine <= near and own <= beside
+                    if at == level and left and inside and not mine & got[0] and not own & got[1]:
+                        got[0].update(mine)
+                        got[1].update(own)
+                        left -= 1
+                if not left:
+                    return got
+        return None
 
 
 class Request:

@@ -133,25 +133,41 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     """Place slots of ``each`` whole containers called ``name``, in the order of the topology.
 
     A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the least
-    that one must have.
+    that one must have. The containers of a slot lie in the finest domain that has enough of them.
+    With ``wanted`` negative there is no limit.
     """
     free_cores, free_gpus = cores, gpus
+    boxes = [
+        (box_cores, box_gpus)
+        for box_cores, box_gpus in layout.containers(name)
+        if popcount(box_cores) >= slot_cores and popcount(box_gpus) >= slot_gpus
+    ]
     slots = 0
-    slot = []
-    for box_cores, box_gpus in layout.containers(name):
-        if slots == wanted:
+    while slots != wanted:
+        taken = _free_boxes(layout, boxes, free_cores, free_gpus, each)
+        if taken is None:
             break
-        if box_cores & ~free_cores or box_gpus & ~free_gpus:
-            continue
-        if popcount(box_cores) < slot_cores or popcount(box_gpus) < slot_gpus:
-            continue
-        free_cores ^= box_cores
-        free_gpus ^= box_gpus
-        slot.append((box_cores, box_gpus))
-        if len(slot) == each:
-            slots += 1
-            slot = []
-    for box_cores, box_gpus in slot:  # not enough of them for one more slot
-        free_cores |= box_cores
-        free_gpus |= box_gpus
+        free_cores ^= taken[0]
+        free_gpus ^= taken[1]
+        slots += 1
     return slots, cores ^ free_cores, gpus ^ free_gpus
+
+
+def _free_boxes(layout, boxes, cores, gpus, each):
+    """Cores and GPUs of so many free containers, or None."""
+    free = [box for box in boxes if not (box[0] & ~cores or box[1] & ~gpus)]
+    if each == 1:
+        return free[0] if free else None
+    for groups in layout.levels:
+        for group_cores, group_gpus in groups:
+            taken_cores = taken_gpus = count = 0
+            for box_cores, box_gpus in free:
+                # Containers may overlap, with the group and with each other.
+                if box_cores & (~group_cores | taken_cores) or box_gpus & (~group_gpus | taken_gpus):
+                    continue
+                taken_cores |= box_cores
+                taken_gpus |= box_gpus
+                count += 1
+                if count == each:
+                    return taken_cores, taken_gpus
+    return None
