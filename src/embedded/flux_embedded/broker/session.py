@@ -86,15 +86,20 @@ class Session:
                 self.kernel.run(until=lambda: self.done)
             self.server.drain(1.0)
         finally:
-            if self.server is not None:
-                self.server.close()
-            if self.options.parent is not None:
-                self.options.parent.close(self.kernel)
-            for function in undo:
-                function()
-            self.instance.stop()
-            self._remove_rundir()
+            try:
+                self._close()
+            finally:
+                self._remove_rundir()
+                for function in undo:
+                    function()
         return self.exit_code
+
+    def _close(self):
+        if self.server is not None:
+            self.server.close()
+        if self.options.parent is not None:
+            self.options.parent.close(self.kernel)
+        self.instance.stop()
 
     def _make_rundir(self):
         attrs = self.ctx.attrs
@@ -109,8 +114,14 @@ class Session:
 
     def _remove_rundir(self):
         given = self.options.rundir_given
-        if self.rundir is not None and not given and self.ctx.attrs.is_true("rundir-cleanup"):
+        if self.rundir is None or given or not self.ctx.attrs.is_true("rundir-cleanup"):
+            return
+        for _ in range(20):
             shutil.rmtree(self.rundir, ignore_errors=True)
+            if not os.path.exists(self.rundir):
+                return
+            time.sleep(0.05)  # a process of a job just killed may have written a last file
+        print(f"flux-start: {self.rundir} could not be removed", file=sys.stderr)
 
     def _expires(self, when):
         """The enclosing instance changed the time limit of the job that this instance is."""
