@@ -438,6 +438,35 @@ def test_reasons():
     )
 
 
+def test_reasons_for_never():
+    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}}]
+    pool = ResourcePool(R(lite, properties={"red": "1-4"}))
+    for want, text in (
+        ({"slots": 60}, "need 60 slot(s) of 1 core(s), only 56 such slot(s) available (total cores: 56)"),
+        (
+            {"nodes": 4, "cores": 5, "constraint": {"properties": ["red"]}},
+            "need 4 node(s) with 5 cores each, only 3 eligible"
+            "; 4 of 8 nodes do not match the constraint; 1 of 8 nodes is too small",
+        ),
+        (
+            {"cores": 9},
+            "need 1 slot(s) of 9 core(s), only 0 such slot(s) available (total cores: 56); 8 of 8 nodes are too small",
+        ),
+        (
+            {"slots": 13, "gpus": 1},
+            "need 13 slot(s) with 1 GPU(s) each, only 12 available (total GPUs: 12); 2 of 8 nodes are too small",
+        ),
+        ({"nodes": 9, "exclusive": True}, "need 9 exclusive node(s), only 8 eligible"),
+        (
+            {"nodes": 7, "cores": 1, "gpus": 2},
+            "need 7 node(s) with 1 cores and 2 GPUs each, only 6 eligible; 2 of 8 nodes are too small",
+        ),
+    ):
+        with pytest.raises(InfeasibleRequest) as caught:
+            pool.check_feasibility(ask(pool, **want))
+        assert str(caught.value) == "unsatisfiable request: " + text
+
+
 def test_a_failed_request_is_tried_again_after_a_release():
     pool = ResourcePool(R())
     pool.alloc(1, ask(pool, nodes=4, cores=4))

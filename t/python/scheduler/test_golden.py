@@ -240,7 +240,8 @@ def compare(spec, mine, theirs):
                 assert mine[key] is None
     elif theirs["type"] == DENY:
         if theirs["note"].startswith("unsatisfiable"):
-            assert mine["note"] == theirs["note"]
+            # Ours goes on: why nodes were left out.
+            assert mine["note"].partition(";")[0] == theirs["note"]
         else:
             assert mine["note"].partition(":")[0] == theirs["note"].partition(":")[0]
     else:
@@ -289,7 +290,7 @@ def test_feasibility(module, occupied, shared_data):
             continue
         assert errnum == (22 if wanted["errnum"] else 0), line
         if text.startswith(("unsatisfiable", "unknown constraint")):
-            assert answer == text
+            assert answer.partition(";")[0] == text
         checked += 1
     assert checked > 20
 

@@ -14,9 +14,12 @@ def need_text(shape):
 
 
 def infeasible(inventory, shape):
-    """Sentence for a request that an empty pool could not satisfy."""
+    """Sentence for a request that an empty pool could not satisfy.
+
+    It begins as that of flux-core's schedulers does.
+    """
     match = inventory.matching(shape.match)
-    capacity = cores = gpus = slots = 0
+    capacity = cores = gpus = slots = small = 0
     for units, mask in inventory.kinds.items():
         mask &= match
         key = inventory.keys[units]
@@ -25,11 +28,13 @@ def infeasible(inventory, shape):
         cores += ranks * own_cores
         gpus += ranks * own_gpus
         if shape.node_count is not None:
-            if own_cores >= shape.node_cores and own_gpus >= shape.node_gpus:
-                capacity += ranks
+            fit = own_cores >= shape.node_cores and own_gpus >= shape.node_gpus
         else:
             slots += ranks * (own_cores // shape.slot_size)
-            capacity += ranks * slots_on(own_cores, own_gpus, shape)
+            fit = slots_on(own_cores, own_gpus, shape)
+        capacity += ranks * fit
+        if not fit:
+            small += ranks
     if shape.node_count is not None:
         if shape.exclusive:
             text = "need %d exclusive node(s), only %d eligible"
@@ -43,7 +48,20 @@ def infeasible(inventory, shape):
     else:
         text = "need %d slot(s) of %d core(s), only %d such slot(s) available (total cores: %d)"
         text %= (shape.slot_count.min, shape.slot_size, capacity, cores)
-    return "unsatisfiable request: " + text
+    return "unsatisfiable request: " + text + _left_out(inventory, match, small)
+
+
+def _left_out(inventory, match, small):
+    """Why ranks do not count for a request, if there are such."""
+    total = popcount(inventory.ranks)
+    text = ""
+    others = total - popcount(match)
+    if others:
+        verb = "does" if others == 1 else "do"
+        text += "; %d of %d nodes %s not match the constraint" % (others, total, verb)
+    if small:
+        text += "; %d of %d nodes %s too small" % (small, total, "is" if small == 1 else "are")
+    return text
 
 
 def explain(pool, request):
