@@ -1,0 +1,61 @@
+"""The builder of the libhwloc binding: where it puts things, and what it says when it cannot."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from shared import SRCDIR
+
+SCRIPT = SRCDIR / "src" / "bindings" / "python" / "_flux_hwloc" / "build.py"
+
+
+def build(*args, script=SCRIPT, **environment):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("HWLOC_")}
+    env.update(environment)
+    return subprocess.run(
+        [sys.executable, str(script), *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        check=False, universal_newlines=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def buildable():
+    done = build("--check")
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+
+
+def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    script = shutil.copy(SCRIPT, source / "build.py")
+    source.chmod(0o555)
+    try:
+        done = build("--output-dir", str(tmp_path / "out" / "deep"), script=script)
+    finally:
+        source.chmod(0o755)
+    assert (done.returncode, done.stderr) == (0, "")
+    (made,) = (tmp_path / "out" / "deep").iterdir()
+    assert done.stdout.strip() == str(made) and made.name.startswith("_flux_hwloc.") and made.suffix == ".so"
+    assert [path.name for path in source.iterdir()] == ["build.py"]
+    code = "import _flux_hwloc as h; print(h.lib.hwloc_get_api_version() >> 16)"
+    env = {**os.environ, "PYTHONPATH": str(made.parent)}
+    out = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=True)
+    assert out.stdout.strip() == b"2"
+
+
+@pytest.mark.parametrize(
+    "environment, reason",
+    [
+        ({"HWLOC_LIBS": "-lno_such_library"}, "libhwloc 2.x or its headers are missing (libhwloc-dev)"),
+        ({"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"}, "libhwloc 2.x or its headers are missing"),
+        ({"CC": "/no/such/compiler"}, "no C compiler (/no/such/compiler)"),
+    ],
+)
+def test_what_is_missing_is_said(buildable, tmp_path, environment, reason):
+    done = build("--output-dir", str(tmp_path / "out"), **environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("_flux_hwloc: not built: ") and reason in done.stderr
+    assert not (tmp_path / "out").exists()
