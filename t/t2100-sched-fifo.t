@@ -100,7 +100,8 @@ test_expect_success 'what was annotated while pending is gone' '
 test_expect_success 'a pending job can be cancelled' '
 	flux cancel $second &&
 	flux job wait-event -t 20 $second clean &&
-	test_must_fail flux job eventlog $second | grep alloc
+	flux job eventlog $second >log &&
+	test_must_fail grep alloc log
 '
 test_expect_success 'running jobs survive a reload, and their cores stay theirs' '
 	flux module reload sched-fifo &&
@@ -122,7 +123,7 @@ test_expect_success 'a drained node gets no job' '
 	flux resource undrain 0
 '
 test_expect_success 'many jobs, nothing left behind' '
-	flux submit --cc=1-40 -q -n1 true &&
+	flux submit --cc=1-40 --quiet -n1 true &&
 	flux queue idle --timeout=60 &&
 	test $(stat pending_jobs) -eq 0 &&
 	test $(stat errors) -eq 0 &&

@@ -80,7 +80,7 @@ test_expect_success 'and a reload in between takes over what is left' '
 	flux module reload sched-simple &&
 	test_must_fail flux job wait-event -t 0.2 $(flux submit -N3 true) alloc &&
 	flux cancel --all --states=pending && flux cancel $next &&
-	echo "{}" | flux config load &&
+	flux config load </dev/null &&
 	flux queue idle --timeout=30 &&
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module stats sched-simple | jq -e ".errors == 0"

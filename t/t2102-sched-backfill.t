@@ -75,7 +75,7 @@ test_expect_success 'a new limit of a running job moves the reservation' '
 test_expect_success 'conservative: everybody has a reservation' '
 	flux module reload sched-backfill reservations=unlimited &&
 	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
-	flux submit --cc=1-5 -N4 -q -t 1m true &&
+	flux submit --cc=1-5 -N4 --quiet -t 1m true &&
 	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
 	flux cancel $run && flux queue idle --timeout=30 &&
 	test $(stat reserved) -eq 0 &&
@@ -83,7 +83,7 @@ test_expect_success 'conservative: everybody has a reservation' '
 '
 test_expect_success 'messages get their answer while a long queue is looked at' '
 	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
-	flux submit --cc=1-200 -q -N2 -t 5m true &&
+	flux submit --cc=1-200 --quiet -N2 -t 5m true &&
 	flux resource drain 0 && flux resource undrain 0 &&
 	run_timeout 5 flux ping --count=3 --interval=0.1 sched-backfill &&
 	test_wait_until "test \$(flux module stats sched-backfill | jq .unlooked) = 0" &&
@@ -94,8 +94,9 @@ test_expect_success 'messages get their answer while a long queue is looked at' 
 flux resource property add -h >/dev/null 2>&1 && test_set_prereq PROPERTY
 test_expect_success PROPERTY 'a property that is added lets a job run, one that is taken away does not' '
 	flux resource property add fast 2 &&
-	test_wait_until "flux submit --dry-run true >/dev/null" &&
-	flux run --requires=fast -N1 flux getattr rank >rank && test "$(cat rank)" = 2 &&
+	id=$(flux submit --requires=fast -N1 true) && started $id &&
+	test "$(flux jobs -no {ranks} $id)" = 2 &&
+	flux job wait-event -t 20 $id clean &&
 	flux resource property remove fast 2 &&
 	id=$(flux submit --requires=fast true) &&
 	flux job wait-event -t 20 -f json $id exception | jq -e ".context.type == \"alloc\""
@@ -109,7 +110,7 @@ test_expect_success 'a node that leaves for good: who cannot do without it is to
 	test_must_fail flux job wait-event -t 0.5 $wide alloc &&
 	flux overlay disconnect 3 &&
 	flux job wait-event -t 20 -f json $wide exception | jq -r .context.note >note &&
-	grep "need 4 node(s)" note &&
+	grep "need 4 exclusive node(s)" note &&
 	flux run -N3 true
 '
 test_done

@@ -254,6 +254,21 @@ def test_trap_4_how_long_a_job_went_unlooked_at_shows_in_stats():
     assert rig.sched.stats_get()["unlooked"] == 0.0
 
 
+def test_trap_4_an_empty_queue_waits_for_no_look():
+    rig = Rig(R(2, 1))
+    rig.load_file("sched-backfill")
+    rig.resource.update(down="0")
+    rig.wait(100)
+    stats = rig.sched.stats_get()
+    assert (stats["unlooked"], stats["unlooked_longest"]) == (0.0, 0.0)
+    rig.resource.update(up="0")
+    rig.wait(100)
+    rig.alloc(1)
+    rig.settle()
+    assert rig.success(1)
+    assert rig.sched.stats_get()["unlooked_longest"] == 0.0
+
+
 def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
     rig = deep(jobs=500)
     looked = counting(rig)

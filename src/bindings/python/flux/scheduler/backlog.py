@@ -91,7 +91,7 @@ class Backlog(PendingQueue):
     def wake(self, now):
         """Something was released, came up or changed: blocked jobs are worth another look."""
         self._epoch += 1
-        if self._round is None:
+        if self._round is None and self.heap:
             self._round = self._epoch
             self._round_began = now
             self._resume = None
