@@ -23,20 +23,60 @@ from flux_embedded.kernel.task import GUEST_REFUSED, Task
 LOG_ERR = 3
 
 
-def request(method, guest=False, streaming=False):
+#: What a value of a form is called in an error text.
+_NAMES = {int: "an integer", float: "a number", str: "a string", bool: "true or false", list: "an array", dict: "an object"}
+
+
+def check_form(body, form, topic):
+    """Check a payload at the door.
+
+    Args:
+        body: the payload, None for none
+        form (dict): key -> type or tuple of types; a key that ends with ``?`` may be missing.
+            float also takes an int, int does not take a bool; ``object`` is any value
+        topic (str): for the text
+
+    Raises:
+        OSError: EPROTO, what is wrong
+    """
+    if body is None:
+        body = {}
+    elif type(body) is not dict:
+        raise OSError(errno.EPROTO, f"{topic}: the payload must be an object")
+    for key, kinds in form.items():
+        name = key.rstrip("?")
+        if name not in body:
+            if name == key:
+                raise OSError(errno.EPROTO, f"{topic}: {name!r} is missing")
+            continue
+        if kinds is object:
+            continue
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        kind = type(body[name])
+        if kind not in kinds and not (kind is int and float in kinds):
+            wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
+            raise OSError(errno.EPROTO, f"{topic}: {name!r} must be {wanted}")
+
+
+def request(method, guest=False, streaming=False, form=None):
     """Mark a method as the handler of ``SERVICE.method``.
 
     Args:
         method (str): what follows the service name in the topic
         guest (bool): let other users than the instance owner in
         streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
+        form (dict): what the payload must look like, see `check_form`
     """
 
     def mark(function):
-        function.__dict__.setdefault("_requests", []).append((method, guest, streaming))
+        function.__dict__.setdefault("_requests", []).append((method, guest, streaming, form))
         return function
 
     return mark
+
+
+#: Sent by a task to itself: what was on its way when it was sent has been handled when it arrives.
+_MARK = Message(message.EVENT, "")
 
 
 class ServiceTask(Task):
@@ -45,10 +85,37 @@ class ServiceTask(Task):
     def __init__(self, kernel, service):
         super().__init__(kernel, service.name, self._serve)
         self.service = service
+        self._deferred = None
+        self._marked = False
+        self._dispatching = False
 
     def _serve(self):
         self.service.begin()
         self.reactor_run()
+
+    def dispatch(self, item):
+        if item is _MARK:
+            self._marked = False
+        else:
+            self._dispatching = True
+            super().dispatch(item)
+            self._dispatching = False
+        if self._deferred is not None:
+            if item is _MARK or not (self.kernel.ready or self.inbox):
+                function, self._deferred = self._deferred, None
+                self.guard(function)
+            else:
+                self._mark()
+
+    def defer(self, function):
+        self._deferred = function
+        if not self._dispatching:
+            self._mark()
+
+    def _mark(self):
+        if not self._marked:
+            self._marked = True
+            self.kernel.send(self, _MARK)
 
     def _dispatch_request(self, msg):
         entry = self.service.methods.get(msg.topic)
@@ -61,6 +128,13 @@ class ServiceTask(Task):
         elif streaming and not msg.flags & message.FLAG_STREAMING:
             self.refuse(msg, errno.EPROTO, f"{msg.topic} requires a streaming request")
         else:
+            form = self.service.forms.get(msg.topic)
+            if form is not None:
+                try:
+                    check_form(msg.body, form, msg.topic)
+                except (OSError, ValueError) as exc:
+                    self.refuse(msg, errno.EPROTO, getattr(exc, "strerror", None) or f"{msg.topic}: {exc}")
+                    return
             self.guard(function, msg)
 
     def guard(self, function, *args):
@@ -105,19 +179,23 @@ class Service:
         self.task = ServiceTask(ctx.kernel, self)
         self.h = Flux(self.task)
         self.methods = {}
+        self.forms = {}  # topic -> form of its payload
         for cls in reversed(type(self).__mro__):
             for attribute, function in vars(cls).items():
-                for method, guest, streaming in getattr(function, "_requests", ()):
-                    self.add_method(method, getattr(self, attribute), guest, streaming)
+                for method, guest, streaming, form in getattr(function, "_requests", ()):
+                    self.add_method(method, getattr(self, attribute), guest, streaming, form)
 
-    def add_method(self, method, function, guest=False, streaming=False):
-        """Handle ``NAME.method`` by ``function(msg)``."""
+    def add_method(self, method, function, guest=False, streaming=False, form=None):
+        """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
         for name in (self.name, *self.also):
             self.methods[f"{name}.{method}"] = (function, guest, streaming)
+            if form is not None:
+                self.forms[f"{name}.{method}"] = form
 
     def remove_method(self, method):
         for name in (self.name, *self.also):
             self.methods.pop(f"{name}.{method}", None)
+            self.forms.pop(f"{name}.{method}", None)
 
     def start(self):
         """Register the service names and start answering.
@@ -163,6 +241,14 @@ class Service:
 
     def log(self, level, text):
         self.notify("log.append", {"level": level, "name": self.name, "text": text})
+
+    def defer(self, function):
+        """Call ``function()`` when all messages that are on their way now have been handled.
+
+        One function at a time: a second call before the first came to pass changes nothing if it names the
+        same function. With it a service does once, for all that happened in a turn, what is costly.
+        """
+        self.task.defer(function)
 
     def now(self):
         """The time, in seconds since the epoch: the kernel's, never the machine's."""

@@ -71,7 +71,7 @@ class JobInfo(Service):
             raise OSError(errno.EPROTO, "lookup: keys must be an array of strings")
         self._fetch(msg, id, keys, body.get("flags", 0))
 
-    @request("update-lookup", guest=True)
+    @request("update-lookup", guest=True, form={"key": str})
     def update_lookup(self, msg):
         self._fetch(msg, _id_of(msg.body), [_update_key(msg.body)], JSON_DECODE | CURRENT)
 
@@ -136,7 +136,7 @@ class JobInfo(Service):
             raise OSError(errno.EPROTO, "eventlog-watch: path must be a string")
         self._add(EventlogWatch(self, msg, id, path, bool(body.get("flags", 0) & WAITCREATE)))
 
-    @request("update-watch", guest=True, streaming=True)
+    @request("update-watch", guest=True, streaming=True, form={"key": str})
     def update_watch(self, msg):
         self._add(UpdateWatch(self, msg, _id_of(msg.body), _update_key(msg.body)))
 
@@ -144,13 +144,13 @@ class JobInfo(Service):
         self._watches[watch.msg.sender, watch.msg.matchtag] = watch
         watch.begin()
 
-    @request("eventlog-watch-cancel", guest=True)
+    @request("eventlog-watch-cancel", guest=True, form={"matchtag": int})
     def _watch_cancel(self, msg):
         watch = self._watches.get((msg.sender, (msg.body or {}).get("matchtag")))
         if watch is not None:
             watch.end(errno.ENODATA)
 
-    @request("update-watch-cancel", guest=True)
+    @request("update-watch-cancel", guest=True, form={"matchtag": int})
     def _update_watch_cancel(self, msg):
         self._watch_cancel(msg)
 

@@ -167,7 +167,7 @@ class JobList(Service):
         if mask & INACTIVE:
             yield reversed(list(self._inactive.values()))
 
-    @request("list-id", guest=True)
+    @request("list-id", guest=True, form={"id": object, "state?": int})
     def list_id(self, msg):
         if self._is_early(self.list_id, msg):
             return

@@ -38,6 +38,7 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 
 import errno
 
+from flux.idset import IDset
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
@@ -60,6 +61,10 @@ from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
 
 LOG_ERR = 3
+#: Parts of the forms of requests.
+TEXT = (str, type(None))
+NUMBER = (int, float, type(None))
+MANY = {"states?": int, "userid?": (int, type(None))}
 
 
 class JobManager(Service):
@@ -100,29 +105,29 @@ class JobManager(Service):
 
     def _add_methods(self):
         add = self.add_method
-        add("submit", self.submission.request)
+        add("submit", self.submission.request, form={"jobs": list})
         add("sched-hello", self.peer.hello, streaming=True)
         add("sched-ready", self.peer.ready)
         add("exec-hello", self.execution.hello)
-        add("raise", self.actions.raise_, guest=True)
-        add("raiseall", self.actions.raiseall, guest=True)
-        add("kill", self.actions.kill, guest=True)
-        add("killall", self.actions.killall, guest=True)
-        add("urgency", self.actions.urgency, guest=True)
-        add("memo", self.actions.memo, guest=True)
-        add("annotate", self.actions.annotate, guest=True)
-        add("update", self.updates.request, guest=True)
-        add("wait", self.waits.wait, guest=True)
+        add("raise", self.actions.raise_, guest=True, form={"id": int})
+        add("raiseall", self.actions.raiseall, guest=True, form={"type": object, **MANY})
+        add("kill", self.actions.kill, guest=True, form={"id": int, "signum": object})
+        add("killall", self.actions.killall, guest=True, form={"signum": int, **MANY})
+        add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": object})
+        add("memo", self.actions.memo, guest=True, form={"id": int, "memo": dict})
+        add("annotate", self.actions.annotate, guest=True, form={"id": int, "annotations": dict})
+        add("update", self.updates.request, guest=True, form={"id": int, "updates": dict})
+        add("wait", self.waits.wait, guest=True, form={"id?": (int, type(None))})
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
-        add("queue-status", self.queues.status, guest=True)
+        add("queue-status", self.queues.status, guest=True, form={"name?": TEXT})
         add("queue-list", self.queues.list, guest=True)
-        add("queue-enable", self.queues.enable)
-        add("queue-start", self.queues.start)
-        add("jobtap", self.jobtap.request)
-        add("jobtap-query", self.jobtap.query)
+        add("queue-enable", self.queues.enable, form={"enable": bool, "name?": TEXT, "reason?": TEXT})
+        add("queue-start", self.queues.start, form={"start": bool, "name?": TEXT, "reason?": TEXT})
+        add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
+        add("jobtap-query", self.jobtap.query, form={"name": str})
         add("events-journal", self.journal.request, streaming=True)
-        add("purge", self.history.purge_request)
+        add("purge", self.history.purge_request, form={"age_limit?": NUMBER, "num_limit?": (int, type(None))})
 
     def begin(self):
         self.on_response("sched.alloc", self.alloc.response)
@@ -181,10 +186,6 @@ class JobManager(Service):
 
     # -- requests ----------------------------------------------------------------------------------
 
-    @request("flush")
-    def _flush(self, msg):
-        self.events.flush()
-
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
         running = sum(1 for job in self.jobs.values() if job.state & states.RUNNING)
@@ -207,10 +208,18 @@ class JobManager(Service):
         jobs = [{"id": int(id), **what} for id, what in self.housekeeping.describe().items()]
         self.respond(msg, {"jobs": jobs})
 
-    @request("housekeeping-kill")
+    @request("housekeeping-kill", form={"jobid?": (int, type(None)), "ranks?": TEXT, "signum?": int})
     def _housekeeping_kill(self, msg):
         body = msg.body or {}
-        ranks = set(rlite.ids(body["ranks"])) if body.get("ranks") else None
+        ranks = None
+        if body.get("ranks"):
+            try:
+                wanted = IDset(body["ranks"])
+            except ValueError as exc:
+                raise OSError(errno.EINVAL, str(exc)) from None
+            # The set may be of any size, so it is asked, not listed.
+            visits = self.housekeeping.jobs.values()
+            ranks = {rank for visit in visits for rank in visit.active if rank in wanted}
         self.housekeeping.kill(body.get("jobid"), ranks, body.get("signum", 15))
         self.respond(msg, {})
 
@@ -218,7 +227,7 @@ class JobManager(Service):
     def _getinfo(self, msg):
         self.respond(msg, {"max_jobid": max([0, *self.jobs, *self.inactive])})
 
-    @request("events-journal-cancel")
+    @request("events-journal-cancel", form={"matchtag": int})
     def _journal_cancel(self, msg):
         self.journal.cancel(msg.sender, msg.body["matchtag"])
 

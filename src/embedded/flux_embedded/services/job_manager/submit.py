@@ -5,8 +5,12 @@ Request ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}``; th
 refused; ingest removes what it stored of them.
 """
 
+from flux_embedded.kernel.service import check_form
 from flux_embedded.services.job_manager.job import Job, without_environment
 from flux_embedded.services.job_manager.jobtap.errors import Rejected
+
+#: One job of a request; the jobspec was checked by ingest.
+FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
 
 
 class Submit:
@@ -23,7 +27,10 @@ class Submit:
     def request(self, msg):
         """``submit``."""
         errors = []
-        for item in msg.body["jobs"]:
+        jobs = msg.body["jobs"]
+        for item in jobs:
+            check_form(item or (), FORM, msg.topic)
+        for item in jobs:
             text = self._introduce(item)
             if text is not None:
                 errors.append([item["id"], text])

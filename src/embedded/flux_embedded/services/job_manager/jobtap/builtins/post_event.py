@@ -11,7 +11,9 @@ def plugin_init(p):
 
 
 def post(p, msg):
-    body = msg.body
+    body = msg.body or {}
+    if type(body.get("id")) is not int or type(body.get("name")) is not str:
+        raise OSError(errno.EPROTO, "id must be an integer and name a string")
     context = body.get("context")
     if context is not None and not isinstance(context, dict):
         raise OSError(errno.EPROTO, "context must be an object")

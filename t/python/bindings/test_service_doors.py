@@ -1,0 +1,157 @@
+"""Every method of every service, with payloads of any form: an answer, never a traceback.
+
+What comes over the socket is checked at the door (`flux_embedded.kernel.service.check_form` and the
+services' own checks); a payload nobody thought of would be answered EIO with a traceback in the log.
+"""
+
+import errno
+import inspect
+import json
+import random
+import re
+
+import bindings_instance
+import pytest
+
+import flux.job
+from flux_embedded.broker.instance import JOB_SERVICES
+from flux_embedded.kernel import Kernel, VirtualClock
+from flux_embedded.kernel.service import Service, check_form, request
+from flux_embedded.kernel.task import Task
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-3]"],
+        "starttime": 0.0,
+        "expiration": 0.0,
+    },
+}
+#: They end or replace what the others are tried on.
+LEFT_OUT = {"module.remove", "module.load", "kvs.fault"}
+KEYS = "id userid ids type states name all enable start reason key namespace matchtag rank ranks targets mode path jobspec".split()
+VALUES = [None, True, False, 0, 1, -1, 3, 2**70, 1.5, float("inf"), "", "x", "0-3", "n0", "all", "cancel", "up", "a.b", "f1", "none"]
+
+
+@pytest.fixture
+def instance():
+    instance = bindings_instance.make(*JOB_SERVICES, size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
+    instance.ctx.attrs.define("log-stderr-level", "-1")
+    yield instance
+    instance.stop()
+
+
+def methods_of(instance):
+    """{topic: (streaming, keys that its handler's source mentions)}."""
+    found = {}
+    for endpoint in instance.kernel.services.values():
+        service = getattr(endpoint, "service", None)
+        for topic, (function, _, streaming) in service.methods.items() if service else ():
+            if topic in LEFT_OUT or topic.endswith((".shutdown", ".disconnect")):
+                continue
+            keys = {key.rstrip("?") for key in service.forms.get(topic, ())}
+            keys.update(re.findall(r'"([a-z_-]+)"', inspect.getsource(function)))
+            found[topic] = (streaming, sorted(keys))
+    return found
+
+
+def value(chance, ids, depth=0):
+    kind = chance.random()
+    if kind < 0.65 or depth > 2:
+        return chance.choice([*VALUES, chance.choice(ids)])
+    if kind < 0.82:
+        return [value(chance, ids, depth + 1) for _ in range(chance.randrange(3))]
+    return {chance.choice(KEYS): value(chance, ids, depth + 1) for _ in range(chance.randrange(4))}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_payload_is_too_odd(instance, seed):
+    chance = random.Random(seed)
+    h = instance.handle
+    spec = flux.job.JobspecV1.from_command(["true"])
+    ids = [int(flux.job.submit(h, spec)) for _ in range(3)]
+    methods = methods_of(instance)
+    assert len(methods) > 150
+    topics = sorted(methods)
+    for _ in range(2500):
+        topic = chance.choice(topics)
+        streaming, keys = methods[topic]
+        payload = {chance.choice([*keys, *keys, *keys, *KEYS]): value(chance, ids) for _ in range(chance.randrange(5))}
+        if "id" in keys and chance.random() < 0.5:
+            payload["id"] = chance.choice(ids)
+        payload = chance.choice([payload] * 9 + [None])
+        rpc = h.rpc(topic, payload, flags=2 if streaming else 0)
+        instance.kernel.run_until_idle()
+        if rpc.is_ready():
+            try:
+                rpc.get()
+            except OSError as exc:
+                assert exc.errno != errno.EIO, (topic, json.dumps(payload), exc.strerror)
+        rpc.stop()
+        if chance.random() < 0.01:
+            try:
+                ids.append(int(flux.job.submit(h, spec, urgency=chance.randrange(32), novalidate=True)))
+            except OSError as exc:
+                # Submission may have been disabled by now, or the instance's time be over.
+                assert exc.errno == errno.EINVAL
+
+
+# -- check_form ------------------------------------------------------------------
+
+FORM = {"id": int, "note?": (str, type(None)), "t": float, "any": object}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"id": 1, "t": 1.5, "any": None},
+        {"id": 1, "t": 2, "any": [], "note": None, "more": 1},
+        {"id": -1, "t": 0.0, "any": {}, "note": "x"},
+    ],
+)
+def test_forms_that_are_kept(body):
+    check_form(body, FORM, "a.b")
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (None, "a.b: 'id' is missing"),
+        ([], "a.b: the payload must be an object"),
+        ({"id": True, "t": 1, "any": 1}, "a.b: 'id' must be an integer"),
+        ({"id": 1.0, "t": 1, "any": 1}, "a.b: 'id' must be an integer"),
+        ({"id": 1, "t": True, "any": 1}, "a.b: 't' must be a number"),
+        ({"id": 1, "t": 1}, "a.b: 'any' is missing"),
+        ({"id": 1, "t": 1, "any": 1, "note": 1}, "a.b: 'note' must be a string or null"),
+    ],
+)
+def test_forms_that_are_not(body, text):
+    with pytest.raises(OSError) as info:
+        check_form(body, FORM, "a.b")
+    assert (info.value.errno, info.value.strerror) == (errno.EPROTO, text)
+
+
+def test_the_handler_is_not_called_then():
+    class Formal(Service):
+        name = "formal"
+        called = []
+
+        @request("do", form={"id": int})
+        def do(self, msg):
+            self.called.append(msg.body)
+            self.respond(msg)
+
+    class Context:
+        kernel = Kernel(VirtualClock())
+
+    service = Formal(Context)
+    service.start()
+    h = bindings_instance.Flux(Task(Context.kernel, "client"))
+    for payload in ('{"id": "x"}', '{"id"', "[1]", None):
+        with pytest.raises(OSError) as info:
+            h.rpc("formal.do", payload).get()
+        assert info.value.errno == errno.EPROTO
+    assert h.rpc("formal.do", {"id": 3}).get() is None
+    assert service.called == [{"id": 3}]
+    assert service.remove_method("do") is None and not service.forms
