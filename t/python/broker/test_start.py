@@ -187,6 +187,13 @@ def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_pat
     assert not alive(int((tmp_path / "ready").read_text()))
 
 
+def test_a_process_that_leaves_its_job_does_not_outlive_the_instance(flux, tmp_path):
+    submit = "flux submit sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 1000\" & sleep 1000' >/dev/null"
+    code, _, stderr = flux.start(f"{submit}; while ! test -s pid; do sleep 0.1; done")
+    assert (code, stderr) == (0, "")
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
 def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
     """The loop cannot hear of the signal; nothing may be left all the same."""
     (tmp_path / "m.py").write_text(

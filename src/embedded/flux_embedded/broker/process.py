@@ -8,6 +8,8 @@ import sys
 
 from flux_embedded.broker.logring import ERR, INFO
 
+_PR_SET_CHILD_SUBREAPER = 36
+
 #: How a child gets a process group of its own.
 _OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 
@@ -115,6 +117,16 @@ def _give_terminal(group):
     except OSError:
         pass
     signal.signal(signal.SIGTTOU, former)
+
+
+def adopt_orphans():
+    """Become the parent of what loses its parent below us, so that `kill_descendants` finds it."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass  # then a process that leaves its job on purpose outlives the instance
 
 
 def kill_descendants():

@@ -16,7 +16,7 @@ from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import BUILTIN, Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
-from flux_embedded.broker.process import Command, duration, kill_descendants
+from flux_embedded.broker.process import Command, adopt_orphans, duration, kill_descendants
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
@@ -70,6 +70,7 @@ class Session:
         Raises:
             OSError: no run directory or socket could be made
         """
+        adopt_orphans()
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
         for number in FATAL_SIGNALS:
             signal.signal(number, self._note_signal)  # the loop still hears of it, when it turns
@@ -89,6 +90,7 @@ class Session:
             try:
                 self._close()
             finally:
+                kill_descendants()
                 self._remove_rundir()
                 for function in undo:
                     function()
