@@ -19,7 +19,7 @@ from flux.resource.tree_hooks import TreeHooks
 from flux.resource.tree_index import BoxIndex
 from flux.resource.tree_placement import NodeType
 from flux.resource.tree_policy import Kinds, TreePlacement
-from flux.resource.tree_topology import cut_children, read_children
+from flux.resource.tree_topology import cut_children, entries_of, read_children
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 
@@ -73,8 +73,8 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         ranks = 0
         for entry in (R or {}).get("execution", {}).get("R_lite", ()):
             ranks |= parse_idset(entry["rank"])
-        self.scheduling, children = read_children(self.scheduling, ranks)
-        self.placement = TreePlacement(_read_kinds(self._base, children))
+        self.scheduling, self._entries, kinds = read_children(self.scheduling, ranks)
+        self.placement = TreePlacement(_read_kinds(self._base, kinds))
 
     def countable(self, shape):
         # Containers must be free as a whole, which counts do not tell.
@@ -106,14 +106,15 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         self._index.check_boxes(self.placement.kinds)
 
     def scheduling_of(self, selection):
-        return cut_children(self.scheduling, selected_ranks(selection))
+        return cut_children(self.scheduling, self._entries, selected_ranks(selection))
 
     def remove_ranks(self, ranks):
         before = self._inventory.ranks
         super().remove_ranks(ranks)
         gone = before & ~self._inventory.ranks
         if gone:
-            self.scheduling = cut_children(self.scheduling, ~gone)
+            self.scheduling = cut_children(self.scheduling, entries_of(self.scheduling), ~gone)
+            self._entries = [(mask & ~gone, entry) for mask, entry in self._entries]
 
 
 def _read_kinds(inventory, children):

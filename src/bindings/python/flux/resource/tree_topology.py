@@ -143,8 +143,9 @@ def read_children(scheduling, ranks):
     Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
 
     Returns:
-        (scheduling, kinds): a copy with the ranks renumbered, and [(rank mask, topo, where)] in
-        which no rank is twice (the first entry that names one counts).
+        (scheduling, entries, kinds): a copy with the ranks renumbered, its ``children`` as of
+        ``entries_of()``, and [(rank mask, topo, where)] in which no rank is twice (the first entry
+        that names one counts).
 
     Raises:
         ValueError: there is no topology, it is not well-formed (the text names the entry), or its
@@ -177,16 +178,20 @@ def read_children(scheduling, ranks):
         )
     if ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
-    renumber = Renumbering(named)
     kinds = []
     taken = 0
     changed = []
+    renumber = None if named == ranks else Renumbering(named)
     for entry, (mask, topo, where) in zip(children, entries):
-        mask = renumber(mask)
-        changed.append({**entry, "ranks": idset_text(mask)} if "ranks" in entry else dict(entry))
+        entry = dict(entry)
+        if renumber is not None and mask:
+            mask = renumber(mask)
+            entry["ranks"] = idset_text(mask)
+        changed.append((mask, entry))
         kinds.append((mask & ~taken, topo, where))
         taken |= mask
-    return {**scheduling, "children": changed}, kinds
+    scheduling = {**scheduling, "children": [entry for _, entry in changed]}
+    return scheduling, [(mask, entry) for mask, entry in changed if mask], kinds
 
 
 class Renumbering:
@@ -206,15 +211,26 @@ class Renumbering:
         return result
 
 
-def cut_children(scheduling, ranks):
+def entries_of(scheduling):
+    """``children`` as [(mask of ranks, entry)], entries without ranks left out."""
+    entries = []
+    for entry in scheduling["children"]:
+        mask = parse_idset(entry.get("ranks", ""))
+        if mask:
+            entries.append((mask, entry))
+    return entries
+
+
+def cut_children(scheduling, entries, ranks):
     """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
 
-    Entries keep their topology whole (it describes the node, not what was given) and lose the
-    other ranks; entries without ranks go. Nothing of the original is changed.
+    entries: what ``entries_of()`` made of the key, or of that of a larger pool. They keep their
+    topology whole (it describes the node, not what was given) and lose the other ranks; entries
+    without ranks go. Nothing of the original is changed.
     """
     children = []
-    for entry in scheduling["children"]:
-        left = parse_idset(entry.get("ranks", "")) & ranks
+    for mask, entry in entries:
+        left = mask & ranks
         if left:
             children.append({**entry, "ranks": idset_text(left)})
     return {**scheduling, "children": children}
