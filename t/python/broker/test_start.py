@@ -305,12 +305,20 @@ def test_standstill_is_reported(tmp_path):
     from flux_embedded.broker.watchdog import Watchdog
 
     broker = Broker(tmp_path)
-    broker.load("sleepy.py", "import time\nfrom flux.brokermod import BrokerModule, request_handler\n"
-                             "class M(BrokerModule):\n @request_handler('nap')\n def nap(self, msg):\n"
-                             "  time.sleep(0.5)\n  self.handle.respond(msg, {})")  # fmt: skip
+    broker.instance.ctx.attrs.define("log-filename", tmp_path / "log")
+    path = broker.file("sleepy.py", f"""
+        import time
+        from flux.brokermod import BrokerModule, request_handler
+        class M(BrokerModule):
+            @request_handler("nap")
+            def nap(self, msg):
+                while "has blocked" not in open({str(tmp_path / "log")!r}).read():
+                    time.sleep(0.05)
+                self.handle.respond(msg, {{}})
+    """)  # fmt: skip
+    broker.call("module.load", {"path": path})
     with Watchdog(broker.instance.ctx, first=0.1):
         broker.call("sleepy.nap")
-        time.sleep(0.1)
     reports = [line for line in broker.log() if "has blocked the instance for" in line]
-    assert reports and re.match(r"broker.err: sleepy has blocked .*sleepy.py:6 \(nap\)", reports[0])
+    assert reports and re.match(r"broker.err: sleepy has blocked .*sleepy.py:[78] \(nap\)", reports[0])
     broker.instance.stop()
