@@ -2,11 +2,12 @@
 
 import errno
 
+from flux.idset import IDset
 from flux_embedded.formats import jobid
 from flux_embedded.services.job_exec.process import Process
-from flux_embedded.services.job_manager import rlite
 
 LOG_ERR, LOG_INFO = 3, 6
+MAX_RANKS = 1 << 20
 
 
 class Scripts:
@@ -20,7 +21,10 @@ class Scripts:
         """``script``: run a command for each rank."""
         body = msg.body
         id, label = body["id"], body.get("label", "housekeeping")
-        left = set(rlite.ids(body["ranks"]))
+        wanted = _ranks(body["ranks"])
+        if wanted.count() > MAX_RANKS:
+            raise OSError(errno.EINVAL, f"ranks: more than {MAX_RANKS}")
+        left = set(wanted)
 
         def ended(rank, status):
             self._running.pop((id, rank, label), None)
@@ -61,7 +65,7 @@ class Scripts:
 
     def kill(self, body):
         """``script-kill``."""
-        ranks = set(rlite.ids(body["ranks"])) if "ranks" in body else None
+        ranks = _ranks(body["ranks"]) if "ranks" in body else None
         for (id, rank, label), process in list(self._running.items()):
             right = id == body["id"] and label == body.get("label", "housekeeping")
             if right and (ranks is None or rank in ranks):
@@ -71,3 +75,11 @@ class Scripts:
         for process in list(self._running.values()):
             process.abandon()
         self._running.clear()
+
+
+def _ranks(text):
+    """The ranks of a request, an IDset: it may name any number, and is asked, not listed."""
+    try:
+        return IDset(text)
+    except ValueError as exc:
+        raise OSError(errno.EINVAL, str(exc)) from None
