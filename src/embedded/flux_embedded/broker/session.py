@@ -134,10 +134,12 @@ class Session:
     def _note_signal(self, number, frame):
         self.noted = self.noted or (number, time.monotonic())
 
-    def _stuck(self):
-        """Called by the watchdog: a module holds the loop, so that it cannot hear of a signal."""
-        if self.noted is None or self.stopping is not None or time.monotonic() - self.noted[1] < GRACE:
+    def _stuck(self, seconds):
+        """Called by the watchdog: a module holds the loop, so that it cannot hear of a signal or end."""
+        if self.noted is None or time.monotonic() - self.noted[1] < GRACE:
             return
+        if self.stopping is not None and seconds < CLEANUP_TIMEOUT:
+            return  # it has heard, and a module may well take its time to end
         culprit = self.kernel.running.name if self.kernel.running is not None else "something"
         self.ctx.log(CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force")
         kill_descendants()

@@ -22,7 +22,8 @@ class Watchdog:
     Args:
         ctx (BrokerContext): the broker
         first (float): real seconds until the first report
-        stuck: None, or ``stuck()``, called (in the watchdog's thread) again and again while it lasts
+        stuck: None, or ``stuck(seconds)``, called (in the watchdog's thread) again and again while
+            it lasts, with how long it has lasted
     """
 
     def __init__(self, ctx, first=FIRST_REPORT, stuck=None):
@@ -54,7 +55,7 @@ class Watchdog:
                 continue
             standing += period
             if self.stuck is not None:
-                self.stuck()
+                self.stuck(standing)
             if standing >= report_at:
                 report_at *= 2
                 self._report(frame, standing)
