@@ -1,0 +1,39 @@
+"""Every machine there is XML of, as a pool: each GPU can be had with a core, each core too."""
+
+import pytest
+from test_amend import machines
+from tree_help import alloc
+
+from flux.resource.tree_amend import r_from_hwloc, topology_from_xml
+from flux.resource.tree_text import render_text
+from flux.resource.TreePool import TreePool
+
+
+@pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
+def test_pool_of_a_machine(hwloc, where, name):
+    xml = (where / f"{name}.xml").read_text(encoding="utf-8")
+    _, ncores, ngpus = topology_from_xml(xml)
+    R = r_from_hwloc(xml, "0-1", "node[0-1]", amended=True)
+    pool = TreePool(R)
+    if ngpus:
+        # One slot a GPU, or more GPUs a slot where there are fewer cores.
+        each = -(-ngpus // ncores)
+        job = pool.alloc(1, pool.parse_resource_request(slots(ngpus // each, 1, each)))
+        (entry,) = job.impl.entries()
+        assert entry[0] == 1
+        assert [bin(mask).count("1") for mask in entry[1:]] == [ngpus // each, ngpus // each * each]
+    else:
+        assert alloc(pool, 1, "slot/[core;gpu]") == "InfeasibleRequest"
+    assert alloc(pool, 2, f"slot/core={ncores}") == (
+        f"rank{1 if ngpus else 0}/core{'0' if ncores == 1 else f'[0-{ncores - 1}]'}"
+    )
+    assert alloc(pool, 3, f"node/slot={ncores + 1}/core") == "InfeasibleRequest"
+    pool._check()
+    assert len(render_text(R, {"a": R}).splitlines()) > 2
+
+
+def slots(count, cores, gpus):
+    children = [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}]
+    slot = {"type": "slot", "count": count, "label": "task", "with": children}
+    node = {"type": "node", "count": 1, "with": [slot]}
+    return {"version": 1, "resources": [node], "attributes": {"system": {"duration": 0}}}
