@@ -94,6 +94,8 @@ class ServiceTask(Task):
         self.reactor_run()
 
     def dispatch(self, item):
+        # What is sent while the item is handled is an effect of it, and not waited for.
+        is_last = item is _MARK or not (self.kernel.ready or self.inbox)
         if item is _MARK:
             self._marked = False
         else:
@@ -101,7 +103,7 @@ class ServiceTask(Task):
             super().dispatch(item)
             self._dispatching = False
         if self._deferred is not None:
-            if item is _MARK or not (self.kernel.ready or self.inbox):
+            if is_last:
                 function, self._deferred = self._deferred, None
                 self.guard(function)
             else:

@@ -27,7 +27,6 @@ import pwd
 
 from flux_embedded.formats import eventlog, fsd, jobid, jsontext
 from flux_embedded.formats import jobspec as spec
-from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_manager.states import (
     FLAG_DEBUG,
@@ -93,8 +92,6 @@ class JobIngest(Service):
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
         self._submitted = self._rejected = 0
-        self._flush_message = Message(REQUEST, "job-ingest.flush", flags=FLAG_NORESPONSE)
-        self._flush_message.sender = self.task
         self._configure(ctx.config)
 
     def begin(self):
@@ -288,11 +285,10 @@ class JobIngest(Service):
         job.t_submit = now
         job.id = self._ids.next(now)
         if not self._batch:
-            self.kernel.send(self.task, self._flush_message)
+            self.defer(self._flush)
         self._batch.append(job)
 
-    @request("flush")
-    def _flush(self, msg):
+    def _flush(self):
         batch, self._batch = self._batch, []
         ops = []
         for job in batch:

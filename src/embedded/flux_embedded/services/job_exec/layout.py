@@ -116,7 +116,6 @@ def task_environment(base, job_id, tasks, task, uri):
     environment["FLUX_JOB_NNODES"] = str(tasks[-1].node + 1)
     environment["FLUX_TASK_RANK"] = str(task.rank)
     environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
-    environment["FLUX_KVS_NAMESPACE"] = f"job-{job_id}"
     if uri:
         environment["FLUX_URI"] = uri
     if task.gpus:

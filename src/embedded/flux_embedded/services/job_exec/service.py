@@ -25,7 +25,6 @@ import base64
 import errno
 
 from flux_embedded.formats import eventlog, fsd, jobid
-from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
@@ -51,8 +50,6 @@ class JobExec(Service):
         self.scripts = Scripts(self)
         self._started = 0
         self._lines = {}
-        self._flush_message = Message(REQUEST, "job-exec.flush", flags=FLAG_NORESPONSE)
-        self._flush_message.sender = self.task
         self._configure(ctx.config)
 
     def begin(self):
@@ -196,11 +193,10 @@ class JobExec(Service):
         text = "".join([eventlog.encode(now, name, context) for name, context in events])
         key = f"{jobid.kvs_dir(id)}.guest.{path}"
         if not self._lines:
-            self.kernel.send(self.task, self._flush_message)
+            self.defer(self.flush)
         self._lines[key] = self._lines.get(key, "") + text
 
-    @request("flush")
-    def flush(self, msg=None):
+    def flush(self):
         """Commit what `append` collected."""
         if self._lines:
             lines, self._lines = self._lines, {}

@@ -12,7 +12,6 @@ eventlogs.
 from collections import deque
 
 from flux_embedded.formats import eventlog
-from flux_embedded.kernel.message import FLAG_NORESPONSE, REQUEST, Message
 
 #: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
 MAX_NESTING = 40
@@ -38,8 +37,6 @@ class Events:
         self._inflight = None
         self._retry = RETRY_MIN
         self._scheduled = False
-        self._flush_message = Message(REQUEST, "job-manager.flush", flags=FLAG_NORESPONSE)
-        self._flush_message.sender = jm.task
 
     # -- posting -------------------------------------------------------------------------------
 
@@ -132,7 +129,7 @@ class Events:
         """Have `flush` called after the messages that are on their way now."""
         if not self._scheduled:
             self._scheduled = True
-            self.jm.kernel.send(self.jm.task, self._flush_message)
+            self.jm.defer(self.flush)
 
     # -- committing ------------------------------------------------------------------------------
 
