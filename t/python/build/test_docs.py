@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from flux_embedded.broker import start
 from flux_embedded.cmd import dispatch
 
 
@@ -12,6 +13,13 @@ def test_the_man_page_lists_the_commands_there_are(srcdir):
     section = re.search(r"Commands\n-+\n\n(.*?)\n\n", page, re.DOTALL).group(1)
     listed = set(re.findall(r"\*\*([\w-]+)\*\*", section)) - {"--dry-run"}
     assert listed == {name for name in dispatch.COMMANDS if name != "help"}
+
+
+def test_the_man_page_has_every_option_of_flux_start(srcdir):
+    page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
+    options = set(re.findall(r"--[a-z-]+", start.USAGE)) - {"--help"}
+    assert options
+    assert not {option for option in options if "**" + option not in page}
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "NEWS.md"])
