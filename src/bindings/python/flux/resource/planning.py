@@ -5,6 +5,7 @@ made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
 from flux.resource.bookings import Booking, Bookings
+from flux.resource.bounds import Bounds
 from flux.resource.errors import InsufficientResources
 from flux.resource.inventory import pairs, selected_ranks
 from flux.resource.masks import members, popcount, take
@@ -40,7 +41,7 @@ class Plan:
         self._seen = None  # generation of the pool that all this is true for
         self._bookings = None
         self._entered = 0  # bookings entered since they were last entered anew
-        self._hints = {}  # (shape, length) to (time asked for, time found)
+        self._bounds = Bounds()
         self._changes = 0  # grows with every change of the bookings or the profile
         self._asked = self._answer = None  # the last question of _room()
 
@@ -56,17 +57,19 @@ class Plan:
             The time, or None if it does not fit while running jobs last.
         """
         self._sync()
-        asked = start = self._now(after)
-        hint = (request.shape, length_of(request))
-        known = self._hints.get(hint)
-        if known is not None and known[0] <= asked:
-            # An equal request found nothing before that, and bookings were only added.
-            start = max(start, known[1])
-        found = self._search(request, start)
-        if known is None or asked <= known[0] or asked > known[1]:
-            self._hints[hint] = (asked, found)
+        now = self._now(None)
+        start = now if after is None else max(now, after)
+        shape = request.shape
+        if not self._pool.countable(shape):
+            found = self._search(request, start)
         else:
-            self._hints[hint] = (known[0], found)
+            family = (shape.match, Need.of(shape), shape.node_count is None)
+            count = (shape.node_count or shape.slot_count).min
+            length = length_of(request)
+            start = max(start, self._bounds.least(family, count, length))
+            found = self._search(request, start)
+            if after is None or after <= now:
+                self._bounds.learn(family, count, length, found)
         return None if found == INFINITY else found
 
     def windows(self, requests, horizon):
@@ -225,7 +228,7 @@ class Plan:
         self._profile = Profile(
             pool._inventory, pool._index, pool.ends_in_order(), pool.held, pool.clock()
         )
-        self._hints = {}
+        self._bounds = Bounds()
         self._changes += 1
         # Jobs started through the plan are in the profile now.
         started, self._started = self._started, []
@@ -258,17 +261,8 @@ class Plan:
             self._changes += 1
             if not self._bookings.remove(booking):
                 self._enter_all()
-            self._forget_hints(booking)
+            self._bounds.released(booking.start)
         return booking
-
-    def _forget_hints(self, booking):
-        """What had no room beside a booking may start as early as its length allows."""
-        hints = {}
-        for (shape, length), (asked, found) in self._hints.items():
-            found = min(found, booking.start - length)
-            if found > asked:
-                hints[shape, length] = (asked, found)
-        self._hints = hints
 
     def _restore(self, jobid, booking):
         if booking is not None:
@@ -292,18 +286,32 @@ class Plan:
 
     def _search(self, request, start):
         """First time from ``start`` on at which a request fits; infinity if none."""
-        profile = self._profile
+        profile, ends = self._profile, self._bookings.ends
         length = length_of(request)
         shape = request.shape
         if self._pool.countable(shape):
             # Not before running jobs leave room on so many ranks, bookings or not.
             count = 1 if shape.node_count is None else shape.node_count.min
             ranks = self._pool.eligible(shape.match)
-            start = profile.track(Need.of(shape)).first(count, ranks, start)
+            need = Need.of(shape)
+            start = profile.track(need).first(count, ranks, start)
+            if shape.node_count is not None:
+                return self._search_nodes(need, count, ranks, start, length)
         while start < INFINITY:
             if self._fits(request, start, start + length):
                 return start
-            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
+            start = min(ends.after(start), profile.next_end_after(start))
+        return INFINITY
+
+    def _search_nodes(self, need, count, ranks, start, length):
+        """As ``_search()``, for so many of these ranks with room for a need."""
+        profile, bookings = self._profile, self._bookings
+        while start < INFINITY:
+            room = profile.track(need).at(start) & ranks
+            if popcount(room) >= count:
+                if popcount(bookings.leaving(room, need, start, start + length)) >= count:
+                    return start
+            start = min(bookings.ends.after(start), profile.next_end_after(start))
         return INFINITY
 
     def _fits(self, request, start, end):

@@ -1,0 +1,113 @@
+"""What earlier searches say about later ones.
+
+A request cannot start before another one that wants no more of the same kind,
+and for no longer, could: if four nodes for an hour fit at noon at the earliest,
+eight nodes for two hours do not fit before.  That stays true while bookings are
+only added, so a long queue of jobs of many sizes is planned without starting
+each search from now.
+"""
+
+import math
+from bisect import bisect_right
+
+from flux.resource.timeline import INFINITY
+
+#: Lengths are rounded up to powers of this.
+STEP = 1.1
+#: Families (kinds of need and constraint) that are remembered.
+LIMIT = 1024
+
+
+def _rounded(length):
+    """The least power of STEP that is not below a length."""
+    if length == INFINITY:
+        return INFINITY
+    power = math.ceil(math.log(max(length, 1e-3)) / math.log(STEP))
+    bound = STEP**power
+    return bound if bound >= length else bound * STEP
+
+
+class _Stair:
+    """Ascending counts, and for each the time before which it does not fit; ascending too."""
+
+    __slots__ = ("counts", "times")
+
+    def __init__(self):
+        self.counts = []
+        self.times = []
+
+    def at(self, count):
+        place = bisect_right(self.counts, count) - 1
+        return self.times[place] if place >= 0 else -INFINITY
+
+    def learn(self, count, time):
+        place = bisect_right(self.counts, count)
+        if place and self.times[place - 1] >= time:
+            return
+        if place and self.counts[place - 1] == count:
+            place -= 1
+            del self.counts[place], self.times[place]
+        end = place
+        while end < len(self.times) and self.times[end] <= time:
+            end += 1
+        self.counts[place:end] = [count]
+        self.times[place:end] = [time]
+
+    def lower(self, time):
+        """Forget what is known beyond a time."""
+        place = bisect_right(self.times, time)
+        if place < len(self.times):
+            self.counts[place:] = [self.counts[place]]
+            self.times[place:] = [time]
+
+
+class Bounds:
+    """Least start times, for searches that begin now."""
+
+    def __init__(self):
+        # family to ({length: _Stair}, [rounded lengths ascending], [their _Stairs])
+        self._families = {}
+
+    def least(self, family, count, length):
+        """A time before which so many of a kind do not fit for so long."""
+        known = self._families.get(family)
+        if known is None:
+            return -INFINITY
+        exact, lengths, stairs = known
+        stair = exact.get(length)
+        best = stair.at(count) if stair is not None else -INFINITY
+        for stair in stairs[: bisect_right(lengths, length)]:
+            counts = stair.counts
+            place = bisect_right(counts, count)
+            if place and stair.times[place - 1] > best:
+                best = stair.times[place - 1]
+        return best
+
+    def learn(self, family, count, length, time):
+        """So many of a kind fit for so long at a time, and not earlier."""
+        known = self._families.get(family)
+        if known is None:
+            if len(self._families) >= LIMIT:
+                self._families.clear()
+            known = self._families[family] = ({}, [], [])
+        exact, lengths, stairs = known
+        stair = exact.get(length)
+        if stair is None and len(exact) < LIMIT:
+            stair = exact[length] = _Stair()
+        if stair is not None:
+            stair.learn(count, time)
+        bound = _rounded(length)
+        place = bisect_right(lengths, bound)
+        if not place or lengths[place - 1] != bound:
+            lengths.insert(place, bound)
+            stairs.insert(place, _Stair())
+            place += 1
+        stairs[place - 1].learn(count, time)
+
+    def released(self, start):
+        """A booking from a time on is gone: what ends after that may fit earlier."""
+        for exact, lengths, stairs in self._families.values():
+            for length, stair in exact.items():
+                stair.lower(start - length)
+            for length, stair in zip(lengths, stairs):
+                stair.lower(start - length)
