@@ -6,7 +6,7 @@ import pytest
 from shared import SRCDIR
 from tree_help import alloc, jobspec, topo_R
 
-from flux.resource import tree_hwloc, tree_placement
+from flux.resource import tree_hwloc, tree_placement, tree_topology
 from flux.resource.tree_hwloc import Machine, parse_taskset
 from flux.resource.TreePool import TreePool, TreeResourceRequest
 
@@ -147,3 +147,14 @@ def test_objects_nested_too_deeply(hwloc, monkeypatch):
     monkeypatch.setattr(tree_amend.TopologyBuilder, "build", too_deep)
     with pytest.raises(RuntimeError, match="nested too deeply"):
         tree_amend.topology_from_xml((OWN / "cxl-memory.xml").read_text())
+
+
+def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(tree_topology, "NAMES_LIMIT", 5)
+    pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
+    for number in range(40):
+        assert alloc(pool, 1, f"slot/x{number}{{x}}") == "InfeasibleRequest"
+        assert alloc(pool, 1, f"slot/socket={number + 3}{{x}}") == "InfeasibleRequest"
+    (_, node), *_ = pool.impl.placement.kinds.pairs
+    assert len(node.layout._containers) <= 5 and len(node.layout._nests) <= 5
+    assert alloc(pool, 1, "slot/socket=2{x}") == "rank0/core[0-7],gpu[0-1]"

@@ -137,14 +137,11 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     With ``wanted`` negative there is no limit.
     """
     free_cores, free_gpus = cores, gpus
-    boxes = [
-        (box_cores, box_gpus)
-        for box_cores, box_gpus in layout.containers(name)
-        if popcount(box_cores) >= slot_cores and popcount(box_gpus) >= slot_gpus
-    ]
+    least = (slot_cores, slot_gpus)
+    nests = (layout.containers(name),) if each == 1 else layout.nests(name, each)
     slots = 0
     while slots != wanted:
-        taken = _free_boxes(layout, boxes, free_cores, free_gpus, each)
+        taken = _free_boxes(nests, free_cores, free_gpus, each, least)
         if taken is None:
             break
         free_cores ^= taken[0]
@@ -153,21 +150,20 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     return slots, cores ^ free_cores, gpus ^ free_gpus
 
 
-def _free_boxes(layout, boxes, cores, gpus, each):
-    """Cores and GPUs of so many free containers, or None."""
-    free = [box for box in boxes if not (box[0] & ~cores or box[1] & ~gpus)]
-    if each == 1:
-        return free[0] if free else None
-    for groups in layout.levels:
-        for group_cores, group_gpus in groups:
-            taken_cores = taken_gpus = count = 0
-            for box_cores, box_gpus in free:
-                # Containers may overlap, with the group and with each other.
-                if box_cores & (~group_cores | taken_cores) or box_gpus & (~group_gpus | taken_gpus):
-                    continue
-                taken_cores |= box_cores
-                taken_gpus |= box_gpus
-                count += 1
-                if count == each:
-                    return taken_cores, taken_gpus
+def _free_boxes(nests, cores, gpus, each, least):
+    """Cores and GPUs of so many free containers of one nest, or None."""
+    for boxes in nests:
+        left_cores, left_gpus = cores, gpus
+        count = each
+        for box_cores, box_gpus in boxes:
+            # Those taken already are out of what is left: containers may overlap.
+            if box_cores & ~left_cores or box_gpus & ~left_gpus:
+                continue
+            if popcount(box_cores) < least[0] or popcount(box_gpus) < least[1]:
+                continue
+            left_cores ^= box_cores
+            left_gpus ^= box_gpus
+            count -= 1
+            if not count:
+                return cores ^ left_cores, gpus ^ left_gpus
     return None

@@ -16,6 +16,8 @@ from flux.resource.masks import idset_text, parse_idset, popcount, quote, runs
 RESOURCES = ("cores", "gpus", "memory", "storage")
 UNIT_LIMIT = 1 << 16
 DEPTH_LIMIT = 32
+#: Names of containers, which jobs choose, that a layout remembers answers about.
+NAMES_LIMIT = 256
 
 
 class Domain:
@@ -85,6 +87,7 @@ class Layout:
         self.domain.cores = cores
         self.domain.gpus = gpus
         self._containers = {}
+        self._nests = {}
         levels = []
         _collect(self.domain, levels)
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
@@ -97,8 +100,25 @@ class Layout:
         """
         found = self._containers.get(name)
         if found is None:
-            found = tuple(_named(self.domain, name))
-            self._containers[name] = found
+            if len(self._containers) >= NAMES_LIMIT:
+                self._containers.clear()
+            found = self._containers[name] = tuple(_named(self.domain, name))
+        return found
+
+    def nests(self, name, least):
+        """The containers called ``name`` in each group that has so many of them, finest level first."""
+        found = self._nests.get((name, least))
+        if found is None:
+            boxes = self.containers(name)
+            found = []
+            for groups in self.levels:
+                for cores, gpus in groups:
+                    inside = [box for box in boxes if not (box[0] & ~cores or box[1] & ~gpus)]
+                    if len(inside) >= least:
+                        found.append(tuple(inside))
+            if len(self._nests) >= NAMES_LIMIT:
+                self._nests.clear()
+            found = self._nests[name, least] = tuple(found)
         return found
 
 
