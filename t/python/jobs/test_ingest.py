@@ -6,7 +6,7 @@ import json
 import pytest
 from jobs_instance import jobspec
 
-from flux_embedded.services.job_ingest import IdGenerator
+from flux_embedded.services.job_ingest.ids import IdGenerator
 
 QUEUES = {
     "queues": {

@@ -23,11 +23,12 @@ the queue rules refuse; the scheduler's own errno for infeasible jobs.
 """
 
 import errno
-import pwd
 
-from flux_embedded.formats import eventlog, fsd, jobid, jsontext
+from flux_embedded.formats import eventlog, jobid, jsontext
 from flux_embedded.formats import jobspec as spec
 from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_ingest.completion import Completion, with_system
+from flux_embedded.services.job_ingest.ids import IdGenerator
 from flux_embedded.services.job_manager.states import (
     FLAG_DEBUG,
     FLAG_NOVALIDATE,
@@ -46,34 +47,6 @@ INPUT = {"version": 1, "encoding": {"stdin": "UTF-8"}, "count": {"stdin": 1}, "o
 _encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
 
 
-class IdGenerator:
-    """Job ids (RFC 19): 40 bits of milliseconds since the start, 14 of generator, 10 of sequence."""
-
-    def __init__(self, epoch, generator=0):
-        self._epoch = epoch
-        self._generator = generator
-        # The first id is 1, not 0, which too much code takes for "none".
-        self._ms = 0
-        self._seq = 0
-
-    def advance(self, id):
-        """Make ids only above `id` from now on."""
-        ms = id >> 24
-        if ms >= self._ms:
-            self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
-
-    def next(self, now):
-        """An id above all before, whatever the clock does."""
-        ms = int((now - self._epoch) * 1000)
-        if ms > self._ms:
-            self._ms, self._seq = ms, 0
-        elif self._seq < 1023:
-            self._seq += 1
-        else:
-            self._ms, self._seq = self._ms + 1, 0
-        return self._ms << 24 | self._generator << 10 | self._seq
-
-
 class Submission:
     """One submission on its way."""
 
@@ -87,7 +60,6 @@ class JobIngest(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.config = ctx.config
         self._arguments = self._parse_arguments(args)
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
@@ -127,8 +99,7 @@ class JobIngest(Service):
                 raise OSError(errno.EINVAL, f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}")
         self._validate = "jobspec" in plugins
         self._check_feasibility = "feasibility" in plugins
-        self.config = config
-        self._defaults = {}
+        self._completion = Completion(config)
 
     @request("config-reload")
     def _config_reload(self, msg):
@@ -158,7 +129,7 @@ class JobIngest(Service):
         except ValueError as exc:
             self._rejected += 1
             raise OSError(errno.EPERM, str(exc)) from None
-        job.jobspec = self._complete(_with_system(jobspec), msg.userid)
+        job.jobspec = self._completion.complete(with_system(jobspec), msg.userid)
         if isinstance(given, str):
             job.original = given
             job.text = given if job.jobspec is jobspec else _encode(job.jobspec)
@@ -190,93 +161,6 @@ class JobIngest(Service):
                 self.respond_error(job.msg, exc.errno, exc.strerror)
                 return
         self._queue(job)
-
-    # -- completion ----------------------------------------------------------------------------------
-
-    def _complete(self, jobspec, userid):
-        """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
-        system = jobspec["attributes"]["system"]
-        queue = system.get("queue")
-        key = (queue, not system.get("duration"))
-        found = self._defaults.get(key)
-        if found is None:
-            found = self._defaults[key] = self._find_defaults(queue)
-        defaults, requires, access = found
-        if access is not None:
-            self._check_access(defaults.get("queue", queue), access, userid)
-        changes = {}
-        for name, value in defaults.items():
-            # A duration of 0 is what a submission without a time limit says.
-            if name not in system or (name == "duration" and not system[name] and value):
-                changes[name] = value
-        if requires:
-            constraints = dict(system.get("constraints") or {})
-            properties = list(constraints.get("properties", ()))
-            constraints["properties"] = properties + [name for name in requires if name not in properties]
-            changes["constraints"] = constraints
-        if not changes:
-            return jobspec
-        attributes = {**jobspec["attributes"], "system": {**system, **changes}}
-        return {**jobspec, "attributes": attributes}
-
-    def _find_defaults(self, queue):
-        """(default system attributes, required properties, access table) for jobs of `queue`."""
-        policy = self.config.get("policy", {})
-        queues = self.config.get("queues", {})
-        defaults = dict(policy.get("jobspec", {}).get("defaults", {}).get("system", {}))
-        default_queue = defaults.pop("queue", None)
-        extra = {}
-        if queues:
-            if queue is None:
-                if default_queue is None:
-                    raise OSError(errno.EPERM, "no queue specified")
-                queue = extra["queue"] = default_queue
-            if queue not in queues:
-                raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
-        settings = queues.get(queue, {})
-        parent = queues.get(settings.get("parent"), {})
-        access = policy.get("access")
-        for table in (parent, settings):
-            own = table.get("policy", {})
-            defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
-            access = own.get("access", access)
-        source = parent or settings
-        requires = list(source.get("requires", ()))
-        if "hosts" in source:
-            requires.append(f"+{settings.get('parent', queue)}")
-        if "duration" in defaults:
-            try:
-                text = defaults["duration"]
-                defaults["duration"] = fsd.parse(text) if isinstance(text, str) else text
-            except ValueError as exc:
-                raise OSError(errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}") from None
-        return {"duration": 0, **defaults, **extra}, requires, access
-
-    def _check_access(self, queue, access, userid):
-        try:
-            name = pwd.getpwuid(userid).pw_name
-        except KeyError:
-            name = str(userid)
-        if name in access.get("allow-user", ()):
-            return
-        import grp
-
-        for group in access.get("allow-group", ()):
-            try:
-                entry = grp.getgrnam(group)
-            except KeyError:
-                continue
-            if name in entry.gr_mem or entry.gr_gid == self._primary_group(userid):
-                return
-        where = f"queue '{queue}'" if queue else "this instance"
-        raise OSError(errno.EPERM, f"user {name} may not submit jobs to {where}")
-
-    @staticmethod
-    def _primary_group(userid):
-        try:
-            return pwd.getpwuid(userid).pw_gid
-        except KeyError:
-            return None
 
     # -- batches -------------------------------------------------------------------------------------
 
@@ -355,21 +239,3 @@ class JobIngest(Service):
                 self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
 
         self.rpc("kvs.commit", {"ops": ops}).then(removed)
-
-
-def _with_system(jobspec):
-    """`jobspec` with an object ``attributes.system``, whatever the (disabled) validator let through.
-
-    Raises:
-        OSError: EINVAL, it is nothing that could be a jobspec
-    """
-    if not isinstance(jobspec, dict):
-        raise OSError(errno.EINVAL, "jobspec: expected an object")
-    attributes = jobspec.get("attributes")
-    if isinstance(attributes, dict) and isinstance(attributes.get("system"), dict):
-        return jobspec
-    if attributes is not None and not isinstance(attributes, dict):
-        raise OSError(errno.EINVAL, "jobspec: attributes: expected an object")
-    if (attributes or {}).get("system") is not None:
-        raise OSError(errno.EINVAL, "jobspec: attributes.system: expected an object")
-    return {**jobspec, "attributes": {**(attributes or {}), "system": {}}}

@@ -1,0 +1,171 @@
+"""Job data from the KVS: service ``job-info`` (RFC 41).
+
+=======================  ===================================================================================
+method                   payload -> response
+=======================  ===================================================================================
+lookup                   ``{id, keys, flags?}`` -> ``{id, KEY: value, ...}``; keys are relative to the job's
+                         directory. Flags: 1 R and jobspec as objects instead of text, 2 with the updates of
+                         the eventlog applied. One key missing: ENOENT
+eventlog-watch (S)       ``{id, path, flags?}`` -> ``{event: line}`` for each event, past ones first. Flag 1:
+                         wait for the log to appear. ENODATA after its last event, when the job is inactive,
+                         or after eventlog-watch-cancel
+update-lookup            ``{id, key: "R" | "jobspec", flags?}`` -> ``{id, KEY: object}``, current
+update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> the same, again after every update
+eventlog-watch-cancel,   ``{matchtag}``, no response: that stream of the sender ends with ENODATA
+update-watch-cancel
+stats-get                -> ``{lookups, watchers}``
+=======================  ===================================================================================
+
+ENOENT has one of two texts: ``invalid job id``, or ``KEY: key not found``. Other users than the owner see
+their own jobs only (EPERM).
+"""
+
+import errno
+import json
+
+from flux_embedded.formats import eventlog, jobid
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_info.watch import (
+    UPDATE_EVENT,
+    EventlogWatch,
+    UpdateWatch,
+    apply_updates,
+    may_see,
+)
+
+JSON_DECODE, CURRENT = 1, 2
+WAITCREATE = 1
+
+
+class JobInfo(Service):
+    """The job-info service."""
+
+    name = "job-info"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self._watches = {}
+        self._lookups = 0
+
+    # -- lookup ------------------------------------------------------------------------------------
+
+    @request("lookup", guest=True)
+    def lookup(self, msg):
+        body = msg.body
+        id, keys = _id_of(body), body.get("keys")
+        if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
+            raise OSError(errno.EPROTO, "lookup: keys must be an array of strings")
+        self._fetch(msg, id, keys, body.get("flags", 0))
+
+    @request("update-lookup", guest=True, form={"key": str})
+    def update_lookup(self, msg):
+        self._fetch(msg, _id_of(msg.body), [_update_key(msg.body)], JSON_DECODE | CURRENT)
+
+    def _fetch(self, msg, id, keys, flags):
+        self._lookups += 1
+        where = jobid.kvs_dir(id)
+        current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
+        wanted = [f"{where}.{key}" for key in keys]
+        log = f"{where}.eventlog"
+        if (current or msg.is_guest) and log not in wanted:
+            wanted.append(log)
+        self.rpc("kvs.lookup", {"keys": wanted}).then(self._fetched, msg, id, keys, flags)
+
+    def _fetched(self, future, msg, id, keys, flags):
+        where = jobid.kvs_dir(id)
+        try:
+            values = future.body["values"]
+        except OSError as exc:
+            if exc.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+                self._explain_missing(msg, id, keys)
+            else:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            return
+        log = values.get(f"{where}.eventlog")
+        if msg.is_guest and not may_see(msg, log):
+            self.respond_error(msg, errno.EPERM)
+            return
+        answer = {"id": id}
+        for key in keys:
+            text = values[f"{where}.{key}"]
+            if key in UPDATE_EVENT and flags & (JSON_DECODE | CURRENT):
+                obj = json.loads(text)
+                if flags & CURRENT and UPDATE_EVENT[key] in log:
+                    obj = apply_updates(key, obj, eventlog.parse(log))
+                    text = json.dumps(obj)
+                answer[key] = obj if flags & JSON_DECODE else text
+            else:
+                answer[key] = text
+        self.respond(msg, answer)
+
+    def _explain_missing(self, msg, id, keys):
+        """Say which it is: no such job, or no such key."""
+
+        def answer(future):
+            try:
+                names = _names(future.body["entries"])
+            except OSError:
+                self.respond_error(msg, errno.ENOENT, "invalid job id")
+                return
+            missing = [key for key in keys if key not in names]
+            self.respond_error(msg, errno.ENOENT, f"{(missing or keys)[0]}: key not found")
+
+        self.rpc("kvs.dir", {"key": jobid.kvs_dir(id), "recursive": True}).then(answer)
+
+    # -- watching ------------------------------------------------------------------------------------
+
+    @request("eventlog-watch", guest=True, streaming=True)
+    def eventlog_watch(self, msg):
+        body = msg.body
+        id, path = _id_of(body), body.get("path")
+        if not isinstance(path, str) or not path:
+            raise OSError(errno.EPROTO, "eventlog-watch: path must be a string")
+        self._add(EventlogWatch(self, msg, id, path, bool(body.get("flags", 0) & WAITCREATE)))
+
+    @request("update-watch", guest=True, streaming=True, form={"key": str})
+    def update_watch(self, msg):
+        self._add(UpdateWatch(self, msg, _id_of(msg.body), _update_key(msg.body)))
+
+    def _add(self, watch):
+        self._watches[watch.msg.sender, watch.msg.matchtag] = watch
+        watch.begin()
+
+    @request("eventlog-watch-cancel", guest=True, form={"matchtag": int})
+    def _watch_cancel(self, msg):
+        watch = self._watches.get((msg.sender, (msg.body or {}).get("matchtag")))
+        if watch is not None:
+            watch.end(errno.ENODATA)
+
+    @request("update-watch-cancel", guest=True, form={"matchtag": int})
+    def _update_watch_cancel(self, msg):
+        self._watch_cancel(msg)
+
+    def forget(self, watch):
+        self._watches.pop((watch.msg.sender, watch.msg.matchtag), None)
+
+    @request("disconnect", guest=True)
+    def _disconnect(self, msg):
+        for watch in [w for (sender, _), w in self._watches.items() if sender is msg.sender]:
+            watch.drop()
+
+    @request("stats-get", guest=True)
+    def _stats(self, msg):
+        self.respond(msg, {"lookups": self._lookups, "watchers": len(self._watches)})
+
+
+def _id_of(body):
+    id = (body or {}).get("id")
+    if type(id) is not int or not 0 <= id < 1 << 64:
+        raise OSError(errno.EPROTO, "id must be an integer")
+    return id
+
+
+def _update_key(body):
+    key = body.get("key")
+    if key not in UPDATE_EVENT:
+        raise OSError(errno.EINVAL, f"key={key!r}: expected 'R' or 'jobspec'")
+    return key
+
+
+def _names(entries):
+    return {path for path, kind, _ in entries if kind != "dir"}

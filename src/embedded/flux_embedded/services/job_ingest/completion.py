@@ -1,0 +1,116 @@
+"""What ingest adds to a jobspec: defaults and queue constraints (RFC 33), and who may submit where."""
+
+import errno
+import grp
+import pwd
+
+from flux_embedded.formats import fsd
+
+
+class Completion:
+    """The rules of one configuration."""
+
+    def __init__(self, config):
+        self.config = config
+        self._defaults = {}
+
+    def complete(self, jobspec, userid):
+        """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
+        system = jobspec["attributes"]["system"]
+        queue = system.get("queue")
+        key = (queue, not system.get("duration"))
+        found = self._defaults.get(key)
+        if found is None:
+            found = self._defaults[key] = self._find_defaults(queue)
+        defaults, requires, access = found
+        if access is not None:
+            self._check_access(defaults.get("queue", queue), access, userid)
+        changes = {}
+        for name, value in defaults.items():
+            # A duration of 0 is what a submission without a time limit says.
+            if name not in system or (name == "duration" and not system[name] and value):
+                changes[name] = value
+        if requires:
+            constraints = dict(system.get("constraints") or {})
+            properties = list(constraints.get("properties", ()))
+            constraints["properties"] = properties + [name for name in requires if name not in properties]
+            changes["constraints"] = constraints
+        if not changes:
+            return jobspec
+        attributes = {**jobspec["attributes"], "system": {**system, **changes}}
+        return {**jobspec, "attributes": attributes}
+
+    def _find_defaults(self, queue):
+        """(default system attributes, required properties, access table) for jobs of `queue`."""
+        policy = self.config.get("policy", {})
+        queues = self.config.get("queues", {})
+        defaults = dict(policy.get("jobspec", {}).get("defaults", {}).get("system", {}))
+        default_queue = defaults.pop("queue", None)
+        extra = {}
+        if queues:
+            if queue is None:
+                if default_queue is None:
+                    raise OSError(errno.EPERM, "no queue specified")
+                queue = extra["queue"] = default_queue
+            if queue not in queues:
+                raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
+        settings = queues.get(queue, {})
+        parent = queues.get(settings.get("parent"), {})
+        access = policy.get("access")
+        for table in (parent, settings):
+            own = table.get("policy", {})
+            defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
+            access = own.get("access", access)
+        source = parent or settings
+        requires = list(source.get("requires", ()))
+        if "hosts" in source:
+            requires.append(f"+{settings.get('parent', queue)}")
+        if "duration" in defaults:
+            try:
+                text = defaults["duration"]
+                defaults["duration"] = fsd.parse(text) if isinstance(text, str) else text
+            except ValueError as exc:
+                raise OSError(errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}") from None
+        return {"duration": 0, **defaults, **extra}, requires, access
+
+    def _check_access(self, queue, access, userid):
+        try:
+            name = pwd.getpwuid(userid).pw_name
+        except KeyError:
+            name = str(userid)
+        if name in access.get("allow-user", ()):
+            return
+        for group in access.get("allow-group", ()):
+            try:
+                entry = grp.getgrnam(group)
+            except KeyError:
+                continue
+            if name in entry.gr_mem or entry.gr_gid == self._primary_group(userid):
+                return
+        where = f"queue '{queue}'" if queue else "this instance"
+        raise OSError(errno.EPERM, f"user {name} may not submit jobs to {where}")
+
+    @staticmethod
+    def _primary_group(userid):
+        try:
+            return pwd.getpwuid(userid).pw_gid
+        except KeyError:
+            return None
+
+
+def with_system(jobspec):
+    """`jobspec` with an object ``attributes.system``, whatever the (disabled) validator let through.
+
+    Raises:
+        OSError: EINVAL, it is nothing that could be a jobspec
+    """
+    if not isinstance(jobspec, dict):
+        raise OSError(errno.EINVAL, "jobspec: expected an object")
+    attributes = jobspec.get("attributes")
+    if isinstance(attributes, dict) and isinstance(attributes.get("system"), dict):
+        return jobspec
+    if attributes is not None and not isinstance(attributes, dict):
+        raise OSError(errno.EINVAL, "jobspec: attributes: expected an object")
+    if (attributes or {}).get("system") is not None:
+        raise OSError(errno.EINVAL, "jobspec: attributes.system: expected an object")
+    return {**jobspec, "attributes": {**(attributes or {}), "system": {}}}
