@@ -4,6 +4,8 @@ A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
 made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
+from bisect import bisect_right
+
 from flux.resource.bookings import Booking, Bookings
 from flux.resource.bounds import Bounds
 from flux.resource.errors import InsufficientResources
@@ -286,7 +288,7 @@ class Plan:
 
     def _search(self, request, start):
         """First time from ``start`` on at which a request fits; infinity if none."""
-        profile, ends = self._profile, self._bookings.ends
+        profile = self._profile
         length = length_of(request)
         shape = request.shape
         if self._pool.countable(shape):
@@ -300,19 +302,35 @@ class Plan:
         while start < INFINITY:
             if self._fits(request, start, start + length):
                 return start
-            start = min(ends.after(start), profile.next_end_after(start))
+            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
         return INFINITY
 
     def _search_nodes(self, need, count, ranks, start, length):
         """As ``_search()``, for so many of these ranks with room for a need."""
-        profile, bookings = self._profile, self._bookings
-        while start < INFINITY:
-            room = profile.track(need).at(start) & ranks
-            if popcount(room) >= count:
-                if popcount(bookings.leaving(room, need, start, start + length)) >= count:
-                    return start
-            start = min(bookings.ends.after(start), profile.next_end_after(start))
-        return INFINITY
+        if start == INFINITY:
+            return start
+        profile, leaving = self._profile, self._bookings.leaving
+        track = profile.track(need)
+        room = track.at(start) & ranks
+        times = profile.times
+        at = bisect_right(times, start)  # the next end of a running job, once swept over
+        ends = self._bookings.ends.times
+        place = bisect_right(ends, start)  # the next end of a booking
+        while True:
+            if popcount(room) >= count and popcount(leaving(room, need, start, start + length)) >= count:
+                return start
+            following = ends[place] if place < len(ends) else INFINITY
+            if at < len(times) or profile.step():
+                if times[at] <= following:
+                    place += times[at] == following
+                    start = times[at]
+                    at += 1
+                    room = track.at(start) & ranks
+                    continue
+            if following == INFINITY:
+                return INFINITY
+            start = following
+            place += 1
 
     def _fits(self, request, start, end):
         shape = request.shape
