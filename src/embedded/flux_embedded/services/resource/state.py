@@ -50,10 +50,7 @@ class ResourceState:
         self.base = inventory
         self.config_excluded = excluded
         self._queues = queues
-        self.drains.undrain(difference(self.drains.ranks, inventory.ranks))
-        self.excluded = intersect(self.excluded, inventory.ranks)
-        self.forced_offline = intersect(self.forced_offline, inventory.ranks)
-        self._make_view()
+        self._forget_ranks()
 
     def set_queues(self, config):
         """Take over the queues of a new configuration; ValueError if one names what is not there."""
@@ -64,7 +61,15 @@ class ResourceState:
         """The same ranks, or fewer, with other properties or times."""
         self.base = inventory
         self._queues = {name: intersect(bounds, inventory.ranks) for name, bounds in self._queues.items()}
-        self.drains.undrain(difference(self.drains.ranks, inventory.ranks))
+        self._forget_ranks()
+
+    def _forget_ranks(self):
+        """Nothing is kept of ranks that are not in the inventory any more."""
+        ranks = self.base.ranks
+        self.drains.undrain(difference(self.drains.ranks, ranks))
+        self.config_excluded = intersect(self.config_excluded, ranks)
+        self.excluded = intersect(self.excluded, ranks)
+        self.forced_offline = intersect(self.forced_offline, ranks)
         self._make_view()
 
     def _make_view(self):

@@ -1,0 +1,136 @@
+"""Random histories against plain sets: what the holder of the stream knows is what is so, and every delta is exact."""
+
+import random
+
+import pytest
+from resource_help import make_R
+
+from flux_embedded.formats import idset
+
+RANKS = range(6)
+
+
+def text(ranks):
+    return idset.encode(idset.from_ids(ranks))
+
+
+def members(value):
+    return set(idset.members(idset.decode(value)))
+
+
+class Model:
+    """What a person with a list of ranks would write down."""
+
+    def __init__(self, topology):
+        self.topology = topology
+        self.there = set(RANKS)
+        self.drained, self.excluded, self.offline, self.lost = set(), set(), set(), set()
+        self.fast = set()
+
+    def up(self):
+        return self.there - self.drained - self.excluded - self.offline - self.lost
+
+
+class Mirror:
+    """A scheduler that believes what it is told."""
+
+    def __init__(self, first):
+        self.known = set()
+        for entry in first["resources"]["execution"]["R_lite"]:
+            self.known |= members(entry["rank"])
+        self.up = members(first["up"])
+        self.fast = members(first["resources"]["execution"].get("properties", {}).get("fast", ""))
+        assert self.up <= self.known
+
+    def apply(self, update):
+        assert update and set(update) <= {"up", "down", "shrink", "property-add", "property-remove"}, update
+        assert "" not in update.values()
+        up, down, shrink = (members(update.get(key, "")) for key in ("up", "down", "shrink"))
+        add = members(update.get("property-add", {}).get("fast", ""))
+        remove = members(update.get("property-remove", {}).get("fast", ""))
+        assert up | down | shrink | add | remove <= self.known
+        assert not up & self.up and not up & down
+        assert down - shrink <= self.up and shrink <= down
+        assert not add & self.fast and remove <= self.fast
+        self.up = (self.up | up) - down
+        self.known -= shrink
+        self.fast = ((self.fast - remove) | add) & self.known
+
+
+def step(rng, there, model, gone):
+    """Do one random thing; ranks the holder must forget are added to `gone`."""
+    name = rng.choice(["drain", "undrain", "offline", "online", "exclude", "include", "shrink", "lose", "add", "remove"])
+    if not model.there:
+        return
+    ranks = set(rng.sample(sorted(model.there), rng.randint(1, len(model.there))))
+    targets = text(ranks)
+    if name == "drain":
+        there.call("drain", targets=targets, mode=rng.choice(["update", "overwrite"]))
+        model.drained |= ranks
+    elif name == "undrain":
+        there.call("undrain", targets=targets, mode="force")
+        model.drained -= ranks
+    elif name == "offline":
+        there.call("offline", targets=targets)
+        model.offline |= ranks
+        gone |= ranks
+    elif name == "online":
+        there.call("online", targets=targets)
+        model.offline -= ranks
+    elif name == "exclude":
+        there.call("exclude", targets=targets)
+        model.excluded |= ranks
+    elif name == "include":
+        there.call("include", targets=targets)
+        model.excluded -= ranks
+    elif name == "shrink":
+        ranks = {min(ranks)}
+        if len(model.there) > 1:
+            there.call("shrink", targets=text(ranks))
+            gone |= ranks
+            if model.topology:
+                model.offline |= ranks
+            else:
+                model.there -= ranks
+    elif name == "lose":
+        rank = max(ranks)
+        if rank and rank not in model.lost:
+            there.call("overlay.disconnect", rank=rank)
+            model.lost.add(rank)
+            gone.add(rank)
+    else:
+        there.call(f"property-{name}", name="fast", targets=targets)
+        model.fast = model.fast | ranks if name == "add" else model.fast - ranks
+
+
+@pytest.mark.parametrize("topology", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_history(make, capfd, seed, topology):
+    rng = random.Random(seed)
+    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-5", "topo": {"cores": "0-1"}}]}
+    there = make(6, make_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {})))
+    model = Model(topology)
+    holder = there.acquire()
+    mirror = Mirror(holder.sent()[0])
+    forgotten = set()
+    for _ in range(40):
+        if rng.random() < 0.1:  # another scheduler: all is told anew
+            holder.leave()
+            holder = there.acquire()
+            mirror = Mirror(holder.sent()[0])
+            forgotten = set()
+        gone = set()
+        step(rng, there, model, gone)
+        forgotten |= gone
+        for update in holder.sent():
+            mirror.apply(update)
+        assert mirror.known == model.there - forgotten
+        assert mirror.up == model.up() - forgotten
+        assert mirror.fast == model.fast & mirror.known
+        status = there.call("status")
+        assert members(status["online"]) == model.there - model.offline - model.lost
+        assert members(status["exclude"]) == model.excluded & model.there
+        assert set().union(*map(members, status["drain"]), set()) == model.drained & model.there
+        down = there.call("sched-status")["down"]["execution"]["R_lite"]
+        assert set().union(*(members(entry["rank"]) for entry in down), set()) == model.there - model.up()
+    capfd.readouterr()
