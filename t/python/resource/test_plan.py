@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pool_model import Ask, R_of
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.bounds import Bounds
 from flux.resource.inventory import pairs
 from flux.resource.masks import members, popcount
 
@@ -408,3 +409,66 @@ def test_plan_of_a_pool_with_hooks():
     plan.cancel(3)
     plan.hold(6, job(pool, 2, cores=4, duration=0.0))
     assert plan.earliest(two) is None
+
+
+def test_a_second_question():
+    """A search that swept over many ends does not hide them from the next one."""
+    pool = make_pool(FOUR)
+    for jobid in range(4):
+        pool.alloc(jobid, job(pool, 1, cores=4, duration=10.0 + jobid))
+    plan = pool.plan()
+    assert plan.earliest(job(pool, 4, cores=4, duration=5.0)) == NOW + 13
+    assert plan.earliest(job(pool, 2, cores=4, duration=7.0)) == NOW + 11
+    assert plan.earliest(job(pool, 1, cores=4, duration=99.0)) == NOW + 10
+    assert plan.earliest(job(pool, 1, cores=4, duration=99.0), NOW + 12.5) == NOW + 12.5
+    assert plan.earliest(job(pool, 4, cores=4, duration=6.0)) == NOW + 13
+
+
+LENGTHS = st.sampled_from([1.0, 5.0, 5.5, 60.0, 61.0, 3600.0, FOREVER])
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("learn"), st.integers(1, 6), LENGTHS, st.integers(0, 50)),
+            st.tuples(st.just("release"), st.integers(0, 60)),
+        ),
+        max_size=25,
+    ),
+    st.lists(st.tuples(st.integers(1, 7), LENGTHS), max_size=5),
+)
+def test_bounds_never_say_too_much(steps, questions):
+    """Against all that was learnt, one by one."""
+    bounds = Bounds()
+    learnt = []  # (count, length, time)
+    for step in steps:
+        if step[0] == "learn":
+            _, count, length, time = step
+            # The plan learns what it found from the bound on.
+            time = max(float(time), bounds.least("kind", count, length))
+            bounds.learn("kind", count, length, time)
+            learnt.append([count, length, time])
+        else:
+            bounds.released(float(step[1]))
+            for one in learnt:
+                one[2] = min(one[2], step[1] - one[1])
+        for count, length in questions:
+            truth = [time for fewer, shorter, time in learnt if fewer <= count and shorter <= length]
+            best = max(truth, default=-FOREVER)
+            assert bounds.least("kind", count, length) <= best
+            assert bounds.least("other", count, length) == -FOREVER
+            same = [time for fewer, shorter, time in learnt if fewer <= count and shorter == length]
+            if same:
+                assert bounds.least("kind", count, length) >= max(same)
+
+
+def test_bounds_are_bounded():
+    bounds = Bounds()
+    for number in range(3000):
+        bounds.learn(number % 1500, 1, float(number + 1), 1.0)
+    assert len(bounds._families) <= 1024
+    for number in range(3000):
+        bounds.learn("one", 1 + number % 7, float(number + 1), 1.0)
+    exact, lengths, stairs = bounds._families["one"]
+    assert len(exact) <= 1024 and len(lengths) == len(stairs) < 120
+    assert bounds.least("one", 7, 5000.0) == 1.0
