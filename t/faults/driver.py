@@ -74,9 +74,13 @@ class Driver:
         self.held_back = {}
         self.crash_in = None
         self.calm = True
-        self.instance.start()
-        self.h = self.instance.handle
-        self._load()
+        try:
+            self.instance.start()
+            self.h = self.instance.handle
+            self._load()
+        except BaseException:
+            self.close()
+            raise
 
     # -- messages --------------------------------------------------------------------------------
 

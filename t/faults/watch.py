@@ -92,6 +92,8 @@ class Watch:
 
     def _ranks_left(self, text):
         """Whether this is the report, due at hello, of a job on ranks that are gone for good."""
+        if self.books is None:
+            return False
         ranks = {resource[0] for resource in self.books.inventory}
         lost = any(resource[0] not in ranks for held in self.books.held.values() for resource in held)
         return lost and "failed to reallocate R" in text
