@@ -154,10 +154,37 @@ def test_services_learn_that_a_client_has_gone(broker, client, server):
     assert not log.followers and not events.subscribers
 
 
-def test_clients_offer_no_services(client):
+def test_clients_may_hold_services(broker, client, server):
     client.send("service.add", '{"service":"mine"}')
-    answer = client.receive()
-    assert answer.errnum == errno.ENOTSUP and "only modules can offer services here" in answer.payload_str
+    assert client.receive().errnum == 0
+    h = broker.client("peer")
+    plain, other, lost = h.rpc("mine.a", {"n": 1}), h.rpc("mine.b"), h.rpc("mine.c")
+    odd = h.rpc("mine.o")
+    stream = h.rpc("mine.s", {}, flags=2)
+    asked = {msg.topic: msg for msg in (client.receive() for _ in range(5))}
+    assert asked["mine.a"].payload == {"n": 1} and asked["mine.s"].streaming
+    # Answered in any order; the tags are those the requests came with.
+    client.send("mine.b", "why not", kind=message.RESPONSE, tag=asked["mine.b"].matchtag, errnum=errno.EPERM)
+    for n in (1, 2):
+        tag = asked["mine.s"].matchtag
+        client.send("mine.s", f'{{"n":{n}}}', kind=message.RESPONSE, tag=tag, flags=message.FLAG_STREAMING)
+    client.send("mine.a", '{"n":2}', kind=message.RESPONSE, tag=asked["mine.a"].matchtag)
+    assert plain.get() == {"n": 2}
+    client.send("mine.o", "[1]", kind=message.RESPONSE, tag=asked["mine.o"].matchtag)
+    with pytest.raises(OSError, match="the answer is not a JSON object"):
+        odd.get()
+    with pytest.raises(PermissionError, match="why not"):
+        other.get()
+    assert stream.get() == {"n": 1}
+    stream.reset()
+    assert stream.get() == {"n": 2}
+    stream.reset()
+    client.sock.close()
+    for rpc in (lost, stream):
+        with pytest.raises(OSError, match="module disconnect"):
+            rpc.get()
+    with pytest.raises(OSError, match="No service matching mine.d is registered"):
+        h.rpc("mine.d").get()
 
 
 def test_events_reach_clients(broker, client):

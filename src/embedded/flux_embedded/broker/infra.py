@@ -23,7 +23,6 @@ import errno
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.service import Service, request
-from flux_embedded.kernel.task import Task
 
 
 class LogService(Service):
@@ -127,8 +126,6 @@ class NameService(Service):
     @request("add")
     def add(self, msg):
         name = _string(msg, "service")
-        if not isinstance(msg.sender, Task):
-            raise OSError(errno.ENOTSUP, f"service {name}: only modules can offer services here, not {msg.sender.name}")
         if not name or "." in name:
             raise OSError(errno.EINVAL, f"service name {name!r}: expected a word without dots")
         try:

@@ -1,5 +1,6 @@
 """The socket of the instance: programs outside are endpoints of the kernel like everybody else."""
 
+import errno
 import os
 import selectors
 import socket
@@ -132,6 +133,8 @@ class Client(Endpoint):
         if msg.matchtag and (msg.errnum or not request.flags & message.FLAG_STREAMING):
             del waiting[key]
         msg.matchtag = request.matchtag
+        if not msg.errnum and not _is_object(msg):
+            msg = request.error_response(errno.EPROTO, f"{msg.topic}: the answer is not a JSON object")
         self.kernel.respond(request, msg, self)
         return True
 
@@ -143,6 +146,14 @@ class Client(Endpoint):
         self.sock.close()
         self.server.clients.discard(self)
         self.kernel.close(self)
+
+
+def _is_object(msg):
+    """Whether a payload, if there is one, is what RFC 3 allows."""
+    try:
+        return msg.body is None or isinstance(msg.body, dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class SocketServer:
