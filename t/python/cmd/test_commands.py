@@ -47,6 +47,8 @@ LINES = [
     ("flux submit -N1 --tasks-per-node=2 --tasks-per-core=1 true", 1, "", "flux-submit: ERROR: Do not specify both the number of tasks per node and per core\n"),
     ("flux submit --env=NOSUCH true", 1, "", "flux-submit: ERROR: --env: Variable NOSUCH not found in current env\n"),
     ("flux run -N2 --tasks-per-node=2 -l hostname | sort", 0, "0: vm\n1: vm\n2: vm\n3: vm\n", ""),
+    ("flux run -N4 -l flux getattr rank | sort", 0, "0: 0\n1: 1\n2: 2\n3: 3\n", ""),
+    ("flux alloc -N1 --requires=rank:2 flux getattr rank", 0, "0\n", ""),
     ("flux run -o nosuchoption=1 true", 0, "", ""),
     # jobs and what is done to them
     ("J=$(flux submit -n2 -c2 sleep 100); flux job wait-event -q $J start; flux jobs -no '{ntasks} {ncores} {duration!F:>4h} {ranks}' $J", 0, "2 4    - [0-1]\n", ""),

@@ -116,6 +116,8 @@ def task_environment(base, job_id, tasks, task, uri):
     environment["FLUX_JOB_NNODES"] = str(tasks[-1].node + 1)
     environment["FLUX_TASK_RANK"] = str(task.rank)
     environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
+    # One broker plays all ranks: this is how `flux getattr rank` knows on which one it is asked.
+    environment["FLUX_EMBEDDED_RANK"] = str(task.broker_rank)
     if uri:
         environment["FLUX_URI"] = uri
     if task.gpus:
