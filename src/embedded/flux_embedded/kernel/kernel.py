@@ -372,6 +372,7 @@ class Kernel:
             timeout = max(0.0, timers[0][0] - self.clock.now()) if timers else None
         if timeout is None and not self._selector.get_map():
             self._deadlock()
+            return  # somebody caught it and has brought work
         self._select(timeout)
 
     def _select(self, timeout):
