@@ -1,0 +1,69 @@
+"""Modules loaded, unloaded, killed and crashing at random: every request is answered, once."""
+
+import random
+
+import pytest
+from broker_help import GOOD
+
+NAMES = ("one", "two", "three")
+
+#: a module that asks another one, and may be blocked by it
+ASKING = """
+    from flux.brokermod import BrokerModule, request_handler
+    class M(BrokerModule):
+        @request_handler("ask")
+        def ask(self, msg):
+            try:
+                self.handle.rpc(msg.payload["topic"]).get()
+            except OSError:
+                pass
+            self.handle.respond(msg, {})
+"""
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_history(broker, capfd, seed):
+    rng = random.Random(seed)
+    good, asking = broker.file("good.py", GOOD), broker.file("asking.py", ASKING)
+    broker.call("module.load", {"path": asking})
+    answers = {}
+    futures = []
+
+    def answered(number):
+        answers[number] = answers.get(number, 0) + 1
+
+    def ask(topic, payload=None):
+        future = broker.h.rpc(topic, payload)
+        # Callbacks need our reactor: what counts is that the answer is there, and that no second one comes.
+        arrive, number = future.arrive, len(futures)
+        future.arrive = lambda msg: (answered(number), arrive(msg))
+        futures.append((future, topic))
+
+    for _ in range(40):
+        name = rng.choice(NAMES)
+        action = rng.choice(["load", "load", "remove", "kill", "hello", "park", "crash", "stopok", "stoperr", "ask", "turn", "settle"])
+        if action == "load":
+            ask("module.load", {"path": good, "name": name})
+        elif action == "remove":
+            ask("module.remove", {"name": name})
+        elif action == "kill":
+            if name in broker.instance.modules.table:
+                broker.instance.kill_module(name)
+        elif action == "ask":
+            ask("asking.ask", {"topic": f"{name}.{rng.choice(['hello', 'park', 'crash'])}"})
+        elif action == "turn":
+            target = broker.kernel.turns + rng.randint(1, 4)
+            broker.kernel.run(until=lambda: broker.kernel.turns >= target or not broker.kernel.ready)  # noqa: B023
+        elif action == "settle":
+            broker.settle()
+        else:
+            ask(f"{name}.{action}")
+    broker.settle()
+    for name in NAMES:
+        broker.h.rpc("module.remove", {"name": name})
+    broker.settle()
+    unanswered = [topic for number, (future, topic) in enumerate(futures) if answers.get(number) != 1]
+    assert unanswered == []
+    assert set(broker.loaded()).isdisjoint(NAMES)
+    assert not {"one", "two", "three"} & set(broker.kernel.services)
+    capfd.readouterr()
