@@ -269,6 +269,21 @@ def test_set_running_lets_the_load_return(load):
     assert "slow" in loaded(h)
 
 
+def test_flux_inside_a_module_is_its_own_handle(load):
+    h = load("""
+        import flux
+        from flux.brokermod import BrokerModule, request_handler
+
+        class Own(BrokerModule):
+            @request_handler("same")
+            def same(self, msg):
+                h = flux.Flux()
+                both = [h is self.handle, isinstance(h, flux.core.handle.Flux)]
+                self.handle.respond(msg, {"same": both, "rank": h.get_rank()})
+        """, name="own")  # fmt: skip
+    assert h.rpc("own.same").get() == {"same": [True, True], "rank": 0}
+
+
 def failing(text):
     return f"from flux.brokermod import BrokerModule\ndef mod_main(h, *args):\n    {text}\n"
 
