@@ -102,6 +102,7 @@ class BackfillScheduler(PolicyScheduler):
     def promise(self, job, when):
         """Promise a job the time `when`, or what it will need if that is None."""
         self.promises.make(job, when)
+        self._backlog.spend(12)
         self.show_estimate(job, when)
 
     def renew(self, job):

@@ -358,6 +358,8 @@ def test_no_end_no_shadow():
     pool.mark_down("0-1")
     with pytest.raises(InsufficientResources, match="2 down"):
         pool.plan().hold(7, request)
+    assert pool.waits_for_ranks(request)
+    assert not pool.waits_for_ranks(job(pool, 2, cores=4))
 
 
 def test_windows():

@@ -301,6 +301,10 @@ class ResourcePool:
         """
         return self.impl.match_mask(request)
 
+    def waits_for_ranks(self, request):
+        """Whether a request would not fit on the ranks that are up if all of them were idle."""
+        return self.impl.waits_for_ranks(request)
+
     def plan(self):
         """A :class:`~flux.resource.planning.Plan` of the pool from now on."""
         plan = self.impl.plan()

@@ -185,6 +185,10 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
                 mask |= ranks
         return mask & inventory.matching(shape.match)
 
+    def waits_for_ranks(self, request):
+        up = self.eligible(request.shape.match)
+        return self.place_request(request, self._inventory.unused(), up) is None
+
     def eligible(self, match):
         """Mask of the ranks that are up and meet a parsed constraint."""
         if match is None:

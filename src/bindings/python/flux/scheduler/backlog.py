@@ -16,8 +16,7 @@ from flux.scheduler.queue import PendingQueue
 #: Jobs at the head that every pass looks at first.
 HEAD = 8
 
-#: Jobs looked at in one step of a pass, beside those at the head: half of them where a round goes
-#: on, half of them new ones.
+#: Effort of one step of a pass: a look at a job is 1, and a policy adds what it does beyond looking.
 STEP = 24
 
 
@@ -42,6 +41,10 @@ class Backlog(PendingQueue):
         self._round_began = None
         #: the job at which the round goes on; None: the first
         self._resume = None
+        #: effort spent in this step
+        self._effort = 0
+        #: whether the last pass was cut short at the head of the queue
+        self._cut = False
         #: heap of jobs that came in and were not looked at yet
         self._fresh = []
 
@@ -105,6 +108,10 @@ class Backlog(PendingQueue):
         job._blocked = 0
         heapq.heappush(self._fresh, job)
 
+    def spend(self, effort):
+        """The policy did something that takes as long as looking at so many jobs."""
+        self._effort += effort
+
     def park(self, job):
         """Set `job` aside until ranks come up."""
         self.remove(job)
@@ -137,22 +144,33 @@ class Backlog(PendingQueue):
         Yields:
             a job, or None where the pass should give way to other work
         """
-        for job in self.heap[:HEAD]:
-            if self._wants_look(job):
-                yield job
+        self._effort = 0
+        if not self._cut:
+            self._cut = True
+            for job in self.heap[:HEAD]:
+                if self._wants_look(job):
+                    yield job
+                    self._effort += 1
+                    if self._effort >= STEP:
+                        yield None
+                        self._effort = 0
+            self._effort = 0
         while self._fresh or self._round is not None:
             for job in self._newcomers():
                 yield job
+                self._effort += 1
             for job in self._round_goes_on(clock):
                 yield job
+                self._effort += 1
+            self._cut = False
             yield None
+            self._effort = 0
+        self._cut = False
 
     def _newcomers(self):
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
-        for _ in range(STEP // 2):
-            if not fresh:
-                return
+        while fresh and self._effort < STEP // 2:
             job = heapq.heappop(fresh)
             # A round that has not come to a job yet will, in its turn.
             coming = self._round is not None and (self._resume is None or self._resume < job)
@@ -170,7 +188,7 @@ class Backlog(PendingQueue):
             job = heap[index]
             self._resume = job
             if job._blocked < self._epoch and not job.request.finalized:
-                if looked == STEP // 2:
+                if looked and self._effort >= STEP:
                     return
                 looked += 1
                 yield job

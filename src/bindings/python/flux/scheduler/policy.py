@@ -81,12 +81,7 @@ class PolicyScheduler(Scheduler):
         """Whether a job could not start on the ranks that are up if all jobs had ended."""
         waits = self._down.get(_shape(job))
         if waits is None:
-            try:
-                self.resources.plan().hold(job.jobid, job.resource_request)
-                waits = False
-            except InsufficientResources:
-                waits = True
-            self._down[_shape(job)] = waits
+            waits = self._down[_shape(job)] = self.resources.waits_for_ranks(job.resource_request)
         return waits
 
     def _ranks_changed(self, lost):
