@@ -113,4 +113,7 @@ test_expect_success 'a node that leaves for good: who cannot do without it is to
 	grep "need 4 exclusive node(s)" note &&
 	flux run -N3 true
 '
+test_expect_success 'it is removed' '
+	flux module remove sched-backfill
+'
 test_done
