@@ -194,6 +194,14 @@ def test_a_process_that_leaves_its_job_does_not_outlive_the_instance(flux, tmp_p
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
+def test_children_of_the_shell_that_became_flux_start_are_left_alone(flux, tmp_path):
+    script = f"sleep 1000 & echo $! >pid; exec flux start {MINIMAL} true"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=flux.environ, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    pid = int((tmp_path / "pid").read_text())
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
     """The loop cannot hear of the signal; nothing may be left all the same."""
     (tmp_path / "m.py").write_text(

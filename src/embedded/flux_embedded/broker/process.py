@@ -129,8 +129,29 @@ def adopt_orphans():
         pass  # then a process that leaves its job on purpose outlives the instance
 
 
-def kill_descendants():
-    """SIGKILL every process below this one, whatever group or session it is in."""
+def kill_descendants(spare=()):
+    """SIGKILL every process below this one, whatever group or session it is in, but for `spare`."""
+    children = _children()
+    below = [pid for pid in children.get(os.getpid(), ()) if pid not in spare]
+    for pid in below:
+        below += children.get(pid, ())
+    for pid in below:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def own_children():
+    """Return the pids of this process's children, as a set.
+
+    A shell that turned into ``flux start`` (``exec``) may have left some: they are not the instance's.
+    """
+    return set(_children().get(os.getpid(), ()))
+
+
+def _children():
+    """Return pid -> list of its children, of all processes."""
     children = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -140,14 +161,7 @@ def kill_descendants():
             except (OSError, ValueError, IndexError):
                 continue  # it has ended meanwhile
             children.setdefault(parent, []).append(int(name))
-    below = list(children.get(os.getpid(), ()))
-    for pid in below:
-        below += children.get(pid, ())
-    for pid in below:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
+    return children
 
 
 def duration(seconds):

@@ -16,7 +16,7 @@ from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import BUILTIN, Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
-from flux_embedded.broker.process import Command, adopt_orphans, duration, kill_descendants
+from flux_embedded.broker.process import Command, adopt_orphans, duration, kill_descendants, own_children
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
@@ -59,6 +59,7 @@ class Session:
         self.h = Flux(self.conductor)
         self.server = None
         self.rundir = None
+        self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
         self.stopping = None  # why the instance ends early: a signal number, or a text
@@ -90,7 +91,7 @@ class Session:
             try:
                 self._close()
             finally:
-                kill_descendants()
+                kill_descendants(self.strangers)
                 self._remove_rundir()
                 for function in undo:
                     function()
@@ -142,7 +143,7 @@ class Session:
             return  # it has heard, and a module may well take its time to end
         culprit = self.kernel.running.name if self.kernel.running is not None else "something"
         self.ctx.log(CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force")
-        kill_descendants()
+        kill_descendants(self.strangers)
         self._remove_rundir()
         if self.server is not None and os.path.exists(self.server.path):
             os.unlink(self.server.path)
