@@ -339,7 +339,8 @@ def test_error_response_suspends(inst):
     "body",
     [
         {"type": 0}, {"id": "x", "type": 0}, {"id": 1, "type": 9}, {"id": 1, "type": 1}, {"id": 1, "type": 0},
-        {"id": 1, "type": 1, "annotations": 3}, {"id": 1, "type": 2, "note": 3},
+        {"id": 1, "type": 1, "annotations": 3}, {"id": 1, "type": 2, "note": 3}, {"id": 1, "type": 0, "R": {"execution": {}}},
+        {"id": 1, "type": 0, "R": {"execution": {"R_lite": [{"rank": "0-1", "children": {}}], "nodelist": ["a"]}}},
     ],
 )  # fmt: skip
 def test_malformed_response_suspends(inst, body):

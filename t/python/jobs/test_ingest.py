@@ -290,3 +290,44 @@ def test_duration_beyond_the_instance(inst):
     text = "job duration (12h) exceeds remaining instance lifetime (11m)"
     refused(inst, errno.EINVAL, text, duration=43200.0)
     assert inst.submit(duration=600)
+
+
+# -- with the validator off, anything may come --------------------------------------------------------
+
+ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True]
+
+
+@pytest.mark.parametrize("path", ["resources", "tasks", "version", "system.queue", "system.duration", "system.dependencies",
+                                  "system.constraints", "system.job", "system.exec", "system.environment", "system.cwd",
+                                  "system.exec.test", "system.shell"])  # fmt: skip
+def test_odd_jobspecs(inst, path):
+    """Each is refused or goes on to its end; the services live on, and so do other jobs of the batch."""
+    from jobs_instance import make_R
+
+    inst.unload("job-ingest")
+    inst.load_module("job-ingest", "disable-validator")
+    inst.load_sched(auto=lambda body: make_R())
+    futures = []
+    for value in ODD:
+        spec = jobspec(run=1)
+        where = spec
+        *way, last = path.replace("system", "attributes.system").split(".")
+        for key in way:
+            where = where[key]
+        where[last] = value
+        futures.append(inst.handle.rpc("job-ingest.submit", {"jobspec": spec}))
+    good = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec(run=1)})
+    inst.advance(5)
+    for future in futures:
+        try:
+            id = future.get()["id"]
+        except OSError as exc:
+            assert exc.errno in (errno.EINVAL, errno.EPERM), exc
+        else:
+            assert inst.state(id) == 64, inst.events(id)
+    assert inst.events(good.get()["id"])[-1] == "clean"
+    assert not inst.jm.jobs
+    assert len(inst.rpc("job-list.list")["jobs"]) == len(inst.jm.inactive)
+    inst.rpc("job-list.job-stats")
+    assert inst.jm.execution.service == "job-exec" and inst.jm.peer.is_ready
+    assert not [entry.text for entry in inst.ctx.ring.entries() if "Traceback" in entry.text]

@@ -364,6 +364,19 @@ def test_R_forced_in_state_sched(inst, load):
     assert inst.sched.seen == []
 
 
+@pytest.mark.parametrize("R", [3, {}, {"execution": 1}, {"execution": {"R_lite": [{"rank": "x"}], "nodelist": []}}])
+def test_a_forced_R_that_is_none(inst, load, R):
+    load(
+        """
+        def plugin_init(p):
+            p.add_handler("job.state.sched", lambda p, topic, args: {"R": p.args["R"]})
+        """,
+        R=R,
+    )
+    id = inst.submit(run=1)
+    assert inst.events(id)[-2:] == ["exception", "clean"]
+
+
 def test_annotations_from_a_callback(inst, load):
     load(
         """

@@ -90,15 +90,19 @@ class JobExec(Service):
             job.msg = msg
             job.answer("reattached", {})
             return
-        system = body["jobspec"]["attributes"]["system"]
-        test = system.get("exec", {}).get("test") if isinstance(system.get("exec", {}), dict) else None
         self._started += 1
-        if test is not None or self.kernel.clock.virtual:
-            job = MockJob(self, msg, body, test if isinstance(test, dict) else {})
-        else:
-            job = LocalJob(self, msg, body)
-        self.jobs[id] = job
+        job = self.jobs[id] = self._make(msg, body)
         job.start()
+
+    def _make(self, msg, body):
+        """The job of a start request, mock or real."""
+        attributes = body["jobspec"].get("attributes")
+        system = attributes.get("system") if isinstance(attributes, dict) else None
+        table = system.get("exec") if isinstance(system, dict) else None
+        test = table.get("test") if isinstance(table, dict) else None
+        if test is not None or self.kernel.clock.virtual:
+            return MockJob(self, msg, body, test if isinstance(test, dict) else {})
+        return LocalJob(self, msg, body)
 
     def _not_there(self, msg, id, R):
         """There is nothing to attach to: the job was lost with the service that ran it."""

@@ -18,6 +18,8 @@ class Completion:
         """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
         system = jobspec["attributes"]["system"]
         queue = system.get("queue")
+        if queue is not None and not isinstance(queue, str):
+            raise OSError(errno.EINVAL, "attributes.system.queue: expected a string")
         key = (queue, not system.get("duration"))
         found = self._defaults.get(key)
         if found is None:
@@ -31,7 +33,10 @@ class Completion:
             if name not in system or (name == "duration" and not system[name] and value):
                 changes[name] = value
         if requires:
-            constraints = dict(system.get("constraints") or {})
+            constraints = system.get("constraints") or {}
+            if not isinstance(constraints, dict) or not isinstance(constraints.get("properties", []), list):
+                raise OSError(errno.EINVAL, "attributes.system.constraints: expected an object")
+            constraints = dict(constraints)
             properties = list(constraints.get("properties", ()))
             constraints["properties"] = properties + [name for name in requires if name not in properties]
             changes["constraints"] = constraints

@@ -76,7 +76,7 @@ class Entry:
     @property
     def name(self):
         name = lookup_path(self.jobspec, f"{SYSTEM}.job.name")
-        if name:
+        if name and isinstance(name, str):
             return name
         try:
             command = self.jobspec["tasks"][0]["command"]

@@ -201,8 +201,7 @@ class Alloc:
         if kind == ANNOTATE:
             return annotations is not None
         if kind == SUCCESS:
-            R = body.get("R")
-            return isinstance(R, dict) and isinstance(R.get("execution"), dict)
+            return rlite.is_sound(body.get("R"))
         return isinstance(body.get("note", ""), str)
 
     def _done(self, job):
@@ -244,6 +243,9 @@ class Alloc:
     def bypass(self, job, R):
         """Give `job` an R that did not come from the scheduler."""
         self.dequeue(job)
+        if not rlite.is_sound(R):
+            self.jm.raise_exception(job, "alloc", 0, "a plugin assigned an R that is none")
+            return
         key = job.eventlog[: -len("eventlog")] + "R"
         self.jm.events.puts.append(["put", key, self.jm.encode(R)])
         self.post_alloc(job, rlite.redacted(R), bypass=True)

@@ -19,6 +19,17 @@ def ranks(R):
     return sorted(found)
 
 
+def is_sound(R):
+    """Whether `R` has the form that the job manager and execution rely on."""
+    try:
+        entries = R["execution"]["R_lite"]
+        if len(entries) == 1 and entries[0]["rank"].isdigit():
+            return isinstance(entries[0]["children"], dict) and bool(R["execution"]["nodelist"])
+        return bool(children(R)) and len(ranks(R)) == len(hosts(R))
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return False
+
+
 def hosts(R):
     """Host names of `R` in rank order (list of str)."""
     names = []

@@ -46,6 +46,8 @@ class Submit:
         try:
             if id in jm.jobs or id in jm.inactive:
                 raise Rejected("duplicate job id")
+            if not isinstance(job.queue_name, (str, type(None))):
+                raise Rejected("attributes.system.queue: expected a string")
             jm.queues.check_submit(job.queue_name)
         except OSError as exc:
             return exc.strerror

@@ -219,8 +219,8 @@ class Calls:
 
     @staticmethod
     def _dependencies(job):
-        dependencies = job.jobspec["attributes"]["system"].get("dependencies") or ()
-        for dependency in dependencies:
+        dependencies = job.jobspec["attributes"]["system"].get("dependencies") or []
+        for dependency in dependencies if isinstance(dependencies, list) else [None]:
             if not isinstance(dependency, dict) or not isinstance(dependency.get("scheme"), str):
                 raise Rejected("attributes.system.dependencies: expected objects with scheme and value")
             yield dependency
