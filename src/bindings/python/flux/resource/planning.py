@@ -4,24 +4,19 @@ A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
 made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
-from bisect import bisect_right
 
 from flux.resource.bookings import Booking, Bookings
 from flux.resource.bounds import Bounds
 from flux.resource.errors import InsufficientResources
-from flux.resource.inventory import pairs, selected_ranks
+from flux.resource.inventory import pairs
 from flux.resource.masks import members, popcount, take
-from flux.resource.placement import slots_on
+from flux.resource.plan_choice import Choice
+from flux.resource.plan_search import Search, length_of
 from flux.resource.profile import Need, Profile
 from flux.resource.timeline import INFINITY
 
 
-def length_of(request):
-    """Duration of a request in seconds; infinity if it has none."""
-    return request.duration if request.duration > 0 else INFINITY
-
-
-class Plan:
+class Plan(Search, Choice):
     """Availability of a pool from now on, with reservations; see ``ResourcePool.plan()``.
 
     All times are seconds since the epoch.  A request counts with its least
@@ -284,204 +279,6 @@ class Plan:
         self._enter(booking)
         self._seen = pool.generation
 
-    # -- the search ---------------------------------------------------------
-
-    def _search(self, request, start):
-        """First time from ``start`` on at which a request fits; infinity if none."""
-        profile = self._profile
-        length = length_of(request)
-        shape = request.shape
-        if self._pool.countable(shape):
-            # Not before running jobs leave room on so many ranks, bookings or not.
-            count = 1 if shape.node_count is None else shape.node_count.min
-            ranks = self._pool.eligible(shape.match)
-            need = Need.of(shape)
-            start = profile.track(need).first(count, ranks, start)
-            if shape.node_count is not None:
-                return self._search_nodes(need, count, ranks, start, length)
-        while start < INFINITY:
-            if self._fits(request, start, start + length):
-                return start
-            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
-        return INFINITY
-
-    def _search_nodes(self, need, count, ranks, start, length):
-        """As ``_search()``, for so many of these ranks with room for a need."""
-        if start == INFINITY:
-            return start
-        profile, leaving = self._profile, self._bookings.leaving
-        track = profile.track(need)
-        room = track.at(start) & ranks
-        times = profile.times
-        at = bisect_right(times, start)  # the next end of a running job, once swept over
-        ends = self._bookings.ends.times
-        place = bisect_right(ends, start)  # the next end of a booking
-        while True:
-            if popcount(room) >= count and popcount(leaving(room, need, start, start + length)) >= count:
-                return start
-            following = ends[place] if place < len(ends) else INFINITY
-            if at < len(times) or profile.step():
-                if times[at] <= following:
-                    place += times[at] == following
-                    start = times[at]
-                    at += 1
-                    room = track.at(start) & ranks
-                    continue
-            if following == INFINITY:
-                return INFINITY
-            start = following
-            place += 1
-
-    def _fits(self, request, start, end):
-        shape = request.shape
-        if not self._pool.countable(shape):
-            return self._simulate(request, start, end) is not None
-        return self._enough(shape, self._room(shape, start, end), start, end)
-
-    def _enough(self, shape, room, start, end):
-        """True if a mask of ranks with room holds a shape's nodes or slots."""
-        if shape.node_count is not None:
-            return popcount(room) >= shape.node_count.min
-        needed = shape.slot_count.min
-        # Each rank holds a slot at least.
-        return popcount(room) >= needed or (
-            room != 0 and needed > 1 and self._count(shape, start, end) >= needed
-        )
-
-    def _room(self, shape, start, end):
-        """Mask of the ranks with room for one node's or slot's need all through a span."""
-        asked = (shape, start, end, self._changes)
-        if asked != self._asked:
-            need = Need.of(shape)
-            room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
-            self._asked = asked
-            self._answer = self._bookings.leaving(room, need, start, end)
-        return self._answer
-
-    def _count(self, shape, start, end):
-        """How many nodes (slots where the shape has no node) fit in a span."""
-        room = self._room(shape, start, end)
-        if shape.node_count is not None:
-            return popcount(room)
-        touched = room & self._bookings.touched(start, end)
-        clear = room ^ touched
-        base = self._profile.inventory.key_base
-        count = 0
-        if clear:
-            for key, mask in self._profile.groups_at(start).items():
-                ranks = popcount(mask & clear)
-                if ranks:
-                    count += ranks * slots_on(key // base, key % base, shape)
-        for rank in members(touched):
-            count += slots_on(*self._bookings.least(rank, start, end), shape)
-        return count
-
-    # -- choosing ranks -----------------------------------------------------
-
-    def _choose(self, request, start, end):
-        """Parts of a booking for a request, or None if it does not fit.
-
-        Ranks that are busy now are taken first and, of the rest, the highest:
-        they are the last that jobs which start earlier would want.
-        """
-        shape = request.shape
-        if not self._pool.countable(shape):
-            selection = self._simulate(request, start, end)
-            return None if selection is None else self._whole(selected_ranks(selection))
-        room = self._room(shape, start, end)
-        if not self._enough(shape, room, start, end):
-            return None
-        now = self._profile.track(Need.of(shape)).at(self._now(None))
-        if shape.node_count is None and shape.slot_count.min > 1:
-            return self._choose_slots(shape, start, end, room & ~now, room & now)
-        needed = 1 if shape.node_count is None else shape.node_count.min
-        chosen = _highest(room & ~now, needed)
-        missing = needed - popcount(chosen)
-        if missing:
-            chosen |= _highest(room & now, missing)
-        return self._parts_of(chosen, shape)
-
-    def _parts_of(self, ranks, shape):
-        """Parts of a booking of one node's or slot's need on each rank of a mask."""
-        if shape.exclusive:
-            return self._whole(ranks)
-        need = Need.of(shape)
-        return [(ranks, need.cores * self._profile.inventory.key_base + need.gpus)]
-
-    def _whole(self, ranks):
-        """Parts of a booking of all that the ranks of a mask have."""
-        inventory = self._profile.inventory
-        return [
-            (ranks & mask, inventory.keys[units])
-            for units, mask in inventory.kinds.items()
-            if ranks & mask
-        ]
-
-    def _choose_slots(self, shape, start, end, *preferred):
-        base = self._profile.inventory.key_base
-        left = shape.slot_count.min
-        one = shape.slot_size * base + shape.gpu_per_slot
-        parts = {}
-        for mask in preferred:
-            for rank in reversed(members(_highest(mask, left))):
-                slots = min(left, slots_on(*self._bookings.least(rank, start, end), shape))
-                if slots:
-                    parts[slots * one] = parts.get(slots * one, 0) | 1 << rank
-                    left -= slots
-                if not left:
-                    return [(ranks, key) for key, ranks in parts.items()]
-        return None
-
-    def _choose_ever(self, request):
-        """Parts of a booking on ranks that are up, whatever runs on them."""
-        pool, profile = self._pool, self._profile
-        shape = request.shape
-        unused = profile.inventory.unused()
-        up = pool.eligible(shape.match)
-        apart = up & ~self._bookings.booked()
-        placed = pool.place_request(request, unused, apart)
-        if placed is None:
-            apart = up
-            placed = pool.place_request(request, unused, up)
-        if placed is None:
-            return None
-        if not pool.countable(shape):
-            return self._whole(selected_ranks(placed[0]))
-        if shape.node_count is None:
-            return [(mask, profile.inventory.key(units)) for mask, units in pairs(placed[0])]
-        large = pool.match_mask(request) & apart
-        chosen = self._come_together(large, shape.node_count.min)
-        missing = shape.node_count.min - popcount(chosen)
-        time = self._now(None)
-        while missing:
-            room = large & ~chosen
-            if time != INFINITY:
-                room &= profile.track(Need.of(shape)).at(time)
-                time = profile.next_end_after(time)
-            more = take(room, min(missing, popcount(room)))
-            chosen |= more
-            missing -= popcount(more)
-        return self._parts_of(chosen, shape)
-
-    def _come_together(self, large, most):
-        """At most so many ranks of a mask that come free at once when one job ends.
-
-        Those of the only job without an end, where there is just one: with them, less has to be
-        kept of what is free now.
-        """
-        pool = self._pool
-        endless = busy = 0
-        for jobid, end in pool.job_end_times():
-            ranks = selected_ranks(pool.held(jobid)) & large
-            if end:
-                busy |= ranks
-            elif ranks and endless:
-                return 0
-            else:
-                endless |= ranks
-        ranks = endless & ~busy
-        return take(ranks, min(most, popcount(ranks)))
-
     # -- starting now -------------------------------------------------------
 
     def _alloc(self, jobid, request):
@@ -525,23 +322,6 @@ class Plan:
             if keep != free:
                 index.take((rank, free ^ keep))
         return index
-
-    def _simulate(self, request, start, end):
-        """Selection that the pool's placement makes at a time to come, or None.
-
-        For pools whose placement is not a matter of counts: ranks with any
-        booking in the span are left out.
-        """
-        pool = self._pool
-        eligible = pool.eligible(request.shape.match) & ~self._bookings.booked(start, end)
-        placed = pool.place_request(request, self._profile.index_at(start), eligible)
-        return None if placed is None else placed[0]
-
-
-def _highest(mask, count):
-    """The ``count`` highest members of a mask, or all of it."""
-    excess = popcount(mask) - count
-    return mask ^ take(mask, excess) if excess > 0 else mask
 
 
 def _exact(shape):
