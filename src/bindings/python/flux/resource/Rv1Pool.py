@@ -13,7 +13,8 @@ How a pool is built, for those who write another one:
 - this module: the books (which job holds which selection, and until when), with
   ``pool_changes.py``: what the instance reports; ``pool_answers.py``: R and other
   answers; ``hooks.py``: what a site may override; ``pool_check.py``: invariants;
-- ``planning.py``: what will be free when.
+- ``planning.py``: what will be free when, with ``profile.py`` (running jobs),
+  ``bookings.py`` (promises), ``plan_search.py`` and ``plan_choice.py``.
 
 An implementation with another policy has another ``placement``, or overrides
 ``place()`` for what is more than that; where it can refuse what would fit by
