@@ -1,0 +1,54 @@
+"""The guide's tables of topics and functions: complete, and every test they name exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flux.jobtap import Plugin
+
+HERE = Path(__file__).resolve().parent
+GUIDE = HERE.parents[2] / "doc" / "guide" / "jobtap.rst"
+
+#: all callback topics of the interface
+TOPICS = """job.create job.destroy job.validate job.dependency.SCHEME job.new job.state.depend job.state.priority
+    job.state.sched job.event.NAME job.priority.get job.inactive-add job.inactive-remove job.update job.update.KEY
+    conf.update plugin.query""".split()
+
+
+@pytest.fixture(scope="module")
+def guide():
+    return GUIDE.read_text(encoding="utf-8")
+
+
+def test_named_tests_exist(guide):
+    source = "\n".join(path.read_text(encoding="utf-8") for path in HERE.glob("test_*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", source, re.M)) | {path.stem for path in HERE.glob("test_*.py")}
+    named = set(re.findall(r"\b(test_\w+)", guide))
+    assert len(named) > 50
+    assert named <= defined, named - defined
+
+
+def test_every_topic_is_there(guide):
+    assert [topic for topic in TOPICS if f"``{topic}``" not in guide] == []
+
+
+def test_every_function_is_there(guide):
+    public = [name for name in vars(Plugin) if not name.startswith("_")]
+    assert [name for name in public if name not in guide] == []
+
+
+def test_the_first_example_works(guide, inst, tmp_path):
+    block = guide.split(".. code-block:: python\n\n", 1)[1].split("\n\n.. code-block", 1)[0]
+    (tmp_path / "limits.py").write_text("\n".join(line[4:] for line in block.splitlines()))
+    inst.rpc("job-manager.jobtap", {"load": str(tmp_path / "limits.py")})
+    with pytest.raises(OSError, match="a time limit is required"):
+        inst.submit()
+    assert inst.jm.jobs[inst.submit(duration=60)].priority == 160
+
+
+def test_example_plugins_are_described(guide):
+    import flux_embedded.services.job_manager.jobtap.loader as loader
+
+    for path in Path(loader.EXAMPLES).glob("*.py"):
+        assert f"``{path.name}``" in guide
