@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.resource import ResourceCount
-from flux.resource.request import CountProduct, multiply
+from flux.resource.ResourceCount import CountProduct, multiply
 
 parse = ResourceCount.parse
 

@@ -218,3 +218,71 @@ def _positive(number):
 
 
 ONE = ResourceCount(1, 1)
+
+
+class CountProduct(ResourceCount):
+    """Two counts of which neither is a plain number, one above the other.
+
+    ``floor()`` makes the outer count as large as it can be, then the inner one.
+    """
+
+    __slots__ = ("outer", "inner")
+
+    def __init__(self, outer, inner):
+        bounded = outer.max is not None and inner.max is not None
+        ResourceCount.__init__(
+            self, outer.min * inner.min, outer.max * inner.max if bounded else None, "*", 1
+        )
+        self.outer = outer
+        self.inner = inner
+
+    @property
+    def simple(self):
+        return False
+
+    def split(self, limit):
+        """The outer and inner values chosen for ``limit``, or None."""
+        outer = self.outer.floor(limit // self.inner.min)
+        return None if outer is None else (outer, self.inner.floor(limit // outer))
+
+    def floor(self, limit):
+        chosen = self.split(limit)
+        return None if chosen is None else chosen[0] * chosen[1]
+
+    def __iter__(self):
+        raise TypeError("a product of two ranges is not listed; use floor()")
+
+    def _key(self):
+        return (self.outer._key(), self.inner._key())
+
+    def __str__(self):
+        return "(%s)*(%s)" % (self.outer, self.inner)
+
+
+def multiply(outer, inner):
+    """The count of ``inner`` things in each of ``outer`` things.
+
+    Raises:
+        ValueError: more than any instance could have.
+    """
+    if outer.min * inner.min > COUNT_LIMIT:
+        raise ValueError("RFC 14 count: %d times %d is too large" % (outer.min, inner.min))
+    if outer.fixed and inner.fixed:
+        return ResourceCount(outer.min * inner.min, outer.min * inner.min)
+    if outer.fixed:
+        outer, inner = inner, outer
+        swapped = True
+    else:
+        swapped = False
+    if inner.fixed:
+        factor = inner.min
+        if factor == 1:
+            return outer
+        if outer.values is None and outer.operator != "^" and type(outer) is ResourceCount:
+            return ResourceCount(
+                outer.min * factor,
+                None if outer.max is None else outer.max * factor,
+                outer.operator,
+                outer.operand * factor if outer.operator == "+" else outer.operand,
+            )
+    return CountProduct(inner, outer) if swapped else CountProduct(outer, inner)
