@@ -104,6 +104,7 @@ class Scheduler(Running, Passes, Handlers):
         self._by_msg = {}
         #: jobs that hold resources
         self._holding = set()
+        self._lost_ranks = {}  # ranks of running jobs that were gone at hello
         self._acquire = None
         self._warned = set()
         self._errors = 0
@@ -346,8 +347,11 @@ class Scheduler(Running, Passes, Handlers):
 
     def _free(self, jobid, R, final):
         try:
-            if self._free_overridden:
+            lost = self._lost_ranks.get(jobid) if self._lost_ranks else None
+            if self._free_overridden or lost:
                 R = ResourcePool(R)
+            if lost:
+                R.remove_ranks(lost)
             self.free(jobid, R, final=final)
         except Exception:
             # What is in doubt stays allocated: better idle until a reload than given out twice.
@@ -356,6 +360,7 @@ class Scheduler(Running, Passes, Handlers):
         self.released()
         if final:
             self._holding.discard(jobid)
+            self._lost_ranks.pop(jobid, None)
         self._guard("free", self._freed, jobid, R, final)
 
     def _freed(self, jobid, R, final):

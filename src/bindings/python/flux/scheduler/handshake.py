@@ -118,7 +118,8 @@ def hello(scheduler, jobs):
     """Have the scheduler account for each of `jobs` (see `running_jobs`).
 
     A job whose resources cannot be accounted for gets a ``scheduler-restart`` exception, so that
-    they come back rather than be given out twice. One bad job does not keep the others from it.
+    they come back rather than be given out twice; until they do, those the pool knows stay
+    allocated. One bad job does not keep the others from it.
     """
     known = {}
     for job in jobs:
@@ -128,6 +129,7 @@ def hello(scheduler, jobs):
             scheduler._mishap("hello: malformed response: {!r}".format(job))
     for jobid, R, error in current_R(scheduler.handle, list(known)):
         job = known[jobid]
+        pool = None
         try:
             if error is not None:
                 raise error
@@ -141,6 +143,29 @@ def hello(scheduler, jobs):
         except Exception:  # includes whatever a site's override raises
             scheduler._mishap("hello: {}: failed to reallocate R".format(scheduler._name_of(jobid)), trace=True)
             _restart(scheduler, jobid)
+            if pool is not None:
+                _hold_the_rest(scheduler, jobid, pool)
+
+
+def _hold_the_rest(scheduler, jobid, pool):
+    """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
+
+    Ranks that are gone are cut off, here and from what will be freed.
+    """
+    try:
+        lost = pool.to_resource_set().ranks - scheduler.resources.to_resource_set().ranks
+        if lost.count():
+            pool.remove_ranks(lost.encode())
+        if not pool.to_resource_set().ranks.count():
+            return
+        scheduler.resources.register_alloc(jobid, pool)
+    except Exception as exc:
+        # Held by another job, or the hello override had entered it: nothing more can be done.
+        scheduler.log.debug("hello: {}: {}".format(scheduler._name_of(jobid), exc))
+        return
+    scheduler._holding.add(jobid)
+    if lost.count():
+        scheduler._lost_ranks[jobid] = lost.encode()
 
 
 def _restart(scheduler, jobid):
