@@ -121,7 +121,7 @@ def text(numbers):
     return idset_text(sum(1 << number for number in numbers))
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(machine=machines())
 def test_random_machines(hwloc, machine):
     xml = hx.render(machine)
