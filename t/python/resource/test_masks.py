@@ -47,6 +47,7 @@ def test_round_trip(ids):
         assert lowest(mask) == min(ids)
         for count in {1, len(ids) // 2, len(ids)}:
             assert members(take(mask, count)) == sorted(ids)[:count]
+        assert masks.mask_of(sorted(ids)) == mask
     for form in (text, IDset(text), sorted(ids), ids, iter(ids)):
         assert to_mask(form) == mask
     assert to_mask(7) == 128

@@ -176,6 +176,21 @@ def members(mask):
     return result
 
 
+def mask_of(ids):
+    """Mask of an ascending list of members that is not empty."""
+    low = ids[0]
+    span = ids[-1] - low + 1
+    if span == len(ids):
+        return ((1 << span) - 1) << low
+    if len(ids) < 8:
+        return sum([1 << one for one in ids])
+    digits = bytearray(b"0" * span)
+    high = ids[-1]
+    for one in ids:
+        digits[high - one] = 49
+    return int(digits, 2) << low
+
+
 def _lowest_members(mask, count):
     """The ``count`` lowest members by halving: a few counts of part masks."""
     low, high = 0, mask.bit_length()

@@ -25,7 +25,7 @@ rank is up, or meets a constraint, is not known here: callers pass masks.
 
 from bisect import bisect_left, insort
 
-from flux.resource.masks import members, runs, take
+from flux.resource.masks import mask_of, members, runs, take
 
 _shared = {}
 SHARED_LIMIT = 1 << 16
@@ -128,8 +128,26 @@ class RankIndex:
                     self._move(part, inventory.keys[kind], inventory.key(left))
                 else:
                     self._leave(part, inventory.keys[kind])
-        for rank in members(mask ^ idle):
-            self._take_one(rank, units)
+        for free, ranks in self._states(mask ^ idle):
+            left = _share(free ^ units)
+            for rank in ranks:
+                self.partial[rank] = left
+            if left:
+                self._move(mask_of(ranks), inventory.key(free), inventory.key(left))
+            else:
+                self._leave(mask_of(ranks), inventory.key(free))
+
+    def _states(self, mask):
+        """Pairs of free units and the ranks of a mask, none idle, that have just these free."""
+        states = {}
+        partial = self.partial
+        for rank in members(mask):
+            free = partial[rank]
+            if free in states:
+                states[free].append(rank)
+            else:
+                states[free] = [rank]
+        return states.items()
 
     def give(self, selection):
         """Mark the units of a selection, all taken until now, as free."""
@@ -164,8 +182,20 @@ class RankIndex:
             # All of these had nothing free: a rank's units are taken once.
             self.idle |= whole
             self._enter(whole, inventory.keys[units])
-        for rank in members(mask ^ whole):
-            self._give_one(rank, units)
+        full = inventory.full
+        for free, ranks in self._states(mask ^ whole):
+            more = _share(free | units)
+            done = [rank for rank in ranks if full[rank] == more]
+            if done:
+                self.idle |= mask_of(done)
+            for rank in ranks:
+                self.partial[rank] = more
+            for rank in done:
+                self.partial[rank] = 0
+            if free:
+                self._move(mask_of(ranks), inventory.key(free), inventory.key(more))
+            else:
+                self._enter(mask_of(ranks), inventory.key(more))
 
     def _move(self, mask, old, new):
         if old != new:
@@ -241,13 +271,11 @@ class RankIndex:
                         units |= take(kind >> shift, gpus) << shift
                     into[units] = into.get(units, 0) | part
         if idle != ranks:
-            partial = self.partial
-            for rank in members(ranks ^ idle):
-                free = partial[rank]
+            for free, same in self._states(ranks ^ idle):
                 units = take(free & core_mask, cores)
                 if gpus:
                     units |= take(free >> shift, gpus) << shift
-                into[units] = into.get(units, 0) | 1 << rank
+                into[units] = into.get(units, 0) | mask_of(same)
 
     def check(self):
         """Every invariant of the index; the first one broken is an AssertionError."""
