@@ -474,3 +474,62 @@ def test_bounds_are_bounded():
     exact, lengths, stairs = bounds._families["one"]
     assert len(exact) <= 1024 and len(lengths) == len(stairs) < 120
     assert bounds.least("one", 7, 5000.0) == 1.0
+
+
+def test_holds_on_the_same_ranks():
+    """Taking one out leaves the other whole."""
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
+    pool.alloc(2, job(pool, 1, cores=4, duration=0.0))
+    plan = pool.plan()
+    everything = job(pool, 4, cores=4)
+    plan.hold(5, everything)
+    plan.hold(6, everything)
+    plan.hold(7, job(pool, slots=3))
+    one = job(pool, 1)
+    for jobid in (5, 6):
+        with pytest.raises(InsufficientResources):
+            plan.alloc(9, one)
+        plan.cancel(jobid)
+    plan.alloc(9, one)
+    assert list(plan.reservations()) == [7]
+
+
+def test_a_plan_that_lives_long():
+    """Reservations made and dropped a thousand times, while the pool goes on."""
+    pool = make_pool(FOUR)
+    now = [NOW]
+    pool.clock = lambda: now[0]
+    plan = pool.plan()
+    whole, part = job(pool, 4, cores=4), job(pool, 2, slots=1, cores=2)
+    for number in range(1300):
+        plan.reserve(1, whole, now[0] + 50 + number % 7)
+        if number % 3 == 0:
+            plan.reserve(2, part, now[0] + 20)
+        if number % 100 == 0:
+            plan.alloc(100 + number, job(pool, 1, cores=4, duration=1.0))
+            pool.free(100 + number)
+        now[0] += 1
+    pool.mark_down("3")
+    assert sorted(plan.stale()) == [1, 2]
+    for jobid in (1, 2):
+        plan.cancel(jobid)
+    assert plan.earliest(job(pool, 3, cores=4)) == now[0]
+    assert len(plan._bookings.starts.times) < 20
+
+
+def test_holding_what_is_large_enough():
+    """Ranks that have room now, then those that have it soonest, then any."""
+    pool = make_pool([({0, 1, 2, 3}, set())] * 4 + [({0}, set())])
+    pool.mark_down("0-2")
+    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
+    pool.mark_up("all")
+    pool.alloc(2, job(pool, 1, cores=4, duration=30.0))
+    pool.alloc(3, job(pool, 1, cores=2, duration=0.0))
+    plan = pool.plan()
+    plan.hold(9, job(pool, 4, cores=4))
+    (booking,) = plan._reserved.values()
+    assert booking.parts[0][0] == 0b1111
+    with pytest.raises(InsufficientResources):
+        plan.alloc(4, job(pool, 1, cores=2))
+    assert plan.alloc(5, job(pool, 1)).dumps() == "rank4/core0"

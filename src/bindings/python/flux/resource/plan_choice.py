@@ -85,15 +85,14 @@ class Choice:
         chosen = self._come_together(large, shape.node_count.min)
         missing = shape.node_count.min - popcount(chosen)
         time = self._now(None)
-        while missing:
-            room = large & ~chosen
-            if time != INFINITY:
-                room &= profile.track(Need.of(shape)).at(time)
-                time = profile.next_end_after(time)
+        while missing and time != INFINITY:
+            room = large & ~chosen & profile.track(Need.of(shape)).at(time)
             more = take(room, min(missing, popcount(room)))
             chosen |= more
             missing -= popcount(more)
-        return self._parts_of(chosen, shape)
+            time = profile.next_end_after(time)
+        room = large & ~chosen
+        return self._parts_of(chosen | take(room, min(missing, popcount(room))), shape)
 
     def _come_together(self, large, most):
         """At most so many ranks of a mask that come free at once when one job ends.
