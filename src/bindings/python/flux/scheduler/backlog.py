@@ -52,6 +52,7 @@ class Backlog(PendingQueue):
 
     def push(self, job):
         job._blocked = 0
+        job._queued = True
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -59,6 +60,7 @@ class Backlog(PendingQueue):
         if self.parked.pop(job.jobid, None) is None:
             index = self._index(job)
             if index is not None:
+                job._queued = False
                 del self.heap[index]
 
     def move(self, job, priority):
@@ -193,9 +195,10 @@ class Backlog(PendingQueue):
                 looked += 1
                 yield job
                 heap = self.heap
-                index = bisect_left(heap, job)
-                if index == len(heap) or heap[index] is not job:
-                    continue
+                if index >= len(heap) or heap[index] is not job:
+                    index = bisect_left(heap, job)
+                    if index == len(heap) or heap[index] is not job:
+                        continue
             index += 1
         now = clock()
         self.longest = max(self.longest, now - self._round_began)
@@ -207,4 +210,4 @@ class Backlog(PendingQueue):
             self._round_began = now
 
     def _wants_look(self, job):
-        return job._blocked < self._epoch and not job.request.finalized and self._index(job) is not None
+        return job._blocked < self._epoch and job._queued and not job.request.finalized
