@@ -62,6 +62,9 @@ class JobExec(Service):
         for job in list(self.jobs.values()):
             job.abandon()
         self.scripts.abandon()
+        if self._lines:
+            lines, self._lines = self._lines, {}
+            self.notify("kvs.commit", {"ops": [["append", key, text] for key, text in lines.items()]})
 
     def _configure(self, config):
         table = config.get("exec", {})

@@ -152,6 +152,13 @@ class Events:
         self._inflight = (ops, outbox, journal)
         self._commit()
 
+    def close(self):
+        """The job manager ends: what was posted goes into the KVS, what would follow from it does not happen."""
+        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
+        self.puts, self.lines, self.outbox, self.journal = [], {}, [], []
+        if ops:
+            self.jm.notify("kvs.commit", {"ops": ops})
+
     def _commit(self):
         self.jm.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
 

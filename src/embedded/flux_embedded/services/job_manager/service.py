@@ -139,6 +139,9 @@ class JobManager(Service):
         # An execution service that was there before has to introduce itself again.
         self.publish("job-manager-start")
 
+    def stop(self):
+        self.events.close()
+
     def _configure(self, config):
         self.queues.configure(config)
         self.housekeeping.configure(config)
