@@ -515,7 +515,7 @@ def test_a_plan_that_lives_long():
     for jobid in (1, 2):
         plan.cancel(jobid)
     assert plan.earliest(job(pool, 3, cores=4)) == now[0]
-    assert len(plan._bookings.starts.times) < 20
+    assert len(plan._bookings.starts.times) < 1000  # of 2,000 that there were
 
 
 def test_holding_what_is_large_enough():
