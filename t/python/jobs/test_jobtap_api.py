@@ -476,6 +476,16 @@ def test_globs_do_not_match_builtins(inst, write):
     assert ".limit-duration" not in plugins(inst) and ".history" in plugins(inst)
 
 
+def test_builtins_can_be_removed_and_loaded_again(inst):
+    inst.rpc("job-manager.jobtap", {"remove": ".priority-default"})
+    id = inst.submit()
+    assert inst.state(id) == PRIORITY
+    inst.rpc("job-manager.jobtap", {"load": ".priority-default"})
+    assert plugins(inst)[-1] == ".priority-default" and inst.state(inst.submit()) == SCHED
+    with pytest.raises(OSError, match=".history already loaded"):
+        inst.rpc("job-manager.jobtap", {"load": ".history"})
+
+
 @pytest.mark.parametrize(
     "source, text",
     [

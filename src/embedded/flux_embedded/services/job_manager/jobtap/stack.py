@@ -26,25 +26,31 @@ class Jobtap(Calls):
     def __init__(self, jm):
         super().__init__(jm)
         self._configured = None
+        self._builtins = {}
 
     # -- loading and removing ------------------------------------------------------------------------
 
     def load_builtins(self):
         from flux_embedded.services.job_manager.jobtap.builtins import BUILTINS
 
-        for name, init in BUILTINS:
-            self._add(Plugin(self.jm, name, "builtin", {}), init)
+        self._builtins = dict(BUILTINS)
+        for name in self._builtins:
+            self.load(name, {})
 
     def load(self, path, args):
-        """Load the plugin file `path`; returns its `Plugin`.
+        """Load the plugin file `path`, or the builtin plugin of that name; returns its `Plugin`.
 
         Raises:
             OSError: with the text ``flux jobtap`` shows
         """
-        name, full = loader.find(path, self._search_path())
+        builtin = self._builtins.get(path)
+        if builtin is not None:
+            name, full = path, "builtin"
+        else:
+            name, full = loader.find(path, self._search_path())
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
-        return self._add(Plugin(self.jm, name, full, args), loader.load(full))
+        return self._add(Plugin(self.jm, name, full, args), builtin or loader.load(full))
 
     def _search_path(self):
         directory = self.jm.config.get("job-manager", {}).get("plugin-searchpath", "")
