@@ -439,6 +439,17 @@ def test_expiration_without_scheduler(inst):
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
 
 
+def test_scheduler_goes_away_during_an_expiration_update(inst):
+    inst.load_sched(auto=lambda body: None)
+    id = inst.submit(run=100)
+    inst.sched.methods["sched.expiration"] = (lambda msg: None, False, False)
+    answer = inst.handle.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    inst.run()
+    assert not answer.is_ready()
+    inst.unload_sched()
+    assert answer.get() == {} and inst.events(id)[-1] == "resource-update"
+
+
 def test_scheduler_reload_with_updated_expiration(inst):
     """The scheduler finds the new end time through job-info."""
     inst.load_sched(auto=lambda body: None)

@@ -156,7 +156,7 @@ class JobIngest(Service):
         try:
             future.get()
         except OSError as exc:
-            if exc.errno != errno.ENOSYS:
+            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
                 self._rejected += 1
                 self.respond_error(job.msg, exc.errno, exc.strerror)
                 return

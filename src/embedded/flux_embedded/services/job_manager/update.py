@@ -12,6 +12,8 @@ from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Reject
 from flux_embedded.services.job_manager.states import INACTIVE, NEW, RUN
 
 DURATION = "attributes.system.duration"
+#: There is no such service, or it went away before it answered.
+NO_SCHEDULER = (errno.ENOSYS, errno.EHOSTUNREACH)
 
 
 class Update:
@@ -71,7 +73,7 @@ class Update:
         try:
             future.get()
         except OSError as exc:
-            if exc.errno != errno.ENOSYS:
+            if exc.errno not in NO_SCHEDULER:
                 self.jm.respond_error(pending.msg, exc.errno, exc.strerror)
                 return
         self._ask_scheduler(pending)
@@ -91,8 +93,8 @@ class Update:
         try:
             future.get()
         except OSError as exc:
-            # ENOSYS: there is no scheduler, or one without the method; the limit is execution's affair.
-            if exc.errno != errno.ENOSYS:
+            # Without a scheduler, or with one that lacks the method, the limit is execution's affair alone.
+            if exc.errno not in NO_SCHEDULER:
                 text = f"scheduler refused expiration update: {exc.strerror}"
                 self.jm.respond_error(pending.msg, exc.errno, text)
                 return
