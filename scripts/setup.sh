@@ -121,7 +121,7 @@ build() {
         return
     fi
     have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
-           ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "$CONFIGURE_ARGS")
+           ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "${WITH_FLUX:-auto} $CONFIGURE_ARGS")
     {
         if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ]; then
             ./autogen.sh
