@@ -294,6 +294,18 @@ def test_pool_options_reach_a_pool_that_lists_them():
     assert not rig.logged(WARNING)
 
 
+def test_making_the_pool_can_be_overridden():
+    class Mine(Guide):
+        def _make_pool(self, R):
+            pool = super()._make_pool(R)
+            pool.mine = True
+            return pool
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    assert rig.sched.resources.mine
+
+
 def test_the_pools_clock_is_the_schedulers():
     rig = Rig(R(1, 1))
     sched = rig.load(Guide)

@@ -9,6 +9,7 @@ site's own may use too: stamping R, start time estimates, reasons why a job is p
 """
 
 from flux.scheduler.base import Scheduler
+from flux.scheduler.poolclass import _pool_class_from_uri, _pool_class_from_writer  # noqa: F401  (named in the guide)
 from flux.scheduler.queue import PendingJob
 from flux.scheduler.request import AllocRequest
 

@@ -47,8 +47,11 @@ def _pool_class_from_writer(writer):
     """Find the pool class that ``R.scheduling.writer`` names, or None.
 
     Args:
-        writer (str): a URI whose scheme names the scheduler that wrote R (RFC 20)
+        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or the R
     """
+    if isinstance(writer, dict):
+        scheduling = writer.get("scheduling")
+        writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
     if writer is None:
         writer = DEFAULT_WRITER
     if not isinstance(writer, str):

@@ -35,7 +35,7 @@ class Running:
         handle.service_register("feasibility").get()
         self.set_running()
         self._acquire, first = handshake.acquire(handle)
-        self._pool = make_pool(self, first["resources"])
+        self._pool = self._make_pool(first["resources"])
         self._parser = RequestParser(self._pool)
         self._pool.mark_down("all")
         self._update(first)
@@ -50,6 +50,11 @@ class Running:
                 self.queue_depth, self.log.level_name, self._pool_name(), pool.version, pool.dumps()
             )
         )
+
+    def _make_pool(self, R):
+        """Make the pool for the instance's resources (an R dict), of the class that is configured, that
+        R's writer names, or the usual one."""
+        return make_pool(self, R)
 
     def _pool_name(self):
         pool = self._pool
