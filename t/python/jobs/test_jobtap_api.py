@@ -318,6 +318,26 @@ def test_jobspec_update_id(inst, p):
     assert errors == [errno.EINVAL]
 
 
+def test_jobspec_update_in_job_create_is_validated(inst, p):
+    seen = []
+
+    def validate(p, topic, args):
+        seen.append(args["jobspec"]["attributes"]["system"]["duration"])
+        if seen[-1] > 100:
+            p.reject_job("too long")
+
+    def create(p, topic, args):
+        p.jobspec_update({"attributes.system.duration": args["jobspec"]["attributes"]["system"]["duration"] * 2})
+
+    p.add_handler("job.validate", validate)
+    p.add_handler("job.create", create)
+    id = inst.submit(duration=10)
+    assert seen == [20] and inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 20
+    assert inst.events(id)[:3] == ["submit", "jobspec-update", "validate"]
+    with pytest.raises(OSError, match="too long"):
+        inst.submit(duration=60)
+
+
 def test_jobspec_update_limits(inst, p):
     p.add_handler("job.validate", lambda p, topic, args: args["jobspec"]["attributes"]["system"].get("bad") and p.reject_job("bad"))
     pending = inst.submit()

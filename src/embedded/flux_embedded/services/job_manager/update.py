@@ -124,7 +124,7 @@ class Update:
         check_updates(updates)
         if job.state >= RUN:
             raise OSError(errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated")
-        if job.state != NEW:
+        if job.state != NEW or self.jm.jobtap.validated is job:
             self._validate(job, apply_updates(job.jobspec, updates))
         self.jm.events.post(job, "jobspec-update", dict(updates))
 

@@ -11,6 +11,7 @@ import traceback
 from types import MappingProxyType
 
 from flux_embedded.services.job_manager import states
+from flux_embedded.services.job_manager.job import update_path
 from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
 
 LOG_ERR, LOG_DEBUG = 3, 7
@@ -22,6 +23,7 @@ class Calls:
 
     Attributes:
         plugins (list): in load order
+        validated (Job): the last job in NEW that got past job.validate
     """
 
     def __init__(self, jm):
@@ -29,6 +31,7 @@ class Calls:
         self.plugins = []
         self._table = {}
         self._current = []
+        self.validated = None
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -182,9 +185,12 @@ class Calls:
         Raises:
             Rejected: one of them does not want it
         """
-        for topic in ("job.create", "job.validate"):
-            if self.handlers(topic):
-                self._call_rejecting(job, topic)
+        if self.handlers("job.create"):
+            self._call_rejecting(job, "job.create")
+        if self.handlers("job.validate"):
+            # An update that job.create has posted is still in the queue, and valid only with the rest.
+            self._call_rejecting(job, "job.validate", jobspec=_with_queued_updates(job))
+        self.validated = job
         self.call(job, "job.new")
         self.announce_dependencies(job)
 
@@ -246,3 +252,13 @@ class Calls:
                 free_fn(value)
             except Exception as exc:
                 self.report(key[0], f"free function of '{key[1]}'", exc)
+
+
+def _with_queued_updates(job):
+    """The job's jobspec as it will be when its queue is processed."""
+    jobspec = job.jobspec
+    for event in job.queue:
+        if event["name"] == "jobspec-update":
+            for path, value in event["context"].items():
+                jobspec = update_path(jobspec, path, value)
+    return jobspec
