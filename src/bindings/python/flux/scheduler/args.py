@@ -3,6 +3,7 @@
 from flux.scheduler.poolclass import _pool_class_from_uri, check_pool_class
 
 BUILTIN = "queue-depth, log-level, pool-class"
+LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
 def parse_depth(text, spelling=None):
@@ -61,10 +62,10 @@ def set_level(log, name):
     Raises:
         ValueError: there is no level of that name
     """
-    levels = list(log.LEVEL_NAMES)
-    if name.lower() not in levels:
-        raise ValueError("log-level={!r} is invalid: expected one of {}".format(name, ", ".join(levels)))
-    log.level = name.lower()
+    try:
+        log.level = name.lower()
+    except ValueError:
+        raise ValueError("log-level={!r} is invalid: expected one of {}".format(name, LEVELS)) from None
 
 
 def reject(args):

@@ -7,7 +7,6 @@ from flux.scheduler.parsing import RequestParser
 from flux.scheduler.poolclass import make_pool
 from flux.scheduler.updates import apply_update
 
-
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
 FULL_COLLECTIONS = 10000
