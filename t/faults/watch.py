@@ -19,6 +19,9 @@ from history import CONSTRAINTS, SHAPES, matches
 #: loop after the decision came too late to matter.
 SLACK = 6
 
+#: Seconds until a commit that failed is tried again, at most, and the same again for the next.
+LONGEST_RETRY = 10.0
+
 
 class Pending:
     """An alloc request that the scheduler has and has not answered."""
@@ -56,6 +59,7 @@ class Watch:
         self.hello = None
         self.unreported = set()
         self.messages = 0
+        self.commit_failed = (0, 0.0)  # turn and time at which the scheduler last heard of one
         self.changed = 0  # turn of the last change of the inventory
 
     # -- what passes by ------------------------------------------------------------------------
@@ -86,6 +90,8 @@ class Watch:
                 self._hello(msg.body)
         elif msg.type == 2 and topic == "job-manager.sched-hello":
             self._hello_end()
+        elif msg.type == 2 and topic == "kvs.commit" and self.holds_sched(endpoint):
+            self.commit_failed = (self.kernel.turns, self.kernel.now())
 
     def holds_sched(self, endpoint):
         return self.kernel.services.get("sched") is endpoint
@@ -230,6 +236,9 @@ class Watch:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
         if self.strict:
+            failed, when = self.commit_failed
+            if self.kernel.now() - when < LONGEST_RETRY:
+                turn = min(turn, failed)  # it may have been decided then, and waited with the rest
             for other in self.pending.values():
                 if other.rank_in_queue() < request.rank_in_queue() and max(other.since, request.since) < turn - SLACK:
                     raise Violation(f"job {jobid} was started while {other.jobid}, which precedes it, waits")
