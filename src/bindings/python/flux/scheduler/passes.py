@@ -6,11 +6,11 @@ from flux.scheduler.pacing import Allowance, Driver, Pace
 FIRST_BACKOFF = 0.01
 
 #: A forecast step of so many seconds is followed by a pause this many times as long, so that
-#: estimates and reasons take a fifth of the time at most.
-FORECAST_REST = 4.0
+#: estimates and reasons take a tenth of all time: a fifth of a scheduler's that works half of it.
+FORECAST_REST = 9.0
 
 #: Forecast steps that may be taken at once, that each second allows, that each event allows.
-FORECAST_STEPS = (32, 1000.0, 0.125)
+FORECAST_STEPS = (32, 500.0, 0.125)
 
 
 class Passes:
