@@ -59,7 +59,7 @@ class Watch:
         self.hello = None
         self.unreported = set()
         self.messages = 0
-        self.commit_failed = (0, 0.0)  # turn and time at which the scheduler last heard of one
+        self.commit_failed = (0, 0.0)  # turn of the first of a series of failures, time of the last
         self.changed = 0  # turn of the last change of the inventory
 
     # -- what passes by ------------------------------------------------------------------------
@@ -91,7 +91,9 @@ class Watch:
         elif msg.type == 2 and topic == "job-manager.sched-hello":
             self._hello_end()
         elif msg.type == 2 and topic == "kvs.commit" and self.holds_sched(endpoint):
-            self.commit_failed = (self.kernel.turns, self.kernel.now())
+            first, when = self.commit_failed
+            retry = self.kernel.now() - when < LONGEST_RETRY
+            self.commit_failed = (first if retry else self.kernel.turns, self.kernel.now())
 
     def holds_sched(self, endpoint):
         return self.kernel.services.get("sched") is endpoint
