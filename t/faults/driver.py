@@ -67,7 +67,7 @@ class Driver:
         # What is logged is looked at here (see Watch), not shown.
         self.instance.ctx.attrs.define("log-stderr-level", "-1")
         self.kernel = self.instance.kernel
-        self.watch = Watch(self.kernel, strict=scheduler != "sched-backfill")
+        self.watch = Watch(self.kernel, strict=scheduler != "sched-backfill", promising=bool(args))
         self.kernel.intercept = self._intercept
         self.violation = None
         self.submitted = []

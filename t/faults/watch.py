@@ -41,11 +41,13 @@ class Watch:
     Args:
         kernel: the kernel its messages go through
         strict (bool): the scheduler keeps to the order of the queue
+        promising (bool): it makes promises to several jobs, and keeps them
     """
 
-    def __init__(self, kernel, strict):
+    def __init__(self, kernel, strict, promising=False):
         self.kernel = kernel
         self.strict = strict
+        self.promising = promising
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
         self.pending = {}
@@ -291,6 +293,9 @@ class Watch:
         """The id of the first job in the queue if it could start now, else None."""
         if not self.pending:
             return None
+        if self.promising and any(self._promised(jobid) for jobid in self.pending):
+            # It may have to wait for the sake of a start that was promised to one behind it.
+            return None
         head = min(self.pending.values(), key=Pending.rank_in_queue)
         job = self.jobs.get(head.jobid)
         if job is None:
@@ -298,6 +303,9 @@ class Watch:
         if not self.could_run(job) or self.books.fits(SHAPES[job["shape"]], self.ranks_for(job) & self.up):
             return head.jobid
         return None
+
+    def _promised(self, jobid):
+        return "t_estimate" in self.annotations.get(jobid, {}).get("sched", {})
 
 
 def merge(target, new):
