@@ -122,4 +122,17 @@ test_expect_success 'two instances at a time do not meet' '
 	grep "a: No such file or directory" err
 '
 
+test_expect_success 'flux run passes its standard input on, all of it, to every task' '
+	seq 1 50000 >input &&
+	flux start -s2 "flux run -n1 cat <input" >actual &&
+	test_cmp input actual &&
+	flux start -s2 "flux run -n2 wc -l <input" >actual &&
+	printf "50000\n50000\n" >expected &&
+	test_cmp expected actual
+'
+test_expect_success 'flux run does not read for a command that does not' '
+	flux start -s2 "flux run true <input; flux run hostname </dev/null" >actual &&
+	test $(wc -l <actual) -eq 1
+'
+
 test_done

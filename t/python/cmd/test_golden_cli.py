@@ -101,7 +101,7 @@ def replays(tmp_path_factory):
 
 
 def replay(entries, directory, start):
-    results, log = run(entries, directory, start, environ=environment(FLUX_RUN_NO_STDIN="1"))
+    results, log = run(entries, directory, start, environ=environment())
     return results, log, directory / "user"
 
 

@@ -1,7 +1,6 @@
 """``flux run``: submit a job, show its output, exit with its code."""
 
 import json
-import os
 import sys
 
 from flux_embedded.cmd.lib import attach, submission
@@ -23,10 +22,13 @@ def main(argv):
         print(json.dumps(spec, ensure_ascii=False))
         return 0
     payload = submission.request(args, spec)
+    # A shell gives background commands /dev/null; then, or with --input, there is nothing to send.
+    stdin = None if args.input or sys.stdin is None else sys.stdin.fileno()
+    if stdin is not None:
+        payload["input"] = True
     client = connect()
     jobid = client.rpc("job-ingest.submit", payload)["id"]
     if args.verbose:
         warn(f"jobid: {f58(jobid)}")
     sys.stdout.flush()
-    stdin = None if args.input or os.environ.get("FLUX_RUN_NO_STDIN") else sys.stdin
     return attach.attach(client, jobid, label=args.label_io, verbose=args.verbose, stdin=stdin)

@@ -1,14 +1,59 @@
 """Attaching to a job: ``flux run`` and ``flux job attach``."""
 
+import base64
+import os
 import signal
 import time
 
 from flux_embedded.cmd.lib import follow
 from flux_embedded.cmd.lib.errors import warn
 
+#: As much of standard input as goes into one message.
+CHUNK = 1 << 16
+
+
+class Input:
+    """Sends standard input to a job's tasks, from when they have started until it ends.
+
+    Args:
+        client: the connection
+        jobid (int): a job that was submitted with ``input``
+        fd (int): what to read
+    """
+
+    def __init__(self, client, jobid, fd):
+        self.client = client
+        self.jobid = jobid
+        self.fd = fd
+
+    def on_event(self, follower, event):
+        if event["name"] == "start":
+            self.client.watch_fd(self.fd, self._readable)
+        elif event["name"] in ("finish", "clean"):
+            self.client.watch_fd(self.fd, None)
+
+    def _readable(self):
+        try:
+            data = os.read(self.fd, CHUNK)
+        except OSError:
+            data = b""  # a terminal that went away has nothing more to say
+        payload = {"id": self.jobid, "data": base64.b64encode(data).decode(), "encoding": "base64"}
+        if not data:
+            payload["eof"] = True
+            self.client.watch_fd(self.fd, None)
+        # Tasks that ended meanwhile will not miss it.
+        self.client.send("job-exec.write", payload).then(lambda answer, error: None)
+
 
 def attach(client, jobid, label=False, verbose=0, stdin=None):
     """Show a job's output until it is over; returns its exit code.
+
+    Args:
+        client: the connection
+        jobid (int): the job
+        label (bool): put the task's rank before each line
+        verbose (int): see `Follower`
+        stdin (int): a file descriptor whose content the tasks get, or None
 
     The first ctrl-C warns, the second within two seconds cancels the job.
 
@@ -27,9 +72,10 @@ def attach(client, jobid, label=False, verbose=0, stdin=None):
         payload = {"id": jobid, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"}
         client.send("job-manager.raise", payload).then(lambda answer, error: None)
 
+    on_event = Input(client, jobid, stdin).on_event if stdin is not None else None
     previous = signal.signal(signal.SIGINT, interrupted)
     try:
-        follower = follow.run_until_done((client, jobid), label=label, verbose=verbose)
+        follower = follow.run_until_done((client, jobid), label=label, verbose=verbose, on_event=on_event)
     finally:
         signal.signal(signal.SIGINT, previous)
     return follow.report_end(follower)
