@@ -58,9 +58,14 @@ def described(exc):
     return f"{type(exc).__name__}: {exc}\n" + "".join(traceback.format_tb(exc.__traceback__, limit=-4))
 
 
+def history_of(seed, scheduler, steps):
+    """Every fourth history for a scheduler that makes promises gives it no excuse to break one."""
+    return histories.make(seed, steps, calm=seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill")
+
+
 def report(seed, scheduler, pool, steps, failure):
     """Print a failure with a history that is as short as can be found."""
-    history = histories.make(seed, steps)
+    history = history_of(seed, scheduler, steps)
     kind = failure.partition("\n")[0].partition(":")[0]
 
     def fails(candidate):
@@ -102,11 +107,11 @@ def main():
     combinations = list(itertools.product(args.scheduler or SCHEDULERS, args.pool or POOLS))
     for seed in seeds:
         # A bounded run is short of time, not of seeds: one combination a seed, in turn.
-        chosen = [combinations[seed % len(combinations)]] if args.seeds is None else combinations
+        chosen = [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
-            failure = run(histories.make(seed, args.steps), scheduler, pool)
+            failure = run(history_of(seed, scheduler, args.steps), scheduler, pool)
             runs += 1
             if failure is not None:
                 failures += 1

@@ -5,6 +5,7 @@
 - no core or GPU is given twice, none that is down, excluded or gone, and what is freed was held;
 - each alloc request gets exactly one final answer, and no annotation after it;
 - strict schedulers start jobs in the order of priority, then of id;
+- where nothing excuses it, a start that was promised is kept;
 - a job is denied only if it could never run;
 - R is in the KVS, whole, before the job manager hears of it.
 """
@@ -48,6 +49,7 @@ class Watch:
         self.kernel = kernel
         self.strict = strict
         self.promising = promising
+        self.bound = False  # to the starts it promised
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
         self.pending = {}
@@ -235,6 +237,9 @@ class Watch:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
         self.started[jobid] = self.kernel.now()
+        promised = self.estimates.get(jobid)
+        if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
+            raise Violation(f"job {jobid} was promised {promised} and started at {self.kernel.now()}")
         for rank in {resource[0] for resource in self.books.held[jobid]}:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")

@@ -252,6 +252,20 @@ def test_an_idle_head_is_caught(watch):
     assert watch.stuck() == 5
 
 
+def test_a_broken_promise_is_caught(watch):
+    watch.bound = True
+    ask(watch, 5)
+    watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 1, "annotations": {"sched": {"t_estimate": 49.0}}}))
+    commit(watch, 5, ONE)
+    with pytest.raises(Violation, match="was promised 49.0 and started at 50.0"):
+        succeed(watch, 5, ONE)
+
+
+def test_calm_histories_are_told_from_others():
+    assert history.is_calm(history.make(3, 60, calm=True))
+    assert not history.is_calm(history.make(3, 60))
+
+
 def test_overlaps_of_recorded_jobs_are_caught():
     R = make_R("0", "0", hosts="n0")
     first = (1, log(*NORMAL), R)
