@@ -17,7 +17,7 @@ unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
 from flux.resource import InsufficientResources
 from flux.scheduler.backlog import Backlog
 from flux.scheduler.policy import PolicyScheduler
-from flux.scheduler.promises import Promises
+from flux.scheduler.promises import Promises, Waiting
 from flux.scheduler.reasons import describe
 
 #: With more reservations than this, only those due are renewed, the others stand as they are.
@@ -36,6 +36,7 @@ class BackfillScheduler(PolicyScheduler):
             self.reservations = None if value == "unlimited" else int(value)
         self.plan = None
         self.promises = Promises(None)
+        self.waiting = Waiting()
 
     # -- a pass -----------------------------------------------------------------------------------------
 
@@ -92,12 +93,20 @@ class BackfillScheduler(PolicyScheduler):
             self.renew(job)
         elif self.may_have_promise(job):
             self.promise(job, self.plan.earliest(job.resource_request))
+        else:
+            self.waiting.add(job, self.ranks_of(job))
 
     def may_have_promise(self, job):
-        """Whether fewer jobs than ``reservations`` have one for ranks that this job could want."""
-        return self.reservations is None or (
-            sum(self.shares_ranks(job, other) for other in self.promises) < self.reservations
-        )
+        """Whether fewer jobs than ``reservations`` have one for ranks that this job could want, and
+        none ahead of it still waits for one."""
+        if self.reservations is None:
+            return True
+        if sum(self.shares_ranks(job, other) for other in self.promises) >= self.reservations:
+            return False
+        return not self.waiting.is_before(job, self.ranks_of(job), self.has_no_promise)
+
+    def has_no_promise(self, job):
+        return job._queued and not job.request.finalized and job not in self.promises
 
     def promise(self, job, when):
         """Promise a job the time `when`, or what it will need if that is None."""
@@ -160,6 +169,7 @@ class BackfillScheduler(PolicyScheduler):
             self.take_back(job)
 
     def resource_update(self):
+        self.waiting.clear()
         self._backlog.unpark()
         self.released()
 

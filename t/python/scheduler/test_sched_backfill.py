@@ -239,6 +239,24 @@ def test_queues_without_a_node_in_common_do_not_stop_one_another():
     assert rig.sched.stats_get()["reserved"] == 2
 
 
+def test_no_promise_that_a_job_ahead_would_have_to_break():
+    rig = Rig(R(4, 4, properties=QUEUES))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
+    rig.alloc(2, queued("debug", nodes=2, cores=4, duration=50))
+    rig.settle()
+    rig.alloc(3, queued("batch", nodes=1, cores=4, duration=10))
+    rig.alloc(4, jobspec(1, nodes=3, cores=4, duration=10))  # wants ranks of both, after job 3
+    rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
+    rig.settle()
+    assert [jobid for jobid in (3, 4, 5) if "t_estimate" in sched(rig)[jobid]] == [3]
+    # Once job 4 has gone, nothing stands between job 5 and a promise.
+    rig.cancel(4)
+    rig.free(1)
+    rig.settle()
+    assert "t_estimate" in sched(rig)[5]
+
+
 def test_where_queues_share_nodes_priority_decides():
     rig = Rig(R(4, 4, properties={"+batch": "0-2", "+debug": "2-3"}))
     rig.load_file("sched-backfill")

@@ -69,9 +69,10 @@ class PolicyScheduler(Scheduler):
 
     def shares_ranks(self, one, other):
         """Whether two pending jobs could want the same rank, whatever is up or free."""
-        return self._ranks_of(one) & self._ranks_of(other) != 0
+        return self.ranks_of(one) & self.ranks_of(other) != 0
 
-    def _ranks_of(self, job):
+    def ranks_of(self, job):
+        """Mask of the ranks a pending job could want, whatever is up or free."""
         mask = self._matching.get(_shape(job))
         if mask is None:
             mask = self._matching[_shape(job)] = self.resources.match_mask(job.resource_request)

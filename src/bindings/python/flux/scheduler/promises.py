@@ -1,5 +1,6 @@
-"""Who was promised resources, in order of the queue."""
+"""Who was promised resources, and who waits for a promise, in order of the queue."""
 
+import heapq
 import math
 from bisect import bisect_left, insort
 
@@ -71,3 +72,51 @@ class Promises:
         timed = [job for job in self._jobs if job not in self.held]
         self.due = min([job._shadow for job in timed if job._shadow > now], default=math.inf)
         return [job for job in timed if job._shadow <= now]
+
+
+class Waiting:
+    """Blocked jobs without a promise: quickly, the first of those that want some of certain ranks.
+
+    A job behind such a one must not be promised what it wants: the promise would have to be broken
+    as soon as its own turn comes.
+    """
+
+    def __init__(self):
+        # By mask of ranks, a heap of (order, job id, job). An entry is dropped when it is met and
+        # the job has meanwhile left the queue, or its place there.
+        self._heaps = {}
+
+    def add(self, job, ranks):
+        """`job` waits for some of `ranks` (a mask)."""
+        entry = (job._order, job.jobid, ranks)
+        if getattr(job, "_waits_as", None) != entry:
+            job._waits_as = entry
+            heapq.heappush(self._heaps.setdefault(ranks, []), (job._order, job.jobid, job))
+
+    def clear(self):
+        """Forget all: which ranks jobs could want has changed."""
+        for heap in self._heaps.values():
+            for _, _, job in heap:
+                job._waits_as = None
+        self._heaps.clear()
+
+    def is_before(self, job, ranks, waits):
+        """Whether a job ahead of `job` waits for some of `ranks`.
+
+        Args:
+            job (PendingJob): the one that could be promised something
+            ranks (int): mask of the ranks it could want
+            waits: function telling of a job whether it still waits without a promise
+        """
+        place = (job._order, job.jobid)
+        for mask, heap in list(self._heaps.items()):
+            if not mask & ranks:
+                continue
+            while heap and not (heap[0][2]._waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])):
+                _, _, gone = heapq.heappop(heap)
+                gone._waits_as = None
+            if not heap:
+                del self._heaps[mask]
+            elif heap[0][:2] < place:
+                return True
+        return False
