@@ -77,7 +77,7 @@ test_expect_success 'conservative: everybody has a reservation' '
 	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
 	flux submit --cc=1-5 -N4 --quiet -t 1m true &&
 	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
-	flux cancel $run && flux queue idle --timeout=30 &&
+	flux cancel $run && flux queue drain --timeout=30 &&
 	test $(stat reserved) -eq 0 &&
 	test $(stat errors) -eq 0
 '
