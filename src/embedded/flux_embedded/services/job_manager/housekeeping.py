@@ -7,6 +7,10 @@ over to housekeeping, so the job may be INACTIVE while its nodes are still being
 Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
 that have ended by that time are freed then, and each later one when it ends.
 
+A rank that is offline, or goes offline before its script has ended, keeps its resources: nobody knows in
+what state the node is. The script is run there, again if it had begun, when the rank is back. Killing
+the job's housekeeping gives such a rank up.
+
 The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
 are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of rank to FSD).
 """
@@ -25,11 +29,13 @@ class Housekeeping:
     Attributes:
         jobs (dict): id -> Visit
         is_configured (bool)
+        offline (set): ranks that went away and are not back
     """
 
     def __init__(self, jm):
         self.jm = jm
         self.jobs = {}
+        self.offline = set()
         self.is_configured = False
         self._command = None
         self._release_after = None
@@ -61,6 +67,24 @@ class Housekeeping:
             raise OSError(errno.EINVAL, f"job-manager.housekeeping: {exc}") from None
         self._command, self._release_after, self._mock = command, release_after, mock
         self.is_configured = True
+
+    def watch(self):
+        """Learn of ranks that come and go."""
+        self.jm.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
+
+    def _ranks_changed(self, future):
+        try:
+            body = future.body
+        except OSError:  # there is no overlay, or it ends with the instance
+            return
+        future.reset()
+        gone, back = set(rlite.ids(body.get("offline", ""))), set(rlite.ids(body.get("online", "")))
+        self.offline = (self.offline | gone) - back
+        for visit in list(self.jobs.values()):
+            if gone:
+                visit.lost(gone)
+            if back:
+                visit.back(back)
 
     def start(self, job):
         """Look after the nodes of `job`, which is done with all of them."""
@@ -95,6 +119,7 @@ class Visit:
 
     Attributes:
         active (set): ranks whose script has not ended
+        waiting (set): those of them that are offline, and whose script does not run
         over (bool): nothing more is to be freed
     """
 
@@ -104,41 +129,62 @@ class Visit:
         self.t_start = jm.now()
         self.over = False
         self.active = set(rlite.ranks(job.R)) - job.freed
+        self.waiting = self.active & jm.housekeeping.offline
+        self._command, self._mock = command, mock
+        self._timers = {}  # of mock scripts, by rank
+        self._void = set()  # ranks whose running script no longer counts
         self._done = set()
         self._each = release_after == 0
         if release_after:
             jm.timer(release_after, self._release_now)
         # The handing over comes before the scripts: `free` is posted in the same turn.
-        jm.events.send(self._run, command, mock)
+        jm.events.send(self._run_first)
 
-    def _run(self, command, mock):
+    def _run_first(self):
+        self._run(self.active - self.waiting)
+
+    def _run(self, ranks):
+        if not ranks:
+            return
         if self.jm.kernel.clock.virtual:
-            for rank in sorted(self.active):
-                seconds = mock.get(rank, 0) if isinstance(mock, dict) else mock
-                self.jm.timer(seconds, lambda rank=rank: self._rank_done(rank))
+            for rank in sorted(ranks):
+                seconds = self._mock.get(rank, 0) if isinstance(self._mock, dict) else self._mock
+                self._timers[rank] = self.jm.timer(seconds, lambda rank=rank: self._script_ended(rank))
             return
         request = {
             "id": self.job.id,
             "userid": self.job.userid,
-            "ranks": rlite.encode(self.active),
-            "command": command,
+            "ranks": rlite.encode(ranks),
+            "command": self._command,
         }
-        self.jm.rpc("job-exec.script", request, streaming=True).then(self._report)
+        self.jm.rpc("job-exec.script", request, streaming=True).then(self._report, ranks)
 
-    def _report(self, future):
+    def _report(self, future, ranks):
         try:
             body = future.body
         except OSError as exc:
             if exc.errno != errno.ENODATA:
                 self.jm.log(LOG_ERR, f"housekeeping of job {self.job.id}: {exc.strerror}")
-                for rank in sorted(self.active):
-                    self._rank_done(rank)
+                for rank in sorted(ranks & self.active - self.waiting):
+                    self._script_ended(rank)
             return
         future.reset()
-        if body["status"]:
-            text = f"housekeeping: rank {body['rank']} of job {self.job.id} ended with status {body['status']}"
+        rank, status = body["rank"], body["status"]
+        if status and rank not in self._void:
+            text = f"housekeeping: rank {rank} of job {self.job.id} ended with status {status}"
             self.jm.log(LOG_ERR, text)
-        self._rank_done(body["rank"])
+        self._script_ended(rank)
+
+    def _script_ended(self, rank):
+        self._timers.pop(rank, None)
+        if rank in self._void:
+            self._void.discard(rank)
+            if rank in self.jm.housekeeping.offline:
+                self.waiting.add(rank)
+            else:
+                self._run({rank})
+        else:
+            self._rank_done(rank)
 
     def _rank_done(self, rank):
         if self.over or rank not in self.active:
@@ -147,6 +193,23 @@ class Visit:
         self._done.add(rank)
         if self._each or not self.active:
             self._release_now(from_timer=False)
+
+    # -- ranks that come and go ----------------------------------------------------------------------
+
+    def lost(self, ranks):
+        """These ranks are offline: what their scripts do no longer counts."""
+        gone = (ranks & self.active) - self.waiting
+        if gone:
+            text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {rlite.encode(gone)}"
+            self.jm.log(LOG_ERR, text)
+            self._void |= gone
+            self._signal(9, gone)
+
+    def back(self, ranks):
+        """These ranks are online: those that wait for it are looked after."""
+        again = ranks & self.waiting
+        self.waiting -= again
+        self._run(again)
 
     def _release_now(self, from_timer=True):
         if from_timer:
@@ -163,15 +226,24 @@ class Visit:
         self.jm.check_idle()
 
     def kill(self, signum, ranks=None):
-        """Signal the scripts."""
+        """Signal the scripts; ranks that are offline are given up."""
+        chosen = self.active if ranks is None else self.active & ranks
+        waiting = chosen & self.waiting
+        self._signal(signum, chosen - waiting)
+        self.waiting -= waiting
+        for rank in sorted(waiting):
+            self._rank_done(rank)
+
+    def _signal(self, signum, ranks):
         if self.jm.kernel.clock.virtual:
-            for rank in sorted(self.active if ranks is None else self.active & ranks):
-                self._rank_done(rank)
-            return
-        request = {"id": self.job.id, "signum": signum}
-        if ranks is not None:
-            request["ranks"] = rlite.encode(ranks)
-        self.jm.notify("job-exec.script-kill", request)
+            for rank in sorted(ranks):
+                timer = self._timers.pop(rank, None)
+                if timer is not None:
+                    timer.stop()
+                self._script_ended(rank)
+        elif ranks:
+            request = {"id": self.job.id, "signum": signum, "ranks": rlite.encode(ranks)}
+            self.jm.notify("job-exec.script-kill", request)
 
     def describe(self):
         return {

@@ -133,6 +133,7 @@ class JobManager(Service):
         self.on_response("sched.alloc", self.alloc.response)
         self.on_response("sched.free", self.free.response)
         self._configure(self.config)
+        self.housekeeping.watch()
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.restart.run()
