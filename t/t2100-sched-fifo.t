@@ -124,7 +124,7 @@ test_expect_success 'a drained node gets no job' '
 '
 test_expect_success 'many jobs, nothing left behind' '
 	flux submit --cc=1-40 --quiet -n1 true &&
-	flux queue idle --timeout=60 &&
+	flux queue drain --timeout=60 &&
 	test $(stat pending_jobs) -eq 0 &&
 	test $(stat errors) -eq 0 &&
 	test $(stat sched_yields) -ge 40
