@@ -9,7 +9,7 @@ import time
 
 from flux_embedded.broker.logring import ERR
 from flux_embedded.kernel import message
-from flux_embedded.kernel.kernel import Endpoint
+from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.service import Service
 from flux_embedded.kernel.wire import Unpacker, pack
 

@@ -7,7 +7,7 @@ Read `message`, then `kernel`, then `task`; `handle` is the public face (``flux.
 # Name -> module. Imported when asked for: a command needs the message format and nothing else,
 # and pays for its imports at every start.
 _HOMES = {
-    "Endpoint": "kernel",
+    "Endpoint": "endpoint",
     "Kernel": "kernel",
     "Message": "message",
     "RealClock": "clock",

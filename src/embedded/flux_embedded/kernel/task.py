@@ -13,7 +13,7 @@ from collections import deque
 from greenlet import getcurrent, greenlet
 
 from flux_embedded.kernel import message
-from flux_embedded.kernel.kernel import Endpoint
+from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.message import Message
 
 GUEST_REFUSED = "Request requires owner credentials"
