@@ -391,6 +391,44 @@ def test_open_prolog_keeps_the_resources(inst, p):
     assert inst.events(id)[-4:] == ["exception", "prolog-finish", "free", "clean"]
 
 
+def test_removal_of_the_plugin_ends_its_prologs_and_epilogs(inst):
+    p, other = Plugin(inst.jm, "mine.py", "/x", {}), Plugin(inst.jm, "other.py", "/x", {})
+    for plugin in (p, other):
+        inst.jm.jobtap._add(plugin, lambda p: None)
+    p.add_handler("job.state.run", lambda p, topic, args: p.prolog_start("one"))
+    other.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("two"))
+    prolog = running(inst)
+    inst.jm.jobtap.remove("mine.py")
+    inst.run()
+    assert inst.events(prolog)[-4:] == ["prolog-start", "exception", "epilog-start", "prolog-finish"]
+    exception = inst.eventlog(prolog)[-3]["context"]
+    assert (exception["type"], exception["severity"]) == ("prolog", 0) and "mine.py" in exception["note"]
+    assert inst.eventlog(prolog)[-1]["context"] == {"description": "one", "status": 256}
+    assert inst.sched.of("free") == []
+    finished = inst.submit(run=100)
+    inst.cancel(finished)
+    other.epilog_finish(finished, "two", 0)
+    inst.jm.jobtap.remove("other.py")
+    inst.run()
+    assert inst.events(prolog)[-4:] == ["exception", "epilog-finish", "free", "clean"]
+    assert inst.eventlog(prolog)[-4]["context"]["severity"] == 1
+    assert inst.events(finished).count("epilog-finish") == 1 and len(inst.sched.of("free")) == 2
+
+
+def test_a_prolog_is_finished_once(inst, p):
+    def run(p, topic, args):
+        p.prolog_start("one")
+        p.prolog_finish(CURRENT_JOB, "one", 0)
+        with raises(errno.EINVAL):
+            p.prolog_finish(CURRENT_JOB, "one", 0)
+        again.append(args["id"])
+
+    again = []
+    p.add_handler("job.state.run", run)
+    id = running(inst)
+    assert again == [id] and inst.events(id)[-1] == "start" and inst.events(id).count("prolog-finish") == 1
+
+
 # -- other plugins, services --------------------------------------------------------------------------------------------
 
 

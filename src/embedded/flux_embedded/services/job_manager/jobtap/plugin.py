@@ -45,6 +45,7 @@ class Plugin:
         self.load_sort_order = None
         self.handlers = []
         self.services = []
+        self.perilogs = []  # (job, "prolog" or "epilog", description) that it has open
         self._internal_name = name[:-3] if name.endswith(".py") else name
 
     # -- set-up ------------------------------------------------------------------------------------
@@ -262,6 +263,7 @@ class Plugin:
         job = self._job(id)
         if job.state > RUN or job.start_pending or job.was_posted("start"):
             raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
+        self.perilogs.append((job, "prolog", description))
         self._jm.events.post(job, "prolog-start", {"description": description})
 
     def prolog_finish(self, id, description, status):
@@ -273,6 +275,7 @@ class Plugin:
         job = self._job(id)
         if job.state != CLEANUP or not job.has_resources:
             raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state that holds resources")
+        self.perilogs.append((job, "epilog", description))
         self._jm.events.post(job, "epilog-start", {"description": description})
 
     def epilog_finish(self, id, description, status):
@@ -281,9 +284,13 @@ class Plugin:
 
     def _perilog_finish(self, id, kind, description, status):
         job = self._job(id)
-        started = job.perilogs or any(event["name"] == f"{kind}-start" for event in job.queue)
-        if not started:
+        queued = [event["name"] for event in job.queue]
+        if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
+        for plugin in self._jm.jobtap.plugins:
+            if (job, kind, description) in plugin.perilogs:
+                plugin.perilogs.remove((job, kind, description))
+                break
         context = {"description": description, "status": status}
         self._jm.events.post(job, f"{kind}-finish", context)
 

@@ -118,6 +118,18 @@ class Jobtap(Calls):
             for key in [key for key in job.aux or () if key[0] is plugin]:
                 self.free_aux(job, key)
         self.handlers_changed()
+        self._end_perilogs(plugin)
+
+    def _end_perilogs(self, plugin):
+        """Nobody is left to finish what `plugin` has open: that failed, and a job whose prolog failed does not run."""
+        for job, kind, description in plugin.perilogs:
+            if job.state not in (states.RUN, states.CLEANUP):
+                continue
+            severity = 0 if kind == "prolog" else 1
+            note = f"plugin {plugin.name} was removed during {kind} {description!r}"
+            self.jm.raise_exception(job, kind, severity, note)
+            self.jm.events.post(job, f"{kind}-finish", {"description": description, "status": 1 << 8})
+        plugin.perilogs = []
 
     # -- configuration ---------------------------------------------------------------------------------
 
