@@ -533,3 +533,16 @@ def test_holding_what_is_large_enough():
     with pytest.raises(InsufficientResources):
         plan.alloc(4, job(pool, 1, cores=2))
     assert plan.alloc(5, job(pool, 1)).dumps() == "rank4/core0"
+
+
+def test_jobs_that_end_at_once():
+    pool = make_pool([({0, 1, 2, 3, 4}, set())])
+    pool.mark_up("all")
+    pool.alloc(1, job(pool, cores=2))
+    pool.alloc(2, job(pool, cores=3))
+    plan = pool.plan()
+    plan.reserve(3, job(pool, cores=3), NOW + 10)
+    asked = job(pool, slots=2)
+    assert plan.earliest(asked) == NOW + 10
+    plan.reserve(4, asked, NOW + 10)
+    assert plan.earliest(asked) == NOW + 20

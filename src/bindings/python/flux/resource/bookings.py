@@ -195,6 +195,9 @@ class _Line:
         keys = [profile.key_now(rank)]
         self.times = [-INFINITY]
         for time, key in profile.gains(rank):
+            if time == self.times[-1]:
+                keys[-1] = key  # several jobs end at once: no step lies between them
+                continue
             self.times.append(time)
             keys.append(key)
         self.cores = [key // base for key in keys]
