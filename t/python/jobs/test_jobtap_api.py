@@ -429,6 +429,75 @@ def test_a_prolog_is_finished_once(inst, p):
     assert again == [id] and inst.events(id)[-1] == "start" and inst.events(id).count("prolog-finish") == 1
 
 
+@pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])
+def test_what_cannot_be_json_is_refused(inst, p, bad):
+    """It would break the eventlog, or whoever sends it on."""
+    id = inst.submit()
+    for call in (
+        lambda: p.event_post(id, "debug.x", {"value": bad}),
+        lambda: p.event_post(id, "debug.x", [bad]),
+        lambda: p.jobspec_update_id(id, {"attributes.system.x": bad}),
+        lambda: p.raise_exception(id, bad, 1, "x"),
+        lambda: p.raise_exception(id, "x", bad, "x"),
+        lambda: p.raise_exception(id, "x", 1, bad),
+    ):
+        with raises(errno.EINVAL):
+            call()
+    p.add_handler("job.state.depend", lambda p, topic, args: {"annotations": {"x": bad}})
+    p.add_handler("job.state.priority", lambda p, topic, args: {"annotations": {"x": 1}})
+    p.add_handler("job.state.run", lambda p, topic, args: p.prolog_start(bad))
+    p.add_handler("job.dependency.x", lambda p, topic, args: p.dependency_add(CURRENT_JOB, bad))
+    with raises(errno.EINVAL):
+        inst.submit(dependencies=[{"scheme": "x", "value": "y"}])
+    inst.load_sched(auto=lambda body: make_R())
+    other = inst.submit(run=1)
+    inst.advance(1)
+    assert inst.events(other)[-1] == "clean" and inst.jm.job_or_error(other).annotations == {"x": 1}
+    p.add_handler("plugin.query", lambda p, topic, args: {"x": bad})
+    with raises(errno.EIO):
+        inst.rpc("job-manager.jobtap-query", {"name": p.name})
+
+
+@pytest.mark.parametrize(
+    "name, context",
+    [
+        ("exception", None),
+        ("exception", {"type": "x"}),
+        ("priority", {"priority": "x"}),
+        ("finish", {"status": None}),
+        ("jobspec-update", {}),
+        ("prolog-start", {"description": 3}),
+    ],
+)
+def test_event_post_keeps_the_eventlog_legal(inst, p, name, context):
+    id = inst.submit()
+    before = inst.events(id)
+    with raises(errno.EPROTO):
+        p.event_post(id, name, context)
+    with raises(errno.EPROTO):
+        inst.rpc("job-manager.post-event.post", {"id": id, "name": name, "context": context})
+    assert inst.events(id) == before
+
+
+def test_sys_exit_in_a_plugin_ends_nothing(inst, p):
+    def leave(p, topic=None, args=None):
+        raise SystemExit(3)
+
+    p.add_handler("job.state.*", leave)
+    p.service_register("leave", leave)
+    with raises(errno.EIO):
+        inst.rpc("job-manager.api.leave", {})
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=1)
+    inst.advance(1)
+    assert inst.events(id)[-1] == "clean"
+    p.add_handler("job.validate", leave)
+    with raises(errno.EINVAL):
+        inst.submit()
+    with raises(errno.EINVAL):
+        inst.jm.jobtap._add(Plugin(inst.jm, "leaves.py", "/x", {}), leave)
+
+
 # -- other plugins, services --------------------------------------------------------------------------------------------
 
 

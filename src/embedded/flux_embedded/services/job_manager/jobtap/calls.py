@@ -12,10 +12,13 @@ from types import MappingProxyType
 
 from flux_embedded.services.job_manager import states
 from flux_embedded.services.job_manager.job import update_path
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
+from flux_embedded.services.job_manager.jobtap import given
+from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError, Rejected
 
 LOG_ERR, LOG_DEBUG = 3, 7
 NOTHING = {}
+#: What of an answer gets into events and messages.
+_POSTED = ("annotations", "R", "updates")
 
 
 class Calls:
@@ -110,7 +113,7 @@ class Calls:
             for plugin, callback in handlers:
                 try:
                     answer = callback(plugin, topic, args)
-                except Exception as exc:  # the plugin's fault, not the instance's
+                except FAILURES as exc:  # the plugin's fault, not the instance's
                     self.report(plugin, topic, exc)
                     continue
                 if answer:
@@ -135,7 +138,7 @@ class Calls:
                     answer = callback(plugin, topic, args)
                 except JobtapError:
                     raise
-                except Exception as exc:
+                except FAILURES as exc:
                     self.report(plugin, topic, exc)
                     raise JobtapError(f"{plugin.name}: {topic}: {exc}") from exc
                 if answer:
@@ -152,6 +155,11 @@ class Calls:
         if not isinstance(answer, dict):
             text = f"expected None or a dict, got {type(answer).__name__}"
             self.report(plugin, topic, TypeError(text))
+            return
+        try:
+            answer = {**answer, **{key: given.plain(answer[key], key) for key in _POSTED if key in answer}}
+        except OSError as exc:
+            self.report(plugin, topic, exc)
             return
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
@@ -250,7 +258,7 @@ class Calls:
         if free_fn is not None:
             try:
                 free_fn(value)
-            except Exception as exc:
+            except FAILURES as exc:
                 self.report(key[0], f"free function of '{key[1]}'", exc)
 
 

@@ -7,3 +7,7 @@ class JobtapError(Exception):
 
 class Rejected(JobtapError):
     """A callback rejects the job (`Plugin.reject_job`); the text is the submission's error."""
+
+
+#: What a plugin may fail with; one that calls sys.exit() does not end the instance.
+FAILURES = (Exception, SystemExit)

@@ -9,6 +9,8 @@ import errno
 import importlib.util
 import os
 
+from flux_embedded.services.job_manager.jobtap.errors import FAILURES
+
 EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
 
 
@@ -54,7 +56,7 @@ def load(path):
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as exc:
+    except FAILURES as exc:
         raise OSError(errno.EINVAL, f"{name}: {type(exc).__name__}: {exc}") from exc
     init = getattr(module, "plugin_init", None)
     if not callable(init):

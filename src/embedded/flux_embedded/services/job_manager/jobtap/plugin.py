@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
 from flux_embedded.services.job_manager import states
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
+from flux_embedded.services.job_manager.jobtap import given
+from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError, Rejected
 from flux_embedded.services.job_manager.states import CLEANUP, INACTIVE, PRIORITY_MAX, RUN
 
 #: In place of a job id: the job of the running callback.
@@ -135,15 +136,20 @@ class Plugin:
 
     def raise_exception(self, id, type, severity, note=""):
         """Raise an exception on a job; severity 0 ends it, 1 to 7 is only recorded."""
-        if not 0 <= severity <= 7 or not type or any(c.isspace() for c in type):
-            raise OSError(errno.EINVAL, f"raise_exception: type={type!r} severity={severity!r}")
-        self._jm.raise_exception(self._job(id), type, severity, note)
+        if not given.text(type, "type") or any(c.isspace() for c in type):
+            raise OSError(errno.EINVAL, f"raise_exception: type={type!r}: expected one word")
+        given.severity(severity)
+        self._jm.raise_exception(self._job(id), type, severity, given.text(note, "note"))
 
     def event_post(self, id, name, context=None):
-        """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21)."""
+        """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
+
+        Raises:
+            OSError: EINVAL the context cannot be JSON; EPROTO it lacks what RFC 21 demands of such an event
+        """
         if not name or not isinstance(name, str):
             raise OSError(errno.EINVAL, "event_post: the event has no name")
-        self._jm.events.post(self._job(id), name, dict(context) if context else None)
+        self._jm.events.post(self._job(id), name, given.context_of(name, context))
 
     # -- dependencies ------------------------------------------------------------------------------------
 
@@ -156,6 +162,7 @@ class Plugin:
         job = self._job(id)
         if job.state > states.DEPEND:
             raise OSError(errno.EINVAL, "dependencies can only be added until DEPEND state")
+        given.text(description, "description")
         known = job.dependencies is not None and description in job.dependencies
         if known or self._jm.events.queued(job, "dependency-add", description):
             raise FileExistsError(errno.EEXIST, f"dependency {description} was added before")
@@ -207,14 +214,14 @@ class Plugin:
         Args:
             updates (dict): dotted path, such as ``attributes.system.duration``, to value (RFC 21)
         """
-        self._jm.updates.by_plugin(self._job(CURRENT_JOB), updates)
+        self._jm.updates.by_plugin(self._job(CURRENT_JOB), given.plain(updates, "jobspec_update"))
 
     def jobspec_update_id(self, id, updates):
         """Update the jobspec of a job that is not the current one; see `jobspec_update`."""
         job = self._job(id)
         if job is self._jm.jobtap.current_job():
             raise OSError(errno.EINVAL, "jobspec_update_id: use jobspec_update for the current job")
-        self._jm.updates.by_plugin(job, updates)
+        self._jm.updates.by_plugin(job, given.plain(updates, "jobspec_update_id"))
 
     # -- subscriptions, auxiliary data -----------------------------------------------------------------------
 
@@ -263,7 +270,7 @@ class Plugin:
         job = self._job(id)
         if job.state > RUN or job.start_pending or job.was_posted("start"):
             raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
-        self.perilogs.append((job, "prolog", description))
+        self.perilogs.append((job, "prolog", given.text(description, "description")))
         self._jm.events.post(job, "prolog-start", {"description": description})
 
     def prolog_finish(self, id, description, status):
@@ -275,7 +282,7 @@ class Plugin:
         job = self._job(id)
         if job.state != CLEANUP or not job.has_resources:
             raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state that holds resources")
-        self.perilogs.append((job, "epilog", description))
+        self.perilogs.append((job, "epilog", given.text(description, "description")))
         self._jm.events.post(job, "epilog-start", {"description": description})
 
     def epilog_finish(self, id, description, status):
@@ -284,6 +291,7 @@ class Plugin:
 
     def _perilog_finish(self, id, kind, description, status):
         job = self._job(id)
+        context = given.context_of(f"{kind}-finish", {"description": description, "status": status})
         queued = [event["name"] for event in job.queue]
         if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
@@ -291,7 +299,6 @@ class Plugin:
             if (job, kind, description) in plugin.perilogs:
                 plugin.perilogs.remove((job, kind, description))
                 break
-        context = {"description": description, "status": status}
         self._jm.events.post(job, f"{kind}-finish", context)
 
     # -- other plugins, services ---------------------------------------------------------------------------------
@@ -335,7 +342,7 @@ class Plugin:
                 callback(self, msg)
             except OSError:
                 raise
-            except Exception as exc:  # the plugin's fault: its caller is told, others go on
+            except FAILURES as exc:  # the plugin's fault: its caller is told, others go on
                 self._jm.jobtap.report(self, f"service {full}", exc)
                 raise OSError(errno.EIO, f"{self.name}: {exc}") from None
 

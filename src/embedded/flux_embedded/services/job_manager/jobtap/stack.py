@@ -5,9 +5,9 @@ import fnmatch
 from types import MappingProxyType
 
 from flux_embedded.services.job_manager import states
-from flux_embedded.services.job_manager.jobtap import loader
+from flux_embedded.services.job_manager.jobtap import given, loader
 from flux_embedded.services.job_manager.jobtap.calls import Calls
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError
+from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError
 from flux_embedded.services.job_manager.jobtap.plugin import Plugin
 
 #: Order of jobs for a plugin that asks for ``state``.
@@ -61,7 +61,7 @@ class Jobtap(Calls):
         try:
             init(plugin)
             self._conf_update(plugin, self.jm.config)
-        except Exception as exc:
+        except FAILURES as exc:
             if not isinstance(exc, (JobtapError, OSError)):
                 self.report(plugin, "plugin_init", exc)
             self._drop(plugin)
@@ -107,7 +107,7 @@ class Jobtap(Calls):
             exit_callbacks = [cb for topic, cb in plugin.handlers if topic == "plugin.exit"]
             for callback in exit_callbacks:
                 callback(plugin, "plugin.exit", MappingProxyType({}))
-        except Exception as exc:
+        except FAILURES as exc:
             self.report(plugin, "plugin.exit", exc)
         self.plugins.remove(plugin)
         for method in plugin.services:
@@ -189,8 +189,9 @@ class Jobtap(Calls):
                 for owner, callback in self.handlers("plugin.query"):
                     if owner is plugin:
                         try:
-                            answer.update(callback(plugin, "plugin.query", MappingProxyType({})) or {})
-                        except Exception as exc:
+                            found = callback(plugin, "plugin.query", MappingProxyType({})) or {}
+                            answer.update(given.plain(found, "plugin.query"))
+                        except FAILURES as exc:
                             self.report(plugin, "plugin.query", exc)
                             raise OSError(errno.EIO, f"{name}: plugin.query: {exc}") from exc
                 self.jm.respond(msg, answer)
