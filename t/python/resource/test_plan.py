@@ -536,13 +536,13 @@ def test_holding_what_is_large_enough():
 
 
 def test_jobs_that_end_at_once():
-    pool = make_pool([({0, 1, 2, 3, 4}, set())])
+    pool = make_pool([({0, 1, 2, 3, 4}, set())] * 2)
     pool.mark_up("all")
-    pool.alloc(1, job(pool, cores=2))
-    pool.alloc(2, job(pool, cores=3))
+    pool.alloc(1, job(pool, nodes=2, cores=2))
+    pool.alloc(2, job(pool, nodes=2, cores=2))
     plan = pool.plan()
-    plan.reserve(3, job(pool, cores=3), NOW + 10)
-    asked = job(pool, slots=2)
-    assert plan.earliest(asked) == NOW + 10
-    plan.reserve(4, asked, NOW + 10)
-    assert plan.earliest(asked) == NOW + 20
+    plan.reserve(3, job(pool, nodes=2, cores=3), NOW + 10)
+    # One core of each rank is free now, two are when jobs 1 and 2 have ended and job 3 begins.
+    asked = job(pool, slots=2, duration=15.0)
+    assert plan.earliest(asked) == NOW
+    plan.reserve(4, asked, NOW)
