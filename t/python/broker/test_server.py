@@ -11,6 +11,7 @@ import pytest
 from flux_embedded.broker.server import SocketServer, peer_uid
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.service import Service, request
 from flux_embedded.kernel.wire import Unpacker, pack
 
 
@@ -228,3 +229,25 @@ def test_other_users_are_refused(broker, server, monkeypatch):
     assert client.is_cut_off()
     assert any("refused a connection of user 4711" in line for line in broker.log())
     client.sock.close()
+
+
+class Odd(Service):
+    """Answers with what is no JSON."""
+
+    name = "odd"
+
+    @request("get")
+    def get(self, msg):
+        self.respond(msg, {"x": object()})
+
+
+def test_payload_that_is_not_json(broker, client):
+    """It costs the one who asked an answer, and the others nothing."""
+    odd = Odd(broker.instance.ctx)
+    odd.start()
+    client.send("odd.get")
+    answer = client.receive()
+    assert answer.errnum == errno.EIO and "cannot be sent" in answer.payload_str
+    client.send("attr.get", '{"name": "size"}', tag=2)
+    assert client.receive().errnum == 0
+    odd.task.close()

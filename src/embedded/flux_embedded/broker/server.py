@@ -51,7 +51,15 @@ class Client(Endpoint):
                 self.asked[tag] = msg
             else:
                 self.asked_untagged[msg.topic] = msg
-        self._write(pack(msg, tag))
+        try:
+            frame = pack(msg, tag)
+        except (TypeError, ValueError) as exc:
+            # A sender inside may hand over any object; what is none in JSON is its mistake, not everybody's.
+            self.server.ctx.log(ERR, f"{msg.topic}: the payload cannot be sent: {exc}")
+            if msg.type != message.RESPONSE:
+                return
+            frame = pack(msg.error_response(errno.EIO, f"{msg.topic}: the payload cannot be sent: {exc}"), tag)
+        self._write(frame)
 
     def _write(self, data):
         if not self.backlog:
