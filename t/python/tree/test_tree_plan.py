@@ -115,6 +115,21 @@ def test_a_reserved_container_is_kept():
     assert plan.earliest(head) is not None
 
 
+@pytest.mark.parametrize(
+    "shape",
+    ["slot/numa{x}", "slot=2+/socket{x}", "slot=1,9/socket{x}", "node=1-2/slot=1+/numa{x}", "node{x}/slot/numa{x}"],
+)
+def test_there_is_no_reason_while_containers_suffice(shape):
+    pool = make_pool(2)
+    request = parse(pool, shape)
+    assert pool.explain(request)["reason"] == ""
+    pool.mark_down("all")
+    assert pool.explain(request)["reason"].startswith("insufficient resources: needs ")
+    pool.mark_up("all")
+    assert pool.explain(request)["reason"] == ""
+    pool.alloc(1, request)
+
+
 def test_explain_and_match_count_containers():
     pool = make_pool(2)
     request = parse(pool, "slot=3/socket{x}")

@@ -87,6 +87,8 @@ def explain_boxes(pool, shape):
 
 
 def _reason(shape, answer, large_up):
+    if answer["available"] >= answer["needed"]:
+        return ""
     each, what = _text(shape)
     noun = answer["unit"] if answer["needed"] != 1 else answer["unit"][:-1]
     notes = []
