@@ -159,3 +159,17 @@ def test_noise(hwloc, size):
         with pytest.raises(RuntimeError):
             amend(R, text)
         assert "scheduling" not in R
+
+
+@pytest.mark.parametrize(
+    "document, reason",
+    [
+        (b"<topology/>", "expected a str, got bytes"), (5, "expected a str, got int"), ("\udc80<topology/>", "not UTF-8"),
+        (b"\xff\xfe<\0".decode("utf-8", "surrogateescape"), "not UTF-8"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text(hwloc, document, reason):
+    R = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
+    with pytest.raises(RuntimeError, match="hwloc XML does not load: .*" + reason):
+        amend(R, document)
+    assert "scheduling" not in R

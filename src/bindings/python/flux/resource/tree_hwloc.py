@@ -102,10 +102,12 @@ def load_xml(text):
     document as far as that can be told), or when the binding is not there.
     """
     lib = _binding()
+    if not isinstance(text, str):
+        raise RuntimeError(f"hwloc XML does not load: expected a str, got {type(text).__name__}")
     try:
         data = text.encode("utf-8")
-    except UnicodeEncodeError as exc:
-        raise RuntimeError("hwloc XML does not load: it holds a lone surrogate") from exc
+    except UnicodeEncodeError as exc:  # what "surrogateescape" makes of other bytes
+        raise RuntimeError("hwloc XML does not load: it is not UTF-8 text") from exc
     if b"\0" in data:
         raise RuntimeError("hwloc XML does not load: there is a NUL in the text")
     if len(data) > XML_BYTES:
