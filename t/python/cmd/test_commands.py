@@ -29,6 +29,8 @@ LINES = [
     ("flux resource undrain 1-3; flux resource list -s down -no '{rlist}'", 0, "", ""),
     ("flux resource topology -r 3 --ascii", 0, "vm (rank 3): 2 cores; all free\n  cores 0-1    ..\n", ""),
     ("flux resource topology nosuch", 1, "", "flux-resource: ERROR: nosuch: No such file or directory\n"),
+    ("flux resource topology -r 9", 1, "", "flux-resource: ERROR: ranks 9: R has 0-3\n"),
+    ("echo '{' | flux resource topology - 2>&1 | grep -o 'ERROR: -: not R'", 0, "ERROR: -: not R\n", ""),
     ("flux resource nosuch", 2, "", None),
     # submission
     ("flux submit --quiet --cc=1-3 --watch sh -c 'echo $FLUX_JOB_CC {cc}' | sort", 0, "1 1\n2 2\n3 3\n", ""),

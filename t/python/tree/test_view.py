@@ -71,6 +71,9 @@ def test_nodes_in_one_state_are_one_block():
 def test_only_some_ranks():
     R, _ = pool_with_jobs()
     assert [state.title() for state in view(R, ranks="1")] == ["n1 (rank 1)"]
+    assert [state.title() for state in view(R, ranks="1,9")] == ["n1 (rank 1)"]
+    with pytest.raises(ValueError, match="ranks 9: R has 0-"):
+        view(R, ranks="9")
 
 
 def test_R_of_a_job_whose_topology_has_other_rank_numbers():

@@ -106,6 +106,8 @@ def view(R, jobs=(), down="", ranks=None):
     for mask, _, _ in lite:
         everything |= mask
     wanted = everything if ranks is None else everything & parse_idset(ranks)
+    if everything and not wanted:
+        raise ValueError(f"ranks {ranks}: R has {idset_text(everything)}")
     down = parse_idset(down)
     hosts = HostNames(everything, R["execution"].get("nodelist") or None)
     held = _held(jobs)

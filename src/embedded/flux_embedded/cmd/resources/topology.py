@@ -48,7 +48,10 @@ def _given(path):
                 text = file.read()
         except OSError as exc:
             raise CommandError(f"{path}: {exc.strerror}") from None
-    return json.loads(text), [], ""
+    try:
+        return json.loads(text), [], ""
+    except (ValueError, RecursionError) as exc:
+        raise CommandError(f"{path}: not R: {exc}") from None
 
 
 def _live():
