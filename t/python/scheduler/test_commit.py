@@ -1,9 +1,11 @@
 """R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
 
+import inspect
+
 import pytest
 from peers import Guide, R, Rig, jobspec
 
-from flux.scheduler import AllocRequest
+from flux.scheduler import AllocRequest, PendingJob, Scheduler
 
 CRIT, ERR, INFO = 2, 3, 6
 
@@ -172,3 +174,61 @@ def test_the_guides_answers_work_from_outside_too(rig):
     assert rig.answers(1) == [{"id": 1, "type": 1, "annotations": {"sched": {"x": 1}}}, {"id": 1, "type": 2, "note": "no"}]
     assert rig.answers(2) == [{"id": 2, "type": 3}]
     assert rig.answers(3) == [{"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}]
+
+
+# -- times in R -------------------------------------------------------------------------------------------
+
+
+def test_a_pool_without_times_gets_them():
+    """A policy that stamps nothing must not leave its jobs without a time limit."""
+    rig = Rig(R(1, 4, expiration=9e9))
+    rig.load(Guide)
+    rig.alloc(1, jobspec(1, duration=60))
+    rig.alloc(2, jobspec(1, duration=0))
+    began = rig.now
+    rig.settle()
+    for jobid, end in ((1, began + 60), (2, 9e9)):
+        execution = rig.success(jobid)["R"]["execution"]
+        assert (execution["starttime"], execution["expiration"]) == (began, end)
+
+
+def test_times_that_a_policy_sets_and_R_objects_are_left_alone():
+    class Mine(Guide):
+        def schedule(self):
+            while self._queue:
+                job = self._queue.pop(0)
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+                if job.jobid == 1:
+                    alloc.set_starttime(5.0)
+                job.request.success(alloc if job.jobid == 1 else alloc.to_dict())
+
+    rig = Rig(R(1, 4))
+    rig.load(Mine)
+    rig.alloc(1, jobspec(1, duration=60))
+    rig.alloc(2, jobspec(1, duration=60))
+    rig.settle()
+    for jobid, start in ((1, 5.0), (2, 0.0)):
+        execution = rig.success(jobid)["R"]["execution"]
+        assert (execution["starttime"], execution["expiration"]) == (start, 0.0)
+
+
+def test_times_for_a_policy_with_a_queue_of_its_own():
+    class Mine(Guide):
+        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+            wanted = self.resources.parse_resource_request(jobspec)
+            request.success(self.resources.alloc(jobid, wanted))
+
+    rig = Rig(R(1, 4))
+    rig.load(Mine)
+    rig.alloc(1, jobspec(1, duration=60))
+    began = rig.now
+    rig.settle()
+    execution = rig.success(1)["R"]["execution"]
+    assert (execution["starttime"], execution["expiration"]) == (began, began + 60)
+
+
+def test_signatures_are_those_of_the_guide():
+    """Sites make these objects themselves, in tests at least."""
+    assert str(inspect.signature(AllocRequest)) == "(scheduler, msg)"
+    assert str(inspect.signature(PendingJob)) == "(jobid, priority, t_submit, request, resource_request)"
+    assert str(inspect.signature(Scheduler)) == "(h, *args)"

@@ -320,7 +320,7 @@ class Scheduler(Running, Passes, Handlers):
     # -- requests --------------------------------------------------------------------------------------
 
     def _open(self, msg, jobid):
-        request = AllocRequest(self, msg, jobid)
+        request = AllocRequest._of(self, msg, jobid)
         self._requests[jobid] = request
         self._by_msg[id(msg)] = request
         return request

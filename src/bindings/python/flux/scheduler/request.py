@@ -18,10 +18,20 @@ class AllocRequest:
 
     __slots__ = ("scheduler", "msg", "jobid", "outcome", "_shown", "_job", "__dict__")
 
-    def __init__(self, scheduler, msg, jobid=None):
+    def __init__(self, scheduler, msg):
+        self._open(scheduler, msg, msg.payload["id"])
+
+    @classmethod
+    def _of(cls, scheduler, msg, jobid):
+        """The request in a message that was read before: reading it again would cost as much."""
+        request = cls.__new__(cls)
+        request._open(scheduler, msg, jobid)
+        return request
+
+    def _open(self, scheduler, msg, jobid):
         self.scheduler = scheduler
         self.msg = msg
-        self.jobid = msg.payload["id"] if jobid is None else jobid
+        self.jobid = jobid
         #: None while open, then "success", "deny" or "cancel"
         self.outcome = None
         #: the sched annotations that the job manager now shows for this job
@@ -47,11 +57,28 @@ class AllocRequest:
         if done is not None:
             done(self)
 
+    def _with_times(self, R):
+        """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
+        execution = R.get("execution")
+        if not isinstance(execution, dict) or execution.get("starttime") != 0 or execution.get("expiration") != 0:
+            return R
+        if not hasattr(type(self.scheduler), "now"):
+            return R  # something that only records the answers
+        if self._job is not None:
+            duration = getattr(self._job.resource_request, "duration", 0)
+        else:
+            duration = self._read_jobspec().get("attributes", {}).get("system", {}).get("duration", 0)
+        now = self.scheduler.now()
+        end = now + duration if duration > 0 else self.scheduler.resources.expiration
+        return dict(R, execution=dict(execution, starttime=now, expiration=end))
+
     def success(self, R, annotations=None, clear=True):
         """Give the job its resources.
 
         Args:
-            R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20)
+            R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20). A pool without
+                ``starttime`` and ``expiration`` gets the time now, and the end that follows from
+                the job's duration or, without one, from the instance; a dict is taken as it is
             annotations (dict): annotations to attach (RFC 27)
             clear (bool): remove the sched annotations that were set while the job was pending,
                 except those that `annotations` sets
@@ -60,7 +87,7 @@ class AllocRequest:
             RuntimeError: the request was answered before
         """
         if hasattr(R, "to_dict"):
-            R = R.to_dict()
+            R = self._with_times(R.to_dict())
         self._finalize("success")
         if clear and self._shown:
             sched = dict.fromkeys(self._shown)
