@@ -42,7 +42,9 @@ class BackfillScheduler(PolicyScheduler):
 
     def schedule(self):
         if self.plan is None:
-            self.plan = self.promises.plan = self.resources.plan()
+            self.plan = self.promises.plan = self.plan_or_end()
+            if self.plan is None:
+                return
         for job in self.promises.overdue(self.now()):
             self.renew(job)
         for job in self._backlog.to_look_at(self.now):

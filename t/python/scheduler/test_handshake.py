@@ -348,3 +348,91 @@ def test_base_class_alone_runs_and_starts_nothing():
     rig.cancel(1)
     rig.settle()
     assert rig.answers(1) == [{"id": 1, "type": 3}]
+
+
+def test_pool_options_reach_a_pool_whose_constructor_names_them():
+    """The guide's pools list nothing: what they take can be seen from their constructor."""
+    from flux.resource import ResourcePool
+
+    class Racks(ResourcePool):
+        def __init__(self, R, log=None, per_rack=1, **kwargs):
+            super().__init__(R, log=log)
+            self.per_rack = per_rack
+            self.others = kwargs
+
+    class Mine(Guide):
+        pool_class = Racks
+        pool_kwargs = {"per_rack": 4, "colour": "blue"}
+
+    rig = Rig(R(1, 1))
+    rig.load(Mine)
+    assert (rig.sched.resources.per_rack, rig.sched.resources.others) == (4, {})
+    assert rig.logged(WARNING) == ["pool_kwargs: Racks does not know 'colour', ignored"]
+
+
+def guide_pool():
+    """A pool with what the guide lists of one, and nothing that looks ahead."""
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.Rv1Pool import Rv1Pool
+
+    guide = set("alloc check_feasibility copy copy_allocated copy_down dumps expiration free generation".split())
+    guide |= set("job_end_times mark_down mark_up parse_resource_request register_alloc remove_ranks".split())
+    guide |= set("set_expiration set_starttime to_dict to_resource_set update_expiration".split())
+
+    class Plain(ResourcePoolImplementation):
+        version = 1
+
+        def __init__(self, R, log=None, inner=None):
+            self.inner = inner or Rv1Pool(R, log=log)
+
+        def __getattr__(self, name):
+            if name not in guide:
+                raise AttributeError(name)
+            return getattr(self.inner, name)
+
+        def parse_resource_request(self, jobspec):
+            return self.inner.parse_resource_request(jobspec)
+
+        def to_dict(self):
+            return self.inner.to_dict()
+
+        def alloc(self, jobid, request):
+            return Plain(None, inner=self.inner.alloc(jobid, request))
+
+        def free(self, jobid, R=None, final=False):
+            self.inner.free(jobid, R, final)
+
+    class PlainPool(ResourcePool):
+        _impl_map = {1: Plain}
+
+    return PlainPool
+
+
+@pytest.mark.parametrize("name", ["sched-fifo", "sched-simple"])
+def test_a_pool_that_cannot_look_ahead_costs_estimates_and_reasons_only(name, monkeypatch):
+    monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
+    rig = Rig(R(1, 4))
+    rig.load_file(name)
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid, jobspec(3, duration=60))
+        rig.settle()
+        rig.wait(1)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert rig.annotations(3) == {}
+    assert rig.logged(ERR) == []
+    assert len(rig.logged(WARNING)) == 2
+
+
+def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
+    monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
+    rig = Rig(R(1, 4))
+    rig.load_file("sched-backfill", wait=False)
+    rig.settle()
+    rig.alloc(1, jobspec(1))
+    rig.settle()
+    assert rig.task.failure is None
+    assert rig.logged(CRIT) == ["sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"]
+    assert rig.task.ended

@@ -35,7 +35,7 @@ def _checking_arguments(init):
                 arguments.reject(self.__dict__.get("_pending_args", ()))
         except ValueError as exc:
             # The load command shows an errno only: the log is where the reason can be found.
-            if depth == 0 and self.__dict__.get("log") is not None:
+            if depth == 0 and getattr(self, "log", None) is not None:
                 self.log.error(str(exc))
             raise
         finally:

@@ -58,6 +58,32 @@ class PolicyScheduler(Scheduler):
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
 
+    def pool_can(self, operation):
+        """Whether the pool has an operation that the guide does not ask of every pool.
+
+        Args:
+            operation (str): name of a method, as ``"plan"``; that one is missing is logged once
+        """
+        pool = self.resources
+        if all(callable(getattr(part, operation, None)) for part in (pool, getattr(pool, "impl", pool))):
+            return True
+        if operation not in self._warned:
+            self._warned.add(operation)
+            self.log.warning("pool class {} has no {}(): done without".format(type(pool).__name__, operation))
+        return False
+
+    def plan_or_end(self):
+        """The pool's plan; None if it has none, for a policy that can do nothing then: it ends in order."""
+        if self.pool_can("plan"):
+            return self.resources.plan()
+        self.log.critical(
+            "{} needs a pool that can plan(), which {} cannot: it ends here".format(
+                self.name, type(self.resources).__name__
+            )
+        )
+        self.stop()
+        return None
+
     def name_of(self, job):
         """A job's id as users write it."""
         return self._name_of(job.jobid)
@@ -154,6 +180,8 @@ class PolicyScheduler(Scheduler):
         duration, or one that no end of a running job lets start, cannot be told. A generator that
         yields after each job.
         """
+        if not self.pool_can("plan"):
+            return
         plan = self.resources.plan()
         known = True
         earliest = None
@@ -202,6 +230,8 @@ class PolicyScheduler(Scheduler):
         The head waits for resources, the others for the head. A generator that yields after each
         job.
         """
+        if not self.pool_can("explain"):
+            return
         head = None
         for job in self.first_pending():
             if head is None:

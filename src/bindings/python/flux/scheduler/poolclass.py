@@ -1,6 +1,7 @@
 """Which class of pool a scheduler uses."""
 
 import importlib
+import inspect
 import re
 
 from flux.resource.ResourcePool import ResourcePool
@@ -101,7 +102,15 @@ def known_options(cls, version):
     known = getattr(cls, "known_options", ())
     if isinstance(known, property):  # a wrapper's are those of what it wraps
         known = getattr(getattr(cls, "_impl_map", {}).get(version), "known_options", ())
-    return known
+    return set(known) | _named_by_constructor(cls)
+
+
+def _named_by_constructor(cls):
+    """What a class can be given by keyword, beside what every pool is given."""
+    if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
+        return set()
+    parameters = list(inspect.signature(cls).parameters.values())[1:]
+    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} - {"version", "log"}
 
 
 def make_pool(scheduler, R):
