@@ -2,11 +2,13 @@
 
 import os
 import re
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -304,6 +306,30 @@ def test_an_instance_in_a_job(flux, tmp_path):
     last = json.loads(lines[7])["execution"]
     assert last["expiration"] == job_R["expiration"] == pytest.approx(first["expiration"] + 60, abs=1e-3)
     assert last["nslots"] == 2
+
+
+def test_waiting_is_no_standstill(tmp_path):
+    """An instance with nothing to do is not reported."""
+    from broker_help import Broker
+
+    from flux_embedded.broker.watchdog import Watchdog
+
+    broker = Broker(tmp_path)
+    stuck, done = [], []
+    reader, writer = os.pipe()
+    try:
+        with Watchdog(broker.instance.ctx, first=0.05, stuck=stuck.append):
+            broker.kernel.add_fd(reader, selectors.EVENT_READ, lambda fd, mask: done.append(os.read(fd, 1)))
+            timer = threading.Timer(0.5, os.write, (writer, b"x"))
+            timer.start()
+            broker.kernel.run(until=lambda: bool(done))
+            timer.join()
+    finally:
+        broker.kernel.remove_fd(reader)
+        os.close(reader)
+        os.close(writer)
+    assert stuck == [] and not any("has blocked" in line for line in broker.log())
+    broker.instance.stop()
 
 
 def test_standstill_is_reported(tmp_path):

@@ -5,7 +5,6 @@ without going through its handle, stops everything. Nobody inside can say so the
 the loop looks whether it still turns.
 """
 
-import os
 import sys
 import threading
 import traceback
@@ -48,7 +47,8 @@ class Watchdog:
         turns, standing, report_at = -1, 0.0, self.first
         while not self._ended.wait(period):
             frame = sys._current_frames().get(self._watched)
-            if self.ctx.kernel.turns != turns or frame is None or _is_waiting(frame):
+            # The loop waits, as it should when there is nothing to do, or it turns.
+            if self.ctx.kernel.waiting or self.ctx.kernel.turns != turns or frame is None:
                 if report_at > self.first:
                     self.ctx.log(ERR, f"the instance goes on, after {standing:.0f}s")
                 turns, standing, report_at = self.ctx.kernel.turns, 0.0, self.first
@@ -69,13 +69,3 @@ class Watchdog:
         if own and own[-1] is not stack[-1]:
             where = f"{own[-1].filename}:{own[-1].lineno} ({own[-1].name}), in {where}"
         self.ctx.log(ERR, f"{name} has blocked the instance for {standing:.0f}s, at {where}")
-
-
-def _is_waiting(frame):
-    """Whether the loop waits for something to happen, as it should when there is nothing to do."""
-    caller = frame.f_back
-    return (
-        os.path.basename(frame.f_code.co_filename) == "selectors.py"
-        and caller is not None
-        and os.path.basename(caller.f_code.co_filename) == "kernel.py"
-    )

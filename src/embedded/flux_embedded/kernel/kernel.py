@@ -32,6 +32,7 @@ class Kernel(Router):
     Attributes:
         running (Task): the task that has the processor now, or None
         turns (int): turns of the loop so far
+        waiting (bool): the loop waits for something to happen
         intercept: None, or ``intercept(endpoint, msg)`` called before each delivery; what it
             returns true for is not delivered (traces, fault runs)
     """
@@ -43,6 +44,7 @@ class Kernel(Router):
         self.running = None
         self.intercept = None
         self.turns = 0
+        self.waiting = False
         self.time = self.clock.now()
         self._timers = []
         self._timer_seq = itertools.count()
@@ -215,9 +217,13 @@ class Kernel(Router):
     def _select(self, timeout):
         if timeout is not None and not self._descriptors:
             if timeout > 0:
+                self.waiting = True
                 time.sleep(timeout)
+                self.waiting = False
             return False
+        self.waiting = True
         events = self._descriptors.select(timeout)
+        self.waiting = False
         if not self.clock.virtual:
             self.time = self.clock.now()
         for callback, fd, mask in events:
