@@ -34,8 +34,7 @@ class BackfillScheduler(PolicyScheduler):
             if value != "unlimited" and not (value.isascii() and value.isdigit()):
                 raise ValueError("reservations={!r} is invalid: expected a number or 'unlimited'".format(value))
             self.reservations = None if value == "unlimited" else int(value)
-        self.plan = None
-        self.promises = Promises(None)
+        self.plan, self.promises = None, Promises(None)
         self.waiting = Waiting()
 
     # -- a pass -----------------------------------------------------------------------------------------
@@ -167,8 +166,10 @@ class BackfillScheduler(PolicyScheduler):
             self.released()  # what was kept for it may let others start
 
     def ranks_lost(self):
-        for job in list(self.promises):
-            self.take_back(job)
+        lost, self.promises, self.plan = self.promises, Promises(None), None  # a new plan is cheaper
+        for job in lost:
+            self.show_estimate(job, None)
+            self._backlog.again(job)
 
     def resource_update(self):
         self.waiting.clear()
