@@ -182,12 +182,15 @@ def read_children(scheduling, ranks):
         where = f"scheduling.children[{i}]"
         if not isinstance(entry, dict):
             raise ValueError(f"{where}: expected an object, got {quote(entry)}")
+        for key in ("ranks", "topo"):
+            if key not in entry:
+                raise ValueError(f"{where}: {key} is missing")
         try:
-            mask = parse_idset(entry.get("ranks", ""))
+            mask = parse_idset(entry["ranks"])
         except ValueError as exc:
             raise ValueError(f"{where}.ranks: {exc}") from None
         named |= mask
-        entries.append((mask, entry.get("topo", {}), f"{where}.topo"))
+        entries.append((mask, entry["topo"], f"{where}.topo"))
     domains = [Domain(topo, where) for _, topo, where in entries]
     if not any(entry[0] and domain.cores for entry, domain in zip(entries, domains)):
         raise ValueError("TreePool: scheduling.children: no entry has both ranks and cores")
@@ -235,7 +238,7 @@ def entries_of(scheduling):
     """``children`` as [(mask of ranks, entry)], entries without ranks left out."""
     entries = []
     for entry in scheduling["children"]:
-        mask = parse_idset(entry.get("ranks", ""))
+        mask = parse_idset(entry["ranks"])
         if mask:
             entries.append((mask, entry))
     return entries
