@@ -130,6 +130,26 @@ def test_there_is_no_reason_while_containers_suffice(shape):
     pool.alloc(1, request)
 
 
+@pytest.mark.parametrize(
+    "shape, constraint, text",
+    [
+        ("slot=2/rack{x}", None, "need 2 exclusive 'rack' container(s), only 0 available; 3 of 3 nodes have too few such containers"),
+        ("node=2/slot/socket{x}", {"ranks": ["1-2"]}, "only 1 available; 1 of 3 nodes does not match the constraint; 1 of 3 nodes has"),
+        ("slot=9/socket{x}", None, "only 4 available; 1 of 3 nodes has too few"),
+        ("slot=3/socket{x}", {"ranks": ["0"]}, "only 2 available; 2 of 3 nodes do not match the constraint"),
+    ],
+)  # fmt: skip
+def test_who_is_told_never_is_told_why(shape, constraint, text):
+    pool = make_pool(2)
+    spec = jobspec(shape, 10)
+    if constraint is not None:
+        spec["attributes"]["system"]["constraints"] = constraint
+    request = pool.parse_resource_request(spec)
+    with pytest.raises(TreePool.InfeasibleRequest) as caught:
+        pool.alloc(1, request)
+    assert text in str(caught.value) and pool.explain(request)["reason"] == str(caught.value)
+
+
 def test_explain_and_match_count_containers():
     pool = make_pool(2)
     request = parse(pool, "slot=3/socket{x}")

@@ -5,7 +5,7 @@ from flux.resource.placement import slots_on
 
 
 def need_text(shape):
-    """What one node or slot of a request needs: ``4 core(s) and 1 GPU(s)``."""
+    """What one node or slot of a request needs: ``4 cores and 1 GPUs``."""
     if shape.node_count is not None:
         cores, gpus = shape.node_cores, shape.node_gpus
     else:
@@ -48,11 +48,14 @@ def infeasible(inventory, shape):
     else:
         text = "need %d slot(s) of %d core(s), only %d such slot(s) available (total cores: %d)"
         text %= (shape.slot_count.min, shape.slot_size, capacity, cores)
-    return "unsatisfiable request: " + text + _left_out(inventory, match, small)
+    return "unsatisfiable request: " + text + left_out(inventory, match, small)
 
 
-def _left_out(inventory, match, small):
-    """Why ranks do not count for a request, if there are such."""
+def left_out(inventory, match, small, one="is too small", more="are too small"):
+    """Why ranks do not count for a request, if there are such.
+
+    ``small`` is how many of those in ``match`` do not, ``one`` and ``more`` what they are.
+    """
     total = popcount(inventory.ranks)
     text = ""
     others = total - popcount(match)
@@ -60,7 +63,7 @@ def _left_out(inventory, match, small):
         verb = "does" if others == 1 else "do"
         text += "; %d of %d nodes %s not match the constraint" % (others, total, verb)
     if small:
-        text += "; %d of %d nodes %s too small" % (small, total, "is" if small == 1 else "are")
+        text += "; %d of %d nodes %s" % (small, total, one if small == 1 else more)
     return text
 
 

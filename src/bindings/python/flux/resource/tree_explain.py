@@ -1,5 +1,6 @@
 """Why a request for containers does not fit, in numbers and in a sentence for its user."""
 
+from flux.resource.explain import left_out
 from flux.resource.masks import popcount
 
 
@@ -51,7 +52,7 @@ def _text(shape):
 def no_boxes(placement, inventory, shape, ranks):
     """Sentence for a request that an empty pool could not satisfy."""
     needed = _needed(shape)[0]
-    have = _available(placement, inventory.unused(), shape, ranks)[1]
+    nodes, have = _available(placement, inventory.unused(), shape, ranks)
     each, what = _text(shape)
     if shape.node_count is not None:
         need = f"{needed} node(s) with {each} {what} each"
@@ -59,7 +60,9 @@ def no_boxes(placement, inventory, shape, ranks):
         need = f"{needed} slot(s) of {each} {what}"
     else:
         need = f"{needed} {what}"
-    return f"unsatisfiable request: need {need}, only {have} available"
+    few = "too few such containers"
+    why = left_out(inventory, ranks, popcount(ranks) - nodes, f"has {few}", f"have {few}")
+    return f"unsatisfiable request: need {need}, only {have} available{why}"
 
 
 def explain_boxes(pool, shape):
