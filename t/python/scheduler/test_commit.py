@@ -1,6 +1,7 @@
 """R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
 
 import inspect
+import json
 
 import pytest
 from peers import Guide, R, Rig, jobspec
@@ -232,3 +233,18 @@ def test_signatures_are_those_of_the_guide():
     assert str(inspect.signature(AllocRequest)) == "(scheduler, msg)"
     assert str(inspect.signature(PendingJob)) == "(jobid, priority, t_submit, request, resource_request)"
     assert str(inspect.signature(Scheduler)) == "(h, *args)"
+
+
+def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
+    """Bindings differ in whether and how text can be stored as it is; objects all of them take."""
+    from flux.kvs import KVSTxn
+
+    put = KVSTxn.put
+    monkeypatch.setattr(KVSTxn, "put", lambda self, key, value: put(self, key, value))
+    rig = Rig(R(4, 4))
+    rig.load(Guide)
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1))
+        rig.settle()
+        assert json.loads(rig.kvs_value("job.0000.0000.0000.000%d.R" % jobid)) == rig.success(jobid)["R"]
+    assert rig.logged(ERR) == []

@@ -4,6 +4,8 @@ What becomes due while a commit is under way goes into the next one, so a burst 
 costs a few commits, not one each, and none is waited for.
 """
 
+import json
+
 from flux.kvs import KVSTxn
 
 FIRST_RETRY = 0.1
@@ -34,6 +36,7 @@ class Committer:
         self.written = 0
         self.accepted = 0
         self.stored = 0
+        self._raw = True  # whether the bindings store text as it is
         self._waiting = []
         self._batch = []
         self._armed = False
@@ -68,12 +71,23 @@ class Committer:
         if not self._batch:
             return
         try:
-            txn = KVSTxn(self.handle)
-            for key, text, _ in self._batch:
-                txn.put(key, text, raw=True)
-            txn.commit_async().then(self._committed)
+            self._transaction().commit_async().then(self._committed)
         except Exception as exc:  # whatever it was, the jobs wait and it is tried again
             self._failed(exc)
+
+    def _transaction(self):
+        txn = KVSTxn(self.handle)
+        if self._raw:
+            try:
+                for key, text, _ in self._batch:
+                    txn.put(key, text, raw=True)
+                return txn
+            except TypeError:
+                self._raw = False
+                txn = KVSTxn(self.handle)
+        for key, text, _ in self._batch:
+            txn.put(key, json.loads(text))
+        return txn
 
     def _committed(self, future):
         try:
