@@ -149,6 +149,16 @@ test_expect_success 'housekeeping holds the nodes until it has ended' '
 	grep $id list &&
 	flux config load </dev/null
 '
+test_expect_success 'housekeeping is listed with the hosts of the inventory, more than there are brokers' '
+	cat >housekeeping.sh <<-EOT &&
+	flux config load housekeeping.toml
+	flux job wait-event -q \$(flux submit -N3 true) clean
+	flux housekeeping list -no "{nodelist} {pending.nodelist} {ranks}"
+	flux housekeeping kill --all
+	EOT
+	flux start --conf=fake-resources.nnodes=4 sh ./housekeeping.sh >list &&
+	grep "^fake\[0-2\] fake\[0-2\] 0-2$" list
+'
 test_expect_success 'jobs without a scheduler wait for one' '
 	flux module remove sched-simple &&
 	id=$(flux submit true) &&

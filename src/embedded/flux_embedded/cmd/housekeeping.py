@@ -6,7 +6,8 @@ from flux_embedded.cmd.lib import clock, formats, jobids, pyargs, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.formats import hostlist, idset
+from flux_embedded.cmd.lib.rset import RSet
+from flux_embedded.formats import idset
 from flux_embedded.formats.jobid import f58
 
 HEADINGS = {
@@ -33,9 +34,9 @@ FORMATS = {
 class Item:
     """Housekeeping of one job."""
 
-    def __init__(self, job, hosts, now):
+    def __init__(self, job, inventory, now):
         self.job = job
-        self.hosts = hosts
+        self.inventory = inventory
         self.now = now
 
     def get(self, name):
@@ -50,7 +51,7 @@ class Item:
         if name.endswith("nnodes"):
             return len(ranks)
         if name.endswith("nodelist"):
-            return hostlist.encode([self.hosts[rank] for rank in ranks if rank < len(self.hosts)])
+            return self.inventory.select(ranks).nodelist()
         return idset.encode(idset.from_ids(ranks))
 
 
@@ -61,8 +62,9 @@ def list_command(args):
     layout = OutputFormat(chosen[0], HEADINGS)
     client = connect()
     jobs = client.rpc("job-manager.housekeeping-list", {})["jobs"]
-    hosts = hostlist.decode(client.rpc("attr.get", {"name": "hostlist"})["value"])
-    items = [Item(job, hosts, clock.now(client)) for job in jobs]
+    # Ranks of the inventory may be more than there are brokers (fake-resources).
+    inventory = RSet.from_dict(client.rpc("resource.status")["R"]) if jobs else None
+    items = [Item(job, inventory, clock.now(client)) for job in jobs]
     text = layout.lines(items, Item.get, header=not args.no_header)
     if text:
         sys.stdout.write("\n".join(text) + "\n")
