@@ -18,14 +18,16 @@ class Booking:
     Attributes:
         start, end (float): seconds since the epoch.
         parts (list): ``(mask of ranks, key)``: so many cores and GPUs on each.
+        request: what it is for, where counts do not tell whether that fits; or None.
     """
 
-    __slots__ = ("start", "end", "parts")
+    __slots__ = ("start", "end", "parts", "request")
 
-    def __init__(self, start, end, parts):
+    def __init__(self, start, end, parts, request=None):
         self.start = start
         self.end = end
         self.parts = parts
+        self.request = request
 
 
 class Bookings:

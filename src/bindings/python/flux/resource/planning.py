@@ -121,20 +121,28 @@ class Plan(Search, Choice):
         if self._started:
             self._seen = None  # have the profile made anew, with these jobs in it
         self._sync()
-        profile = self._profile
-        up = self._pool.eligible(None)
+        return [jobid for jobid, booking in self._reserved.items() if self._lost(booking)]
+
+    def _lost(self, booking):
+        """True if the ranks of a booking will not have what it needs when it starts."""
+        pool, profile, bookings = self._pool, self._profile, self._bookings
+        start = booking.start
+        if booking.request is not None:
+            eligible = pool.eligible(booking.request.shape.match)
+            ranks = 0
+            for mask, _ in booking.parts:
+                ranks |= mask & eligible
+            return pool.place_request(booking.request, profile.index_at(start), ranks) is None
+        up = pool.eligible(None)
         base = profile.inventory.key_base
-        stale = []
-        for jobid, booking in self._reserved.items():
-            for mask, key in booking.parts:
-                room = profile.track(Need(key // base, key % base, False)).at(booking.start) & up
-                if mask & ~room or any(
-                    self._bookings.overdrawn(rank, booking.start)
-                    for rank in members(mask & self._bookings.touched(booking.start, booking.end))
-                ):
-                    stale.append(jobid)
-                    break
-        return stale
+        for mask, key in booking.parts:
+            room = profile.track(Need(key // base, key % base, False)).at(start) & up
+            if mask & ~room or any(
+                bookings.overdrawn(rank, start)
+                for rank in members(mask & bookings.touched(start, booking.end))
+            ):
+                return True
+        return False
 
     # -- changes ------------------------------------------------------------
 
@@ -155,7 +163,8 @@ class Plan(Search, Choice):
         if parts is None:
             self._restore(jobid, before)
             raise InsufficientResources("no room for the reservation of job %s" % jobid)
-        self._restore(jobid, Booking(start, end, parts))
+        counted = self._pool.countable(request.shape)
+        self._restore(jobid, Booking(start, end, parts, None if counted else request))
 
     def hold(self, jobid, request):
         """Keep resources for a job from now on, without end.
