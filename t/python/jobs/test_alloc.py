@@ -422,6 +422,19 @@ def test_expiration_update(inst, number):
     assert R["execution"]["expiration"] == now + 50
 
 
+def test_expiration_update_where_R_says_no_start(inst):
+    """A scheduler need not stamp R: the job must not end at once for that."""
+    inst.load_sched()
+    id = inst.submit(jobspec(run=100, duration=50))
+    now = inst.kernel.time
+    inst.sched.allocate(id, make_R())
+    inst.run()
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
+    inst.advance(15)
+    assert inst.eventlog(id)[-1]["name"] == "resource-update"
+
+
 def test_expiration_refused(inst):
     inst.load_sched(auto=lambda body: None)
     inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")

@@ -84,7 +84,8 @@ class Update:
             self._post(pending)
             return
         duration = pending.updates[DURATION]
-        start = job.R["execution"].get("starttime", 0)
+        # A scheduler may leave R without times; counted from 0, the job would end at once.
+        start = job.R["execution"].get("starttime") or self.jm.now()
         pending.expiration = start + duration if duration else duration
         request = {"id": job.id, "expiration": pending.expiration}
         self.jm.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
