@@ -1,6 +1,9 @@
 """The kernel: messages between services, modules and clients, in one order; futures; watchers."""
 
 import errno
+import os
+import selectors
+import threading
 
 import pytest
 
@@ -585,3 +588,27 @@ def test_same_input_same_run():
 
     first, second = run(), run()
     assert first == second and len(first) == 5 * 3 * 6
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e99, float("inf")])
+def test_timers_beyond_the_end_of_time(seconds):
+    """Users name such times (begin-time:1e99): nothing waits for them, and nothing breaks."""
+    kernel, fired = Kernel(VirtualClock()), []
+    kernel.call_later(seconds, lambda: fired.append("never"))
+    kernel.call_later(5.0, lambda: fired.append("soon"))
+    start = kernel.now()
+    kernel.run(until=lambda: bool(fired))
+    with pytest.raises(RuntimeError, match="nothing is left to wait for"):
+        kernel.run(until=lambda: len(fired) > 1)
+    assert fired == ["soon"] and kernel.now() == start + 5.0
+    kernel, (reader, writer) = Kernel(), os.pipe()
+    kernel.call_later(seconds, lambda: fired.append("never"))
+    kernel.add_fd(reader, selectors.EVENT_READ, lambda fd, mask: fired.append(os.read(fd, 1)))
+    timer = threading.Timer(0.05, os.write, (writer, b"x"))
+    timer.start()
+    kernel.run(until=lambda: len(fired) > 1)
+    timer.join()
+    kernel.remove_fd(reader)
+    os.close(reader)
+    os.close(writer)
+    assert fired == ["soon", b"x"]

@@ -21,6 +21,12 @@ from flux_embedded.kernel.routing import Router
 #: While messages are moving, file descriptors are only looked at every so many turns.
 TURNS_BETWEEN_POLLS = 8
 
+#: A virtual clock goes no further, whatever users ask for: the end of the year 9999.
+END_OF_TIME = 253402300799.0
+
+#: What the operating system is asked to wait at once; it takes no number however large.
+LONGEST_WAIT = 86400.0
+
 
 class Kernel(Router):
     """Moves messages between endpoints, and time.
@@ -202,13 +208,13 @@ class Kernel(Router):
             # Clients first: time only moves when nobody has anything to say.
             if self._select(0) or self.ready:
                 return
-            if timers:
+            if timers and timers[0][0] <= END_OF_TIME:
                 self.clock.advance_to(timers[0][0])
                 self.time = self.clock.now()
                 return
             timeout = None
         else:
-            timeout = max(0.0, timers[0][0] - self.clock.now()) if timers else None
+            timeout = min(max(0.0, timers[0][0] - self.clock.now()), LONGEST_WAIT) if timers else None
         if timeout is None and not self._descriptors:
             self._deadlock()
             return  # somebody caught it and has brought work
