@@ -495,6 +495,22 @@ def test_holds_on_the_same_ranks():
     assert list(plan.reservations()) == [7]
 
 
+def test_a_hold_is_lost_with_its_ranks_only():
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 1, cores=4, duration=0))  # without an end
+    plan = pool.plan()
+    head = job(pool, 4, cores=4)
+    assert plan.earliest(head) is None
+    plan.hold(7, head)
+    assert plan.stale() == []
+    pool.mark_down("2")
+    assert plan.stale() == [7]
+    pool.mark_up("2")
+    assert plan.stale() == []
+    pool.remove_ranks("3")
+    assert plan.stale() == [7]
+
+
 def test_a_plan_that_lives_long():
     """Reservations made and dropped a thousand times, while the pool goes on."""
     pool = make_pool(FOUR)

@@ -19,15 +19,17 @@ class Booking:
         start, end (float): seconds since the epoch.
         parts (list): ``(mask of ranks, key)``: so many cores and GPUs on each.
         request: what it is for, where counts do not tell whether that fits; or None.
+        held (bool): kept from others only: the ranks need not be free yet.
     """
 
-    __slots__ = ("start", "end", "parts", "request")
+    __slots__ = ("start", "end", "parts", "request", "held")
 
-    def __init__(self, start, end, parts, request=None):
+    def __init__(self, start, end, parts, request=None, held=False):
         self.start = start
         self.end = end
         self.parts = parts
         self.request = request
+        self.held = held
 
 
 class Bookings:

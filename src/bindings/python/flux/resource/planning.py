@@ -127,6 +127,9 @@ class Plan(Search, Choice):
         """True if the ranks of a booking will not have what it needs when it starts."""
         pool, profile, bookings = self._pool, self._profile, self._bookings
         start = booking.start
+        if booking.held:
+            up = pool.eligible(None)
+            return any(mask & ~up for mask, _ in booking.parts)
         if booking.request is not None:
             eligible = pool.eligible(booking.request.shape.match)
             ranks = 0
@@ -183,7 +186,7 @@ class Plan(Search, Choice):
         if parts is None:
             self._restore(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
-        self._restore(jobid, Booking(self._now(None), INFINITY, parts))
+        self._restore(jobid, Booking(self._now(None), INFINITY, parts, held=True))
 
     def alloc(self, jobid, request):
         """Allocate to a job now, if that delays no reservation but its own.
