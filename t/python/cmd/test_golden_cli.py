@@ -30,7 +30,7 @@ FILES = {
 #: Commands whose lines come in no order.
 UNORDERED = ("flux module list", "flux exec", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
 
-NO_ZERO = "a job of no slots is denied (RFC 14: a count is at least 1)"
+NO_ZERO = "a job of no slots is denied, as recorded of the pools (alloc-ranges, rv1pool-cases); sched-simple took it"
 
 #: Command lines of which the embedded instance makes something else, and why; " #N" is the Nth of its kind.
 KNOWN = {
