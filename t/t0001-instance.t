@@ -135,4 +135,17 @@ test_expect_success 'flux run does not read for a command that does not' '
 	test $(wc -l <actual) -eq 1
 '
 
+test_expect_success 'a batch job that is cancelled leaves no file behind' '
+	mkdir -p batchtmp &&
+	cat >cancelled.sh <<-\EOF &&
+	id=$(flux batch -n1 --output=none --wrap sleep 100) &&
+	flux job wait-event -t 20 $id memo &&
+	flux cancel $id &&
+	flux job wait-event -t 20 -q $id clean
+	EOF
+	TMPDIR=$(pwd)/batchtmp flux start -s2 sh cancelled.sh &&
+	ls -A batchtmp >left &&
+	test_must_be_empty left
+'
+
 test_done

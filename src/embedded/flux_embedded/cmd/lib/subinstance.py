@@ -25,10 +25,11 @@ def build(args, words, script=None):
     start += [f"--conf={text}" for text in args.conf or ()]
     start += [f"--broker-opts={text}" for text in args.broker_opts or ()]
     if script is not None:
-        # the script travels in the jobspec, and is put into a file by the job itself
+        # The script travels in the jobspec. The job itself puts it into a file, in the run directory of
+        # the new instance, which goes with it however it ends.
         runner = (
-            'f=$(mktemp "${TMPDIR:-/tmp}/flux-script.XXXXXX") && printf %s "$FLUX_BATCH_SCRIPT" >"$f" && '
-            'chmod 700 "$f" && { "$f" "$@"; rc=$?; rm -f "$f"; exit $rc; }'
+            'd=${FLUX_URI#local://} && f=${d%/*}/script && printf %s "$FLUX_BATCH_SCRIPT" >"$f" && '
+            'chmod 700 "$f" && exec "$f" "$@"'
         )
         words = ["sh", "-c", runner, "sh", *words]
     if args.ntasks is None and args.nodes is None and not (args.resources_shape or args.resources_json):
