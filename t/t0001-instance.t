@@ -135,17 +135,17 @@ test_expect_success 'flux run does not read for a command that does not' '
 	test $(wc -l <actual) -eq 1
 '
 
+# Socket paths are short: its TMPDIR cannot lie below this directory.
 test_expect_success 'a batch job that is cancelled leaves no file behind' '
-	mkdir -p batchtmp &&
+	batchtmp=$(mktemp -d) &&
 	cat >cancelled.sh <<-\EOF &&
 	id=$(flux batch -n1 --output=none --wrap sleep 100) &&
 	flux job wait-event -t 20 $id memo &&
 	flux cancel $id &&
 	flux job wait-event -t 20 -q $id clean
 	EOF
-	TMPDIR=$(pwd)/batchtmp flux start -s2 sh cancelled.sh &&
-	ls -A batchtmp >left &&
-	test_must_be_empty left
+	TMPDIR=$batchtmp flux start -s2 sh cancelled.sh &&
+	rmdir $batchtmp
 '
 
 test_done
