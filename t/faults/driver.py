@@ -97,11 +97,11 @@ class Driver:
             self.crash_in -= 1
             if self.crash_in <= 0:
                 self.crash_in = None
-                self._crash(endpoint)
+                self._crash()
                 return True
         return False
 
-    def _crash(self, task):
+    def _crash(self):
         """The scheduler's process dies: nothing of it runs again, its peers are told."""
         self.instance.kill_module(self.scheduler)
 
@@ -219,10 +219,14 @@ class Driver:
 
     def do_advance(self, seconds):
         if seconds:
-            end = self.kernel.now() + seconds
-            entry = self.kernel.call_later(seconds, lambda: None)
-            self.kernel.run(until=lambda: self.kernel.now() >= end)
-            entry[2] = None
+            self._let_pass(seconds)
+
+    def _let_pass(self, seconds, enough=lambda: False):
+        """Let time pass: so many seconds, or until ``enough()``."""
+        end = self.kernel.now() + seconds
+        entry = self.kernel.call_later(seconds, lambda: None)
+        self.kernel.run(until=lambda: enough() or self.kernel.now() >= end)
+        entry[2] = None
 
     def _loaded(self):
         return "sched" in self.kernel.services
@@ -289,10 +293,7 @@ class Driver:
         for number, jobid in enumerate(self.submitted):
             if self.watch.jobs[jobid]["urgency"] == 0 or jobid in self._held_jobs():
                 self.do_urgency(number, 16)
-        end = self.kernel.now() + LONG_ENOUGH
-        entry = self.kernel.call_later(LONG_ENOUGH, lambda: None)
-        self.kernel.run(until=lambda: self._all_inactive() or self.violation or self.kernel.now() >= end)
-        entry[2] = None
+        self._let_pass(LONG_ENOUGH, lambda: self._all_inactive() or self.violation)
         self._settle()
         self._assert_rules()
         for jobid in self.submitted:

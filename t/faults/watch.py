@@ -59,10 +59,8 @@ class Watch:
         self.properties = {}
         self.annotations = {}
         self.estimates = {}  # jobid -> first t_estimate since its request
-        self.started = {}
         self.hello = None
         self.unreported = set()
-        self.messages = 0
         self.commit_failed = (0, 0.0)  # turn of the first of a series of failures, time of the last
         self.changed = 0  # turn of the last change of the inventory
 
@@ -74,7 +72,6 @@ class Watch:
         Raises:
             Violation: it breaks a rule
         """
-        self.messages += 1
         topic = msg.topic
         if msg.type == 1:
             if topic == "kvs.commit":
@@ -236,7 +233,6 @@ class Watch:
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
-        self.started[jobid] = self.kernel.now()
         promised = self.estimates.get(jobid)
         if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
             raise Violation(f"job {jobid} was promised {promised} and started at {self.kernel.now()}")

@@ -28,10 +28,6 @@ class Future:
         self.handle = handle
         self.task = handle.task
 
-    def add_sleeper(self, sleeper):
-        """Have the greenlet `sleeper` resumed when something arrives."""
-        self.sleepers = [*self.sleepers, sleeper]
-
     # -- what subclasses say -------------------------------------------------------------------
 
     def is_ready(self):
@@ -63,7 +59,8 @@ class Future:
         """Wait for the answer; raises like `get`, but does not look at the payload."""
         if not self.is_ready():
             self._start()
-            self.task.wait(self)
+            while not self.is_ready():
+                self._sleep()
         self._check()
 
     def wait_for(self, timeout):
@@ -87,8 +84,8 @@ class Future:
             entry[2] = None
             if not self.is_ready():
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        elif not self.is_ready():
-            self.task.wait(self)
+        while not self.is_ready():
+            self._sleep()
         return self
 
     def error_string(self):
@@ -170,15 +167,14 @@ class Future:
             self.task.kernel.resume(sleeper)
 
     def _sleep(self):
-        self.add_sleeper(getcurrent())
+        """Block the calling greenlet until something arrives, or the time is up."""
+        self.sleepers = [*self.sleepers, getcurrent()]
         self.task.kernel.switch_to_hub()
 
     def _expire(self):
         self._timeout = None
         self._timed_out = True
-        self._wake()
-        if self._callback is not None:
-            self.task.post(self._call)
+        self._fulfilled()
 
     def _cancel_timeout(self):
         if self._timeout is not None:

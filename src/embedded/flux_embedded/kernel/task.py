@@ -194,9 +194,3 @@ class Task(Endpoint):
     def new_matchtag(self):
         self._matchtag += 1
         return self._matchtag
-
-    def wait(self, future):
-        """Block the calling greenlet until `future` is ready."""
-        while not future.is_ready():
-            future.add_sleeper(getcurrent())
-            self.kernel.switch_to_hub()
