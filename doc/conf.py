@@ -6,13 +6,18 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRCDIR = os.path.dirname(HERE)
 # The reference is made from docstrings; the embedded bindings stand in for the host's.
-sys.path[:0] = [os.path.join(SRCDIR, "src", "bindings", "python"), os.path.join(SRCDIR, "src", "embedded")]
+sys.path[:0] = [
+    os.path.join(SRCDIR, "src", "bindings", "python"),
+    os.path.join(SRCDIR, "src", "embedded"),
+]
 
 project = "flux-scheduler"
 author = "The flux-scheduler developers"
 copyright = "the flux-scheduler developers. LGPL-3.0-or-later"
 with open(os.path.join(SRCDIR, "configure.ac"), encoding="utf-8") as stream:
-    release = version = next(line for line in stream if line.startswith("AC_INIT")).split("[")[2].split("]")[0]
+    release = version = (
+        next(line for line in stream if line.startswith("AC_INIT")).split("[")[2].split("]")[0]
+    )
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
@@ -26,13 +31,23 @@ napoleon_use_rtype = False
 highlight_language = "none"
 
 html_theme = "alabaster"
-html_theme_options = {"description": "Flux schedulers in Python", "page_width": "1060px", "sidebar_width": "240px"}
+html_theme_options = {
+    "description": "Flux schedulers in Python",
+    "page_width": "1060px",
+    "sidebar_width": "240px",
+}
 html_show_sourcelink = False
 
 man_pages = [
     ("man/flux-scheduler", "flux-scheduler", "Flux schedulers in Python", author, "7"),
     ("man/flux-sched-fifo", "flux-sched-fifo", "first come, first served scheduler", author, "7"),
-    ("man/flux-sched-simple", "flux-sched-simple", "first come, first served scheduler with lookahead messages", author, "7"),
+    (
+        "man/flux-sched-simple",
+        "flux-sched-simple",
+        "first come, first served scheduler with lookahead messages",
+        author,
+        "7",
+    ),
     ("man/flux-sched-backfill", "flux-sched-backfill", "backfilling scheduler", author, "7"),
     ("man/flux-embedded", "flux-embedded", "the embedded instance and its command", author, "7"),
 ]

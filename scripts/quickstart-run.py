@@ -17,9 +17,11 @@ PATIENCE = 90
 
 def flux(*words, check=True):
     """Run a flux command; return its standard output."""
-    done = subprocess.run(["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     if check and done.returncode:
-        sys.exit("quickstart: '{}' failed:\n{}".format(typed(*words), done.stderr.strip()))
+        sys.exit(f"quickstart: '{typed(*words)}' failed:\n{done.stderr.strip()}")
     return done.stdout
 
 
@@ -31,10 +33,12 @@ def typed(*words):
 def show(*words, check=True):
     """Run a flux command and print it with its output, as in a terminal."""
     print("$ " + typed(*words), flush=True)
-    done = subprocess.run(["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        ["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     print(done.stdout + "\n" if done.stdout else "", end="", flush=True)
     if check and done.returncode:
-        sys.exit("quickstart: that command failed (exit code {})".format(done.returncode))
+        sys.exit(f"quickstart: that command failed (exit code {done.returncode})")
 
 
 def read_jobs():
@@ -58,8 +62,10 @@ class Progress:
         console = Console()
         if console.is_terminal:
             self.bar = Progress(
-                TextColumn("  {task.completed:.0f} of {task.total:.0f} jobs done"), BarColumn(bar_width=30),
-                TextColumn("{task.fields[state]}"), console=console,
+                TextColumn("  {task.completed:.0f} of {task.total:.0f} jobs done"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.fields[state]}"),
+                console=console,
             )
             self.task = self.bar.add_task("", total=total, state="")
 
@@ -74,11 +80,13 @@ class Progress:
 
     def update(self, counts, cores):
         done = self.total - counts["pending"] - counts["running"]
-        state = "{} running, {} waiting, {} of 128 cores in use".format(counts["running"], counts["pending"], cores)
+        state = "{} running, {} waiting, {} of 128 cores in use".format(
+            counts["running"], counts["pending"], cores
+        )
         if self.bar:
             self.bar.update(self.task, completed=done, state=state)
         elif (done, state) != self.last:
-            print("  {:>2} of {} jobs done: {}".format(done, self.total, state), flush=True)
+            print(f"  {done:>2} of {self.total} jobs done: {state}", flush=True)
         self.last = (done, state)
 
 
@@ -100,8 +108,15 @@ def submit(lines):
     for words in lines:
         name = next(w.partition("=")[2] for w in words if w.startswith("--job-name="))
         ids[name] = flux("submit", *words).split()
-        shown = typed("submit", *(w for w in words if not w.startswith(("--job-name", "--setattr"))))
-        print("  {:>2} x {:<14} {}".format(len(ids[name]), name, shown if len(shown) < 60 else shown[:57] + "..."), flush=True)
+        shown = typed(
+            "submit", *(w for w in words if not w.startswith(("--job-name", "--setattr")))
+        )
+        print(
+            "  {:>2} x {:<14} {}".format(
+                len(ids[name]), name, shown if len(shown) < 60 else shown[:57] + "..."
+            ),
+            flush=True,
+        )
         if name == "whole-machine":
             explain(ids[name][0])
     return ids
@@ -113,7 +128,7 @@ def explain(jobid):
     for _ in range(10):
         reason = flux(*words, check=False).strip()
         if reason:
-            print("\n  why does it not run?\n  $ {}\n  {}\n".format(typed(*words), reason), flush=True)
+            print(f"\n  why does it not run?\n  $ {typed(*words)}\n  {reason}\n", flush=True)
             return
 
 
@@ -147,7 +162,7 @@ def main():
     if not wait(ids):
         show("jobs", "-a", check=False)
         show("dmesg", check=False)
-        sys.exit("quickstart: after {} s there are still jobs that have not ended".format(PATIENCE))
+        sys.exit(f"quickstart: after {PATIENCE} s there are still jobs that have not ended")
     show("jobs", "-a")
     show("resource", "list")
     show("module", "stats", "sched-fifo")
@@ -159,15 +174,13 @@ def main():
     print(
         "To do this by hand:\n"
         "\n"
-        "  export PATH={}/src/cmd:$PATH\n"
+        f"  export PATH={os.path.dirname(os.path.dirname(JOBS))}/src/cmd:$PATH\n"
         "  flux start --conf=fake-resources.nnodes=8 --conf=fake-resources.cores-per-node=16 \\\n"
         "             --conf=fake-resources.gpus-per-node=2\n"
         "  flux module remove sched-simple; flux module load sched-fifo\n"
         "  flux submit -N2 -n8 -c2 hostname; flux jobs -a\n"
         "\n"
-        "A scheduler of your own is one file: README.md has the smallest. The guide: doc/ (make html).".format(
-            os.path.dirname(os.path.dirname(JOBS))
-        )
+        "A scheduler of your own is one file: README.md has the smallest. The guide: doc/ (make html)."
     )
     return 0
 

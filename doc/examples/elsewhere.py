@@ -19,14 +19,14 @@ class Elsewhere(Scheduler):
         try:
             chosen = set(future.get()["start"])
         except OSError as error:
-            self.log.error("oracle: {}".format(error))
+            self.log.error(f"oracle: {error}")
             return
         for job in sorted(self._queue):
             if job.jobid in chosen:
                 try:
                     job.request.success(self.resources.alloc(job.jobid, job.resource_request))
                 except OSError as reason:
-                    self.log.warning("oracle: {}: {}".format(job.jobid, reason))
+                    self.log.warning(f"oracle: {job.jobid}: {reason}")
 
 
 def mod_main(h, *args):

@@ -19,7 +19,7 @@ class Limits(Scheduler):
             if arg.startswith("max-nodes="):
                 value = arg[len("max-nodes=") :]
                 if not value.isdigit():
-                    raise ValueError("max-nodes={!r}: expected a number of nodes".format(value))
+                    raise ValueError(f"max-nodes={value!r}: expected a number of nodes")
                 self.max_nodes = int(value)
             else:
                 rest.append(arg)

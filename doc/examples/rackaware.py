@@ -22,7 +22,7 @@ class RackAware(Rv1Pool):
         super().__init__(R, log=log, **kwargs)
         racks = (self.scheduling or {}).get("racks", [])
         self.racks = [set(IDset(rack["ranks"])) for rack in racks]
-        self.log.debug("rackaware: {} racks".format(len(self.racks)))
+        self.log.debug(f"rackaware: {len(self.racks)} racks")
 
     def _select_resources(self, candidates, request):
         racks = [[one for one in candidates if one[0] in rack] for rack in self.racks]
@@ -38,8 +38,12 @@ class RackAware(Rv1Pool):
 
     def _check_feasibility(self, request):
         super()._check_feasibility(request)
-        if wants_one_rack(request) and not any(self.could_hold(rack, request) for rack in self.racks):
-            raise InfeasibleRequest("unsatisfiable request: no rack is large enough, and it must be one rack")
+        if wants_one_rack(request) and not any(
+            self.could_hold(rack, request) for rack in self.racks
+        ):
+            raise InfeasibleRequest(
+                "unsatisfiable request: no rack is large enough, and it must be one rack"
+            )
 
     def could_hold(self, rack, request):
         """Whether a rack would do if all of it were up and free."""

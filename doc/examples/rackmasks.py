@@ -1,6 +1,6 @@
 """Racks again, on the pool's own structures: as fast with 10,000 nodes as with ten.
 
-    flux module load sched-fifo pool-class=rackmasks
+flux module load sched-fifo pool-class=rackmasks
 """
 
 from flux.resource import ResourcePool, Rv1Pool

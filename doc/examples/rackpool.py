@@ -1,6 +1,6 @@
 """A pool that fills one rack before it opens the next; racks are ranks 0-3, 4-7 and so on.
 
-    flux module load sched-fifo pool-class=rackpool
+flux module load sched-fifo pool-class=rackpool
 """
 
 from flux.resource import ResourcePool, Rv1Pool
@@ -13,7 +13,9 @@ class _RackV1(Rv1Pool):
         free = {}
         for rank, _, cores, _ in candidates:
             free[rank // RACK] = free.get(rank // RACK, 0) + len(cores)
-        return sorted(candidates, key=lambda one: (free[one[0] // RACK], one[0] // RACK, -len(one[2]), one[0]))
+        return sorted(
+            candidates, key=lambda one: (free[one[0] // RACK], one[0] // RACK, -len(one[2]), one[0])
+        )
 
 
 class RackPool(ResourcePool):

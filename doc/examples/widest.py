@@ -10,13 +10,13 @@ class Widest(PolicyScheduler):
         self.narrowest = 0
         for value in self.take_argument("narrowest"):
             if not value.isdigit():
-                raise ValueError("narrowest={!r}: expected a number of cores".format(value))
+                raise ValueError(f"narrowest={value!r}: expected a number of cores")
             self.narrowest = int(value)
 
     def schedule(self):
         for job in sorted(self._queue, key=lambda job: (-job.resource_request.ncores, job.jobid)):
             if job.resource_request.ncores < self.narrowest:
-                job.request.deny("no jobs of less than {} cores here".format(self.narrowest))
+                job.request.deny(f"no jobs of less than {self.narrowest} cores here")
             else:
                 try:
                     alloc = self.resources.alloc(job.jobid, job.resource_request)

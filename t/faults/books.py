@@ -57,7 +57,11 @@ def _count_hosts(text):
     for character in text + ",":
         if character == "," and depth == 0:
             if expression:
-                inner = expression[expression.find("[") + 1 : expression.rfind("]")] if "[" in expression else None
+                inner = (
+                    expression[expression.find("[") + 1 : expression.rfind("]")]
+                    if "[" in expression
+                    else None
+                )
                 count += 1 if inner is None else sum(_span(part) for part in inner.split(","))
             expression = ""
             continue
@@ -94,10 +98,14 @@ class Books:
             raise Violation(f"job {jobid} is allocated a second time")
         unknown = wanted - self.inventory
         if unknown:
-            raise Violation(f"job {jobid} was given what the instance does not have: {sorted(unknown)[:5]}")
+            raise Violation(
+                f"job {jobid} was given what the instance does not have: {sorted(unknown)[:5]}"
+            )
         for resource in sorted(wanted):
             if resource in self.owner:
-                raise Violation(f"{resource} given to job {jobid} is held by job {self.owner[resource]}")
+                raise Violation(
+                    f"{resource} given to job {jobid} is held by job {self.owner[resource]}"
+                )
         for resource in wanted:
             self.owner[resource] = jobid
         self.held[jobid] = wanted

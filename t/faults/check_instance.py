@@ -27,7 +27,10 @@ def flux(*args):
 def records():
     """Yield (job id, eventlog, R or None) of every job the instance knows."""
     for line in flux("jobs", "-a", "-n", "-o", "{id.dec}").split():
-        log = [json.loads(entry) for entry in flux("job", "eventlog", "--format=json", line).splitlines()]
+        log = [
+            json.loads(entry)
+            for entry in flux("job", "eventlog", "--format=json", line).splitlines()
+        ]
         R = None
         if any(event["name"] == "alloc" for event in log):
             R = json.loads(flux("job", "info", line, "R"))
@@ -68,14 +71,18 @@ def overlaps(spans):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--housekeeping", action="store_true", help="resources are held beyond the free event")
+    parser.add_argument(
+        "--housekeeping", action="store_true", help="resources are held beyond the free event"
+    )
     args = parser.parse_args()
     try:
         spans = holdings(records())
         inventory = resources_of(json.loads(flux("kvs", "get", "resource.R")), "resource.R")
         for _, _, resources, jobid in spans:
             if not resources <= inventory:
-                raise Violation(f"job {jobid} was given what the inventory lacks: {sorted(resources - inventory)[:5]}")
+                raise Violation(
+                    f"job {jobid} was given what the inventory lacks: {sorted(resources - inventory)[:5]}"
+                )
         if not args.housekeeping:
             overlaps(spans)
     except Violation as violation:

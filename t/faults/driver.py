@@ -45,7 +45,10 @@ def topology_R():
             "nodelist": [f"node[0-{NODES - 1}]"],
             "properties": {"big": f"2-{NODES - 1}"},
         },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]},
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}],
+        },
     }
 
 
@@ -157,7 +160,10 @@ class Driver:
         return self.submitted[number % len(self.submitted)] if self.submitted else 0
 
     def do_cancel(self, number):
-        self._rpc("job-manager.raise", {"id": self._pick(number), "type": "cancel", "severity": 0, "note": ""})
+        self._rpc(
+            "job-manager.raise",
+            {"id": self._pick(number), "type": "cancel", "severity": 0, "note": ""},
+        )
 
     def do_urgency(self, number, urgency):
         self._rpc("job-manager.urgency", {"id": self._pick(number), "urgency": urgency})
@@ -259,7 +265,9 @@ class Driver:
             stuck = self.watch.stuck()
             if stuck is not None:
                 job = self.watch.jobs[stuck]
-                raise Violation(f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits")
+                raise Violation(
+                    f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits"
+                )
         for jobid in self.watch.unreported:
             names = [event["name"] for event in self._eventlog(jobid)]
             # Without alloc the job ended before its success arrived, and holds nothing.
@@ -270,13 +278,17 @@ class Driver:
 
     def _check_annotations(self):
         for jobid in list(self.watch.pending)[:3]:
-            shown = self.h.rpc("job-list.list-id", {"id": jobid, "attrs": ["annotations"]}).get()["job"]
+            shown = self.h.rpc("job-list.list-id", {"id": jobid, "attrs": ["annotations"]}).get()[
+                "job"
+            ]
             expected = self.watch.annotations.get(jobid, {}).get("sched", {})
             if shown.get("annotations", {}).get("sched", {}) != expected:
                 raise Violation(f"annotations of job {jobid}: set {expected}, shown {shown}")
 
     def _eventlog(self, jobid):
-        text = self.h.rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0}).get()["eventlog"]
+        text = self.h.rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0}).get()[
+            "eventlog"
+        ]
         return [json.loads(line) for line in text.splitlines()]
 
     # -- the end -------------------------------------------------------------------------------
@@ -303,14 +315,18 @@ class Driver:
             except Violation as violation:
                 raise Violation(f"eventlog of job {jobid}: {violation}") from None
             if state != "INACTIVE":
-                raise Violation(f"job {jobid} never ended: {state}, {[event['name'] for event in log]}")
+                raise Violation(
+                    f"job {jobid} never ended: {state}, {[event['name'] for event in log]}"
+                )
         if self.watch.books.held:
             raise Violation(f"resources are still held: {self.watch.books.held}")
         if self.violation is not None:
             raise self.violation
 
     def _held_jobs(self):
-        jobs = self.h.rpc("job-list.list", {"max_entries": 0, "attrs": ["urgency", "state"]}).get()["jobs"]
+        jobs = self.h.rpc("job-list.list", {"max_entries": 0, "attrs": ["urgency", "state"]}).get()[
+            "jobs"
+        ]
         return {job["id"] for job in jobs if job.get("urgency") == 0 and job["state"] != 64}
 
     def _all_inactive(self):

@@ -107,7 +107,9 @@ def check(events):
         if name == "start" and (open_prologs or "alloc" not in seen):
             illegal(f"it has no resources, or a prolog is open: {open_prologs}")
         if name in ("prolog-start", "epilog-start"):
-            (open_prologs if name == "prolog-start" else open_epilogs).append(context["description"])
+            (open_prologs if name == "prolog-start" else open_epilogs).append(
+                context["description"]
+            )
         if name in ("prolog-finish", "epilog-finish"):
             opened = open_prologs if name == "prolog-finish" else open_epilogs
             if context["description"] not in opened:

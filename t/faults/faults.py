@@ -55,12 +55,16 @@ def run(history, scheduler, pool):
 
 
 def described(exc):
-    return f"{type(exc).__name__}: {exc}\n" + "".join(traceback.format_tb(exc.__traceback__, limit=-4))
+    return f"{type(exc).__name__}: {exc}\n" + "".join(
+        traceback.format_tb(exc.__traceback__, limit=-4)
+    )
 
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one."""
-    return histories.make(seed, steps, calm=seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill")
+    return histories.make(
+        seed, steps, calm=seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
+    )
 
 
 def report(seed, scheduler, pool, steps, failure):
@@ -87,12 +91,16 @@ def idset(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=idset, help="N or LOW-HIGH")
-    parser.add_argument("--seconds", type=float, help="stop after so long (default: when the seeds are done)")
+    parser.add_argument(
+        "--seconds", type=float, help="stop after so long (default: when the seeds are done)"
+    )
     parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
     parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
     parser.add_argument("--pool", choices=POOLS, action="append")
     parser.add_argument("--replay", help="a file with what a failure printed")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="do not stop at the first failure"
+    )
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     if args.replay:
@@ -101,13 +109,17 @@ def main():
         failure = run(case["history"], case["scheduler"], case["pool"])
         print(failure or "ok")
         return 1 if failure else 0
-    seeds = args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
+    seeds = (
+        args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
+    )
     end = time.monotonic() + args.seconds if args.seconds else None
     runs = failures = 0
     combinations = list(itertools.product(args.scheduler or SCHEDULERS, args.pool or POOLS))
     for seed in seeds:
         # A bounded run is short of time, not of seeds: one combination a seed, in turn.
-        chosen = [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
+        chosen = (
+            [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
+        )
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)

@@ -81,7 +81,9 @@ def make(seed, steps=40, calm=False):
 def is_calm(history):
     """Whether nothing in it excuses a scheduler from a promise."""
     return all(
-        step[0] == "advance" or step[0] == "submit" and all(job["duration"] and job["urgency"] == 16 for job in step[1])
+        step[0] == "advance"
+        or step[0] == "submit"
+        and all(job["duration"] and job["urgency"] == 16 for job in step[1])
         for step in history
     )
 
@@ -99,7 +101,12 @@ def _step(chance, name, calm):
     if name in ("drain", "undrain", "offline", "online", "shrink"):
         return [name, chance.randrange(NODES)]
     if name == "property":
-        return ["property", chance.choice(("add", "remove")), chance.choice(("fast", "big")), chance.randrange(NODES)]
+        return [
+            "property",
+            chance.choice(("add", "remove")),
+            chance.choice(("fast", "big")),
+            chance.randrange(NODES),
+        ]
     if name == "duration":
         return ["duration", chance.randrange(1000), chance.choice((1, 20, 300))]
     if name == "crash":
@@ -161,7 +168,10 @@ def matches(constraint, rank, properties):
     results = []
     for operator, values in constraint.items():
         if operator == "properties":
-            results += [(value[1:] not in properties) if value[0] == "^" else value in properties for value in values]
+            results += [
+                (value[1:] not in properties) if value[0] == "^" else value in properties
+                for value in values
+            ]
         elif operator == "ranks":
             from books import ids
 

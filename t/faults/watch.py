@@ -76,7 +76,11 @@ class Watch:
         if msg.type == 1:
             if topic == "kvs.commit":
                 self._commit(msg.body)
-            elif topic == "log.append" and "Traceback" in msg.body["text"] and not self._ranks_left(msg.body["text"]):
+            elif (
+                topic == "log.append"
+                and "Traceback" in msg.body["text"]
+                and not self._ranks_left(msg.body["text"])
+            ):
                 raise Violation(f"{msg.body['name']} logged a bug:\n{msg.body['text']}")
             elif topic.startswith("sched.") and self.holds_sched(endpoint):
                 handler = getattr(self, "_sched_" + topic[6:].replace("-", "_"), None)
@@ -104,7 +108,9 @@ class Watch:
         if self.books is None:
             return False
         ranks = {resource[0] for resource in self.books.inventory}
-        lost = any(resource[0] not in ranks for held in self.books.held.values() for resource in held)
+        lost = any(
+            resource[0] not in ranks for held in self.books.held.values() for resource in held
+        )
         return lost and "failed to reallocate R" in text
 
     def scheduler_gone(self):
@@ -235,7 +241,9 @@ class Watch:
         self.books.allocate(jobid, R)
         promised = self.estimates.get(jobid)
         if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
-            raise Violation(f"job {jobid} was promised {promised} and started at {self.kernel.now()}")
+            raise Violation(
+                f"job {jobid} was promised {promised} and started at {self.kernel.now()}"
+            )
         for rank in {resource[0] for resource in self.books.held[jobid]}:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
@@ -245,8 +253,13 @@ class Watch:
             if self.kernel.now() - when < LONGEST_RETRY:
                 turn = min(turn, failed)  # it may have been decided then, and waited with the rest
             for other in self.pending.values():
-                if other.rank_in_queue() < request.rank_in_queue() and max(other.since, request.since) < turn - SLACK:
-                    raise Violation(f"job {jobid} was started while {other.jobid}, which precedes it, waits")
+                if (
+                    other.rank_in_queue() < request.rank_in_queue()
+                    and max(other.since, request.since) < turn - SLACK
+                ):
+                    raise Violation(
+                        f"job {jobid} was started while {other.jobid}, which precedes it, waits"
+                    )
 
     def _right_shape(self, jobid, R):
         """R holds what the jobspec asks for, where its constraint allows."""
@@ -282,7 +295,9 @@ class Watch:
         """Ranks of the inventory that satisfy a job's constraint."""
         constraint = CONSTRAINTS[job["constraint"]]
         ranks = {resource[0] for resource in self.books.inventory}
-        return {rank for rank in ranks if matches(constraint, rank, self.properties.get(rank, set()))}
+        return {
+            rank for rank in ranks if matches(constraint, rank, self.properties.get(rank, set()))
+        }
 
     def could_run(self, job):
         """Whether it would fit with everything up and free."""
@@ -301,7 +316,9 @@ class Watch:
         job = self.jobs.get(head.jobid)
         if job is None:
             return None
-        if not self.could_run(job) or self.books.fits(SHAPES[job["shape"]], self.ranks_for(job) & self.up):
+        if not self.could_run(job) or self.books.fits(
+            SHAPES[job["shape"]], self.ranks_for(job) & self.up
+        ):
             return head.jobid
         return None
 

@@ -25,11 +25,19 @@ for entry in reversed(PATHS):
     sys.path.insert(0, entry)
 # Tests import shared.py and the helpers beside them by plain name.  Last, because some of our directories are named like
 # modules of the standard library (cmd, resource).
-sys.path.extend([str(HERE), *sorted(str(d) for d in HERE.iterdir() if d.is_dir() and d.name[0] not in "._")])
+sys.path.extend(
+    [str(HERE), *sorted(str(d) for d in HERE.iterdir() if d.is_dir() and d.name[0] not in "._")]
+)
 inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p not in PATHS]
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS + inherited)
 # An instance the user happens to be inside of must not answer our tests.
-for name in ("FLUX_URI", "FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK", "FLUX_MODULE_PATH_PREPEND", "FLUX_PYTHONPATH_PREPEND"):
+for name in (
+    "FLUX_URI",
+    "FLUX_HANDLE_USERID",
+    "FLUX_HANDLE_ROLEMASK",
+    "FLUX_MODULE_PATH_PREPEND",
+    "FLUX_PYTHONPATH_PREPEND",
+):
     os.environ.pop(name, None)
 
 import shared  # noqa: E402  (the path above comes first)
@@ -41,7 +49,9 @@ def pytest_configure(config):
         import hypothesis
     except ImportError:
         return
-    hypothesis.settings.register_profile("tree", database=None, deadline=None, derandomize=True, print_blob=True)
+    hypothesis.settings.register_profile(
+        "tree", database=None, deadline=None, derandomize=True, print_blob=True
+    )
     hypothesis.settings.load_profile("tree")
 
 

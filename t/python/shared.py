@@ -35,7 +35,7 @@ def data_path(name):
     """Return the Path of one recorded file, such as ``golden/eventlogs.jsonl``; skip without it."""
     path = require_data() / name
     if not path.exists():
-        pytest.skip("no recorded data: {} is missing".format(path), allow_module_level=True)
+        pytest.skip(f"no recorded data: {path} is missing", allow_module_level=True)
     return path
 
 

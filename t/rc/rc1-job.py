@@ -14,8 +14,20 @@ JOB_EXEC = [] if os.environ.get("TEST_UNDER_FLUX_NO_JOB_EXEC") == "y" else ["job
 
 def setup(context):
     context.load_modules(
-        ["content", "content-sqlite", "heartbeat", "kvs", "kvs-watch", "resource", "job-manager", "job-ingest", "job-info",
-         "job-list", *JOB_EXEC, "sched-simple"]
+        [
+            "content",
+            "content-sqlite",
+            "heartbeat",
+            "kvs",
+            "kvs-watch",
+            "resource",
+            "job-manager",
+            "job-ingest",
+            "job-info",
+            "job-list",
+            *JOB_EXEC,
+            "sched-simple",
+        ]
     )
     context.setopt("resource", "noverify")
     mode = os.environ.get("TEST_UNDER_FLUX_SCHED_SIMPLE_MODE")
@@ -34,11 +46,11 @@ def store_R(context):
         ("core", int(os.environ.get("TEST_UNDER_FLUX_CORES_PER_RANK", 2))),
     ):
         if count:
-            children[kind] = "0-{}".format(count - 1) if count > 1 else "0"
+            children[kind] = f"0-{count - 1}" if count > 1 else "0"
     R = {
         "version": 1,
         "execution": {
-            "R_lite": [{"rank": "0-{}".format(size - 1) if size > 1 else "0", "children": children}],
+            "R_lite": [{"rank": f"0-{size - 1}" if size > 1 else "0", "children": children}],
             "starttime": 0.0,
             "expiration": 0.0,
             # All brokers of a test instance run on this host.
@@ -52,4 +64,8 @@ def store_R(context):
 @task("set-debug", ranks="0", after=["sched-simple"])
 def set_debug(context):
     """Have sched-simple say why a job is pending, as the scripts written for it expect."""
-    subprocess.run(["flux", "module", "debug", "--setbit", "0x2", "sched-simple"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["flux", "module", "debug", "--setbit", "0x2", "sched-simple"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )

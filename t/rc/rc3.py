@@ -10,7 +10,9 @@ PERSONALITY = {
 
 
 def flux(*words):
-    return subprocess.run(["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return subprocess.run(
+        ["flux", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
 
 
 def setup(context):
@@ -22,5 +24,7 @@ def setup(context):
             flux("queue", "idle", "--quiet")
         left = sorted(set(loaded) - PERSONALITY)
         if left:
-            sys.exit("the script left modules behind: {}: remove what it loads".format(" ".join(left)))
+            sys.exit(
+                "the script left modules behind: {}: remove what it loads".format(" ".join(left))
+            )
     context.remove_modules()

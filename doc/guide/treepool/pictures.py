@@ -11,7 +11,10 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-sys.path[:0] = [os.path.join(TOP, "src", "bindings", "python"), os.path.join(TOP, "src", "embedded")]
+sys.path[:0] = [
+    os.path.join(TOP, "src", "bindings", "python"),
+    os.path.join(TOP, "src", "embedded"),
+]
 
 NUMAS = [
     {"cores": "0-5", "gpus": "0"}, {"cores": "6-11", "gpus": "1"},
@@ -58,7 +61,9 @@ def picture(title, shapes):
     jobs = []
     for number, text in enumerate(shapes, 1):
         resources = shape.parse(text)
-        request = pool.parse_resource_request({"version": 9999, "resources": resources, "attributes": {}})
+        request = pool.parse_resource_request(
+            {"version": 9999, "resources": resources, "attributes": {}}
+        )
         jobs.append((f"{number}.  {text}", pool.alloc(number, request).to_dict()))
     return render_svg(node(), jobs, title=title)
 

@@ -245,7 +245,11 @@ def resolve_entry_point(module):
         return main
     classes = {}
     for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, BrokerModule) and value is not BrokerModule:
+        if (
+            isinstance(value, type)
+            and issubclass(value, BrokerModule)
+            and value is not BrokerModule
+        ):
             classes.setdefault(value)
     if not classes:
         raise ValueError("no mod_main() or BrokerModule subclass found")

@@ -113,14 +113,19 @@ class Catalog:
         table = read_toml(path)
         entries = table.get("modules", [])
         if not isinstance(entries, list):
-            raise ModprobeError("{}: 'modules' is {}: expected [[modules]] entries".format(path, type(entries).__name__))
+            raise ModprobeError(
+                f"{path}: 'modules' is {type(entries).__name__}: expected [[modules]] entries"
+            )
         for given in entries:
             unknown = sorted(set(given) - set(FIELDS))
             if unknown:
-                raise ModprobeError("{}: unknown key '{}' in a [[modules]] entry".format(path, unknown[0]))
+                raise ModprobeError(f"{path}: unknown key '{unknown[0]}' in a [[modules]] entry")
             if not isinstance(given.get("name"), str):
-                raise ModprobeError("{}: a [[modules]] entry has no name".format(path))
-            entry = {key: given.get(key, list(value) if isinstance(value, list) else value) for key, value in FIELDS.items()}
+                raise ModprobeError(f"{path}: a [[modules]] entry has no name")
+            entry = {
+                key: given.get(key, list(value) if isinstance(value, list) else value)
+                for key, value in FIELDS.items()
+            }
             entry["module"] = entry["module"] or entry["name"]
             self.entries[entry["name"]] = entry
 
@@ -132,9 +137,11 @@ class Catalog:
         name = self.alternatives.get(name, name)
         if name in self.entries:
             return self.entries[name]
-        providers = [e for e in self.entries.values() if name in e["provides"] and not e["disabled"]]
+        providers = [
+            e for e in self.entries.values() if name in e["provides"] and not e["disabled"]
+        ]
         if not providers:
-            raise ModprobeError("{}: no such module".format(name))
+            raise ModprobeError(f"{name}: no such module")
         return max(providers, key=lambda e: e["priority"])
 
     def requirements(self, entry):
@@ -158,7 +165,10 @@ class Catalog:
     @staticmethod
     def in_order(entries):
         """Return `entries` in the order to load them."""
-        tasks = [Task(e["name"], e, before=e["before"], after=e["after"], provides=e["provides"]) for e in entries]
+        tasks = [
+            Task(e["name"], e, before=e["before"], after=e["after"], provides=e["provides"])
+            for e in entries
+        ]
         return [t.run for t in order_tasks(tasks)]
 
 
@@ -182,8 +192,14 @@ class Context:
         for name in modules:
             entry = self.catalog.resolve(name)
             self.tasks.append(
-                Task(entry["name"], lambda context, e=entry: context.load(e), before=entry["before"],
-                     after=entry["after"], provides=entry["provides"], ranks=entry["ranks"])
+                Task(
+                    entry["name"],
+                    lambda context, e=entry: context.load(e),
+                    before=entry["before"],
+                    after=entry["after"],
+                    provides=entry["provides"],
+                    ranks=entry["ranks"],
+                )
             )
 
     def remove_modules(self, modules=None):
@@ -194,7 +210,11 @@ class Context:
         previous = None
         for entry in reversed(entries):
             self.tasks.append(
-                Task(entry["name"], lambda context, e=entry: context.remove(e), after=[previous] if previous else [])
+                Task(
+                    entry["name"],
+                    lambda context, e=entry: context.remove(e),
+                    after=[previous] if previous else [],
+                )
             )
             previous = entry["name"]
 
@@ -244,7 +264,10 @@ def rank_in(rank, ranks):
 def modprobe_path():
     """Return the modprobe directories: FLUX_MODPROBE_PATH, else our own and our schedulers', and FLUX_MODPROBE_PATH_APPEND."""
     home = os.path.dirname(os.path.abspath(flux_embedded.__file__))
-    own = [os.path.join(home, "modprobe"), os.path.normpath(os.path.join(home, "..", "..", "modules"))]
+    own = [
+        os.path.join(home, "modprobe"),
+        os.path.normpath(os.path.join(home, "..", "..", "modules")),
+    ]
     named = os.environ.get("FLUX_MODPROBE_PATH", "")
     appended = os.environ.get("FLUX_MODPROBE_PATH_APPEND", "")
     return [d for d in (named.split(":") if named else own) + appended.split(":") if d]
@@ -258,14 +281,16 @@ def read_toml(path):
         try:
             import tomli as tomllib
         except ImportError:
-            raise ModprobeError("{}: reading TOML takes Python 3.11, or the package tomli".format(path)) from None
+            raise ModprobeError(
+                f"{path}: reading TOML takes Python 3.11, or the package tomli"
+            ) from None
     try:
         with open(path, "rb") as stream:
             return tomllib.load(stream)
     except OSError as exc:
-        raise ModprobeError("{}: {}".format(path, exc.strerror)) from exc
+        raise ModprobeError(f"{path}: {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ModprobeError("{}: {}".format(path, exc)) from exc
+        raise ModprobeError(f"{path}: {exc}") from exc
 
 
 def run_file(context, path):
@@ -278,7 +303,7 @@ def run_file(context, path):
         with open(path, encoding="utf-8") as stream:
             code = compile(stream.read(), path, "exec")
     except OSError as exc:
-        raise ModprobeError("{}: {}".format(path, exc.strerror)) from exc
+        raise ModprobeError(f"{path}: {exc.strerror}") from exc
     exec(code, module.__dict__)
     for value in list(vars(module).values()):
         step = getattr(value, "modprobe_task", None)

@@ -32,7 +32,9 @@ class BackfillScheduler(PolicyScheduler):
         super().__init__(h, *args)
         for value in self.take_argument("reservations"):
             if value != "unlimited" and not (value.isascii() and value.isdigit()):
-                raise ValueError("reservations={!r} is invalid: expected a number or 'unlimited'".format(value))
+                raise ValueError(
+                    f"reservations={value!r} is invalid: expected a number or 'unlimited'"
+                )
             self.reservations = None if value == "unlimited" else int(value)
         self.plan, self.promises = None, Promises(None)
         self.waiting = Waiting()
@@ -82,7 +84,7 @@ class BackfillScheduler(PolicyScheduler):
             self.start(job, alloc, selection_type="immediate")
         else:
             self.start(job, alloc, backfill=self.name_of(head), selection_type="backfilled")
-            self.log.debug("backfill: {} (shadow={})".format(self.name_of(job), int(head._shadow or 0)))
+            self.log.debug(f"backfill: {self.name_of(job)} (shadow={int(head._shadow or 0)})")
 
     def wait(self, job):
         """A job cannot start now: promise it a time, if it is its turn."""
@@ -166,7 +168,11 @@ class BackfillScheduler(PolicyScheduler):
             self.released()  # what was kept for it may let others start
 
     def ranks_lost(self):
-        lost, self.promises, self.plan = self.promises, Promises(None), None  # a new plan is cheaper
+        lost, self.promises, self.plan = (
+            self.promises,
+            Promises(None),
+            None,
+        )  # a new plan is cheaper
         for job in lost:
             self.show_estimate(job, None)
             self._backlog.again(job)
@@ -186,7 +192,9 @@ class BackfillScheduler(PolicyScheduler):
             facts = self.resources.explain(job.resource_request)
             head = self.head_of(job)
             fits = facts["available"] >= facts["needed"]
-            self.show_reason(job, self.behind(head) if fits and head is not None else describe(facts))
+            self.show_reason(
+                job, self.behind(head) if fits and head is not None else describe(facts)
+            )
             yield
 
     def stats_get(self):

@@ -39,7 +39,7 @@ class SimpleScheduler(PolicyScheduler):
 
     def hello(self, jobid, priority, userid, t_submit, R):
         self.log.debug(
-            "hello: id={} priority={} userid={} t_submit={:.1f}".format(JobID(jobid).f58, priority, userid, t_submit)
+            f"hello: id={JobID(jobid).f58} priority={priority} userid={userid} t_submit={t_submit:.1f}"
         )
         super().hello(jobid, priority, userid, t_submit, R)
 

@@ -57,7 +57,9 @@ def fact_payloads(h):
 
 
 def fact_unknown_targets(h):
-    raises(OSError, h.rpc("nosuch.x").get, errno.ENOSYS, "No service matching nosuch.x is registered")
+    raises(
+        OSError, h.rpc("nosuch.x").get, errno.ENOSYS, "No service matching nosuch.x is registered"
+    )
     raises(OSError, h.rpc("kvs.nosuch").get, errno.ENOSYS, "Unknown service method 'kvs.nosuch'")
     raises(OSError, h.rpc("kvs.ping", nodeid=99).get, errno.EHOSTUNREACH, "No route to host")
     raises(FileNotFoundError, h.rpc("kvs.lookup", {"key": "nosuch"}).get, errno.ENOENT)
@@ -199,13 +201,24 @@ def fact_requests_to_a_service_of_ones_own(h):
     timer = h.timer_watcher_create(0.01, answer)
     watcher = h.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "facts.[elp]*", args="args")
     assert watcher.start() is None
-    for topic, payload in (("later", None), ("plain", {}), ("error", {"text": None}), ("error", {"text": "why"}), ("no", None)):
+    for topic, payload in (
+        ("later", None),
+        ("plain", {}),
+        ("error", {"text": None}),
+        ("error", {"text": "why"}),
+        ("no", None),
+    ):
         h.rpc(f"facts.{topic}", payload).then(done)
     run(h)
     assert watcher.stop() is None
     timer.destroy()
     h.service_unregister("facts").get()
-    raises(OSError, h.rpc("facts.plain").get, errno.ENOSYS, "No service matching facts.plain is registered")
+    raises(
+        OSError,
+        h.rpc("facts.plain").get,
+        errno.ENOSYS,
+        "No service matching facts.plain is registered",
+    )
     assert {"late": True} in answers and None in answers, answers
     assert (errno.EPERM, "why") in answers and (errno.EPERM, os.strerror(errno.EPERM)) in answers
     assert (errno.ENOSYS, "Unknown service method 'facts.no'") in answers
@@ -218,7 +231,12 @@ def fact_requests_to_a_service_of_ones_own(h):
 
 def fact_service_names(h):
     raises(FileExistsError, h.service_register("kvs").get, errno.EEXIST)
-    raises(FileNotFoundError, h.service_unregister("nosuch").get, errno.ENOENT, "nosuch is not registered")
+    raises(
+        FileNotFoundError,
+        h.service_unregister("nosuch").get,
+        errno.ENOENT,
+        "nosuch is not registered",
+    )
     assert h.service_register("once").get() is None
     raises(FileExistsError, h.service_register("once").get)
     h.service_unregister("once").get()
@@ -244,7 +262,9 @@ def fact_events(h):
 
 def fact_timers(h):
     seen = []
-    watchers = [later(h, after, lambda after=after: seen.append(after)) for after in (0.03, 0.01, 0.02)]
+    watchers = [
+        later(h, after, lambda after=after: seen.append(after)) for after in (0.03, 0.01, 0.02)
+    ]
     repeated = h.timer_watcher_create(0.005, lambda *a: seen.append("r"), repeat=0.005)
     run(h, *watchers, repeated, later(h, 0.1, h.reactor_stop))
     assert [x for x in seen if x != "r"] == [0.01, 0.02, 0.03]
@@ -271,12 +291,19 @@ def fact_idle_prepare_check(h):
 
         return callback
 
-    run(h, h.idle_watcher_create(note("idle")), h.prepare_watcher_create(note("prepare")), h.check_watcher_create(note("check")))
+    run(
+        h,
+        h.idle_watcher_create(note("idle")),
+        h.prepare_watcher_create(note("prepare")),
+        h.check_watcher_create(note("check")),
+    )
     first = order.index("prepare")  # the loop may be in the middle of a turn
     assert order[first : first + 3] == ["prepare", "check", "idle"], order
     turns = []
     # An idle watcher without callback keeps the loop turning; the virtual clock stands still meanwhile.
-    counting = h.prepare_watcher_create(lambda *a: (turns.append(1), len(turns) == 50 and h.reactor_stop()))
+    counting = h.prepare_watcher_create(
+        lambda *a: (turns.append(1), len(turns) == 50 and h.reactor_stop())
+    )
     run(h, h.idle_watcher_create(), counting)
     assert len(turns) == 50
 
@@ -328,7 +355,9 @@ def fact_close(h):
     raises(RuntimeError, h.close)
 
 
-FACTS = {name[5:]: function for name, function in list(globals().items()) if name.startswith("fact_")}
+FACTS = {
+    name[5:]: function for name, function in list(globals().items()) if name.startswith("fact_")
+}
 
 
 def main():

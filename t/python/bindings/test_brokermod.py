@@ -7,7 +7,13 @@ import types
 import bindings_instance
 import pytest
 
-from flux.brokermod import BrokerLogger, BrokerModule, event_handler, request_handler, resolve_entry_point
+from flux.brokermod import (
+    BrokerLogger,
+    BrokerModule,
+    event_handler,
+    request_handler,
+    resolve_entry_point,
+)
 from flux_embedded.kernel import message
 
 GOOD = """
@@ -137,7 +143,10 @@ def failure(call):
 def test_name_args_and_topics(load):
     h = load(GOOD, "a", "b=1")
     assert h.rpc("good.hello").get() == {"name": "good", "args": ["a", "b=1"]}
-    assert failure(h.rpc("good.nosuch").get) == (errno.ENOSYS, "Unknown service method 'good.nosuch'")
+    assert failure(h.rpc("good.nosuch").get) == (
+        errno.ENOSYS,
+        "Unknown service method 'good.nosuch'",
+    )
 
 
 def test_topic_without_prefix(load):
@@ -154,10 +163,16 @@ def test_service_names(load):
             load(GOOD)
         assert failure(h.rpc("good.register", {"service": taken}).get)[0] == errno.EHOSTUNREACH
     load(GOOD)
-    assert failure(h.rpc("good.unregister", {"service": "nosuch"}).get) == (errno.ENOENT, "nosuch is not registered")
+    assert failure(h.rpc("good.unregister", {"service": "nosuch"}).get) == (
+        errno.ENOENT,
+        "nosuch is not registered",
+    )
     h.rpc("good.register", {"service": "mine"}).get()
     h.rpc("good.unregister", {"service": "mine"}).get()
-    assert failure(h.rpc("mine.x").get) == (errno.ENOSYS, "No service matching mine.x is registered")
+    assert failure(h.rpc("mine.x").get) == (
+        errno.ENOSYS,
+        "No service matching mine.x is registered",
+    )
 
 
 def test_text_when_a_service_is_taken(instance):
@@ -180,7 +195,10 @@ def test_guests(load, instance):
     load(GOOD)
     guest = bindings_instance.another_handle(instance, userid=1234, rolemask=message.ROLE_USER)
     assert guest.rpc("good.open").get() == {"userid": 1234, "rolemask": 2}
-    assert failure(guest.rpc("good.hello").get) == (errno.EPERM, "Request requires owner credentials")
+    assert failure(guest.rpc("good.hello").get) == (
+        errno.EPERM,
+        "Request requires owner credentials",
+    )
     assert guest.rpc("good.ping", {"seq": 1}).get()["seq"] == 1
 
 
@@ -217,8 +235,14 @@ def test_ends_of_a_module(load, instance, capsys, how):
     h = load(GOOD)
     assert failure(h.rpc(f"good.{how}").get) == (errno.EHOSTUNREACH, "module disconnect")
     assert "good" not in loaded(h)
-    failed = [entry.text for entry in instance.ctx.ring.entries() if "good" in entry.text and entry.level <= 3]
-    wanted = [] if how == "stopok" else ["good: Connection reset by peer", "good module runtime failure"]
+    failed = [
+        entry.text
+        for entry in instance.ctx.ring.entries()
+        if "good" in entry.text and entry.level <= 3
+    ]
+    wanted = (
+        [] if how == "stopok" else ["good: Connection reset by peer", "good module runtime failure"]
+    )
     assert failed == wanted
     assert ("RuntimeError: handler crash" in capsys.readouterr().err) == (how == "crash")
 
@@ -234,7 +258,9 @@ def test_log_levels(load, instance):
     h = load(GOOD)
     assert h.rpc("good.log", {"level": "Info"}).get() == {"level": 6, "name": "info"}
     assert h.rpc("good.log", {"level": 3}).get() == {"level": 3, "name": "err"}
-    texts = [(entry.level, entry.text) for entry in instance.ctx.ring.entries() if entry.name == "good"]
+    texts = [
+        (entry.level, entry.text) for entry in instance.ctx.ring.entries() if entry.name == "good"
+    ]
     assert texts == [(6, "i"), (3, "e"), (3, "e")]
 
 
@@ -247,12 +273,18 @@ def test_bad_log_levels(instance):
         assert str(info.value) == f"invalid log level {bad!r}: expected one of {names}"
     assert list(log.LEVEL_NAMES) == names.split(", ")
     assert log.level == log.LEVEL_NAMES["debug"] == 7
-    for number, method in enumerate(("emerg", "alert", "critical", "error", "warning", "notice", "info", "debug")):
+    for number, method in enumerate(
+        ("emerg", "alert", "critical", "error", "warning", "notice", "info", "debug")
+    ):
         getattr(log, method)(method)
         log.log(number, method)
     instance.kernel.run_until_idle()
     entries = [(e.level, e.text) for e in instance.ctx.ring.entries() if e.name == "client"]
-    assert entries[0] == entries[1] == (0, "emerg") and entries[-1] == (7, "debug") and len(entries) == 16
+    assert (
+        entries[0] == entries[1] == (0, "emerg")
+        and entries[-1] == (7, "debug")
+        and len(entries) == 16
+    )
 
 
 def test_set_running_lets_the_load_return(load):
@@ -316,7 +348,9 @@ def test_entry_points_that_fail(load, instance, capfd, case):
     assert info.value.strerror == strerror
     assert number in (None, info.value.errno)
     printed = capfd.readouterr().err
-    assert stderr is None or (stderr in printed if stderr else "f.py" not in printed and "Traceback" not in printed)
+    assert stderr is None or (
+        stderr in printed if stderr else "f.py" not in printed and "Traceback" not in printed
+    )
     assert f"f: {strerror}" in [entry.text for entry in instance.ctx.ring.entries()]
     assert "f" not in loaded(instance.handle)
 
@@ -352,7 +386,9 @@ def test_resolve_entry_point():
     assert resolve_entry_point(module_of(BrokerModule=BrokerModule, A=A, again=A)) is A
     with pytest.raises(ValueError, match=r"^no mod_main\(\) or BrokerModule subclass found$"):
         resolve_entry_point(module_of(BrokerModule=BrokerModule, x=1))
-    with pytest.raises(ValueError, match=r"^multiple BrokerModule subclasses found \(A, B\); define mod_main\(\)$"):
+    with pytest.raises(
+        ValueError, match=r"^multiple BrokerModule subclasses found \(A, B\); define mod_main\(\)$"
+    ):
         resolve_entry_point(module_of(A=A, B=B))
 
 

@@ -41,7 +41,7 @@ BAD_TEXT = {
     "a |": "Unexpected end of input",
     "-": "Unexpected end of input",
     "--a": "Invalid token '-' at position 1",
-    "'a": "Illegal character \"'\" at position 0",
+    "'a": 'Illegal character "\'" at position 0',
     "host:": "missing operand after 'host:'",
     "(" * 1000 + "a": "constraint is nested too deeply",
     "not " * 1000 + "a": "constraint is nested too deeply",

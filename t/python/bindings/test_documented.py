@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "doc", "reference", "bindings.rst")
+PAGE = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "doc", "reference", "bindings.rst"
+)
 
 
 def rows():

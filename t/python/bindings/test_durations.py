@@ -18,7 +18,23 @@ def test_parse(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["-1", "5M", "5 m", "infs", "nan", "", "s", "1h30m", " 1", "1\n", "1e99999", "1_0", "9" * 1000, "\u0663"]
+    "text",
+    [
+        "-1",
+        "5M",
+        "5 m",
+        "infs",
+        "nan",
+        "",
+        "s",
+        "1h30m",
+        " 1",
+        "1\n",
+        "1e99999",
+        "1_0",
+        "9" * 1000,
+        "\u0663",
+    ],
 )
 def test_refused(text):
     with pytest.raises(ValueError, match="^invalid Flux standard duration$"):
@@ -26,7 +42,15 @@ def test_refused(text):
 
 
 def test_written_for_people():
-    cases = {3597: "59.95m", 43200: "12h", 1.02: "1.020s", 0: "0s", 12.34: "12.34s", 90: "1.5m", 216000: "2.5d"}
+    cases = {
+        3597: "59.95m",
+        43200: "12h",
+        1.02: "1.020s",
+        0: "0s",
+        12.34: "12.34s",
+        90: "1.5m",
+        216000: "2.5d",
+    }
     for seconds, text in cases.items():
         assert fsd(seconds) == text
     assert fsd(math.inf) == "infinity"

@@ -9,7 +9,11 @@ from flux_embedded.formats import eventlog
 
 
 def test_lines_parse_alone_and_an_empty_context_is_left_out():
-    text = eventlog.encode(1.25, "a") + eventlog.encode(2, "b", {}) + eventlog.encode(3.5, "c", {"k": "l\n\u0192"})
+    text = (
+        eventlog.encode(1.25, "a")
+        + eventlog.encode(2, "b", {})
+        + eventlog.encode(3.5, "c", {"k": "l\n\u0192"})
+    )
     lines = eventlog.split(text)
     assert "".join(lines) == text
     assert [json.loads(line) for line in lines] == [

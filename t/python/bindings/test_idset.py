@@ -53,7 +53,14 @@ def test_made_from_ids_and_from_another():
 
 
 @pytest.mark.parametrize(
-    "arg, error", [(5, TypeError), (["a"], TypeError), ([True], TypeError), ([-1], ValueError), ([1 << 32], ValueError)]
+    "arg, error",
+    [
+        (5, TypeError),
+        (["a"], TypeError),
+        ([True], TypeError),
+        ([-1], ValueError),
+        ([1 << 32], ValueError),
+    ],
 )
 def test_other_arguments(arg, error):
     with pytest.raises(error):

@@ -19,7 +19,11 @@ def run(code, *path):
     env["PYTHONPATH"] = os.pathsep.join(str(p) for p in (path or (BINDINGS, EMBEDDED)))
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -99,7 +103,14 @@ def test_resource_does_not_import_job_or_the_scheduler():
     assert run(code) == "[]"
 
 
-CLASSES = ["ResourceSet", "Rv1Set", "ResourcePool", "Rv1Pool", "ResourceCount", "ResourceSetImplementation"]
+CLASSES = [
+    "ResourceSet",
+    "Rv1Set",
+    "ResourcePool",
+    "Rv1Pool",
+    "ResourceCount",
+    "ResourceSetImplementation",
+]
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -117,7 +128,9 @@ def test_a_class_stays_a_class_when_its_submodule_is_imported(name):
     assert run(code) == "True True True"
 
 
-@pytest.mark.parametrize("first", ["list", "status", "journal", "TreePool", "ResourceSet", "Rv1Pool"])
+@pytest.mark.parametrize(
+    "first", ["list", "status", "journal", "TreePool", "ResourceSet", "Rv1Pool"]
+)
 def test_any_submodule_may_be_imported_first(first):
     code = f"""
         import flux.resource.{first}
@@ -143,7 +156,9 @@ def test_overlay_holds_no_name_of_the_standard_library():
     """Trap 5: the overlay precedes the standard library for every Flux command."""
     for directory in (BINDINGS, EMBEDDED):
         top = {name.partition(".")[0] for name in os.listdir(directory)}
-        assert not top & set(sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else ("json", "types"))
+        assert not top & set(
+            sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else ("json", "types")
+        )
 
 
 def test_job_functions_are_not_replaced_by_their_modules():

@@ -100,7 +100,13 @@ def test_a_job_from_submission_to_result(h):
     assert events[0].context["urgency"] == 20
     assert events[6].timestamp - events[5].timestamp == pytest.approx(10, abs=0.01)
     info = flux.job.result(h, id)
-    assert (info.id, info.state, info.result, info.returncode, info.signal) == (id, "INACTIVE", "COMPLETED", 0, None)
+    assert (info.id, info.state, info.result, info.returncode, info.signal) == (
+        id,
+        "INACTIVE",
+        "COMPLETED",
+        0,
+        None,
+    )
     assert info.runtime == pytest.approx(10, abs=0.01)
     assert flux.job.wait(h, id) == (id, True, "")
     assert failure(lambda: flux.job.wait(h, id))[0] == errno.ECHILD
@@ -121,16 +127,25 @@ def test_submission_forms(h):
     with pytest.raises(ValueError, match="pre_signed"):
         flux.job.submit(h, spec, pre_signed=True)
     assert failure(lambda: flux.job.submit(h, "{}"))[1] == "Missing key (resources)"
-    assert failure(lambda: flux.job.submit(h, spec, urgency=99)) == (errno.EINVAL, "urgency range is [0:31]")
+    assert failure(lambda: flux.job.submit(h, spec, urgency=99)) == (
+        errno.EINVAL,
+        "urgency range is [0:31]",
+    )
 
 
 def test_wait_for_an_event_and_cancel(h):
     id = flux.job.submit(h, job())
-    assert flux.job.event_wait(h, id, "alloc").context["annotations"]["sched"] == {"resource_summary": "rank0/core0"}
+    assert flux.job.event_wait(h, id, "alloc").context["annotations"]["sched"] == {
+        "resource_summary": "rank0/core0"
+    }
     flux.job.event_wait(h, id, "start")
     flux.job.cancel(h, id, "because")
     info = flux.job.result(h, id)
-    assert (info.result, info.exception_type, info.exception_note) == ("CANCELED", "cancel", "because")
+    assert (info.result, info.exception_type, info.exception_note) == (
+        "CANCELED",
+        "cancel",
+        "because",
+    )
     with pytest.raises(flux.job.JobException) as raised:
         flux.job.event_wait(h, id, "nosuch")
     assert (raised.value.type, raised.value.severity, raised.value.note) == ("cancel", 0, "because")
@@ -149,7 +164,10 @@ def test_kill_and_raise(h):
 
 
 def test_unknown_jobs(h):
-    assert failure(lambda: flux.job.job_raise_async(h, 1234, "x").get()) == (errno.ENOENT, "unknown job id")
+    assert failure(lambda: flux.job.job_raise_async(h, 1234, "x").get()) == (
+        errno.ENOENT,
+        "unknown job id",
+    )
     assert failure(lambda: flux.job.cancel(h, 1234)) == (errno.ENOENT, "unknown job id")
     assert flux.job.get_job(h, 1234) is None
     for call in (lambda: list(flux.job.event_watch(h, 1234)), lambda: flux.job.job_kvs(h, 1234)):
@@ -198,8 +216,15 @@ def test_resources_by_state(h):
     resources = resource_list(h).get()
     assert resources.all.dumps() == ResourceSet(R).dumps()
     assert resources.allocated.dumps() == "rank0/core0"
-    assert (resources.free.dumps(), str(resources.down.nodelist)) == ("rank0/core[1-3],gpu0 rank[1-2]/core[0-3],gpu0", "n3")
-    assert (resources["up"].nnodes, resources.up.state, resources.down.properties) == (3, "up", "odd")
+    assert (resources.free.dumps(), str(resources.down.nodelist)) == (
+        "rank0/core[1-3],gpu0 rank[1-2]/core[0-3],gpu0",
+        "n3",
+    )
+    assert (resources["up"].nnodes, resources.up.state, resources.down.properties) == (
+        3,
+        "up",
+        "odd",
+    )
     status = resource_status(h).get()
     assert [str(s) for s in (status.all, status.online, status.drained, status.draining, status.avail)] == [
         "0-3", "0-3", "3", "", "0-2",
@@ -215,7 +240,10 @@ def test_resources_by_state(h):
 
 def test_resource_list_of_another_service(h, monkeypatch):
     monkeypatch.setenv("FLUX_RESOURCE_LIST_RPC", "nosuch.resource-status")
-    assert failure(lambda: resource_list(h).get())[1] == "No service matching nosuch.resource-status is registered"
+    assert (
+        failure(lambda: resource_list(h).get())[1]
+        == "No service matching nosuch.resource-status is registered"
+    )
 
 
 def test_resource_journal(h):
@@ -226,7 +254,9 @@ def test_resource_journal(h):
     history = [consumer.poll(5)]
     while not history[-1].is_empty():
         history.append(consumer.poll(5))
-    assert history[0].name == "resource-define" and history[0].R["execution"]["nodelist"] == ["n[0-3]"]
+    assert history[0].name == "resource-define" and history[0].R["execution"]["nodelist"] == [
+        "n[0-3]"
+    ]
     h.rpc("resource.drain", {"targets": "2"}).get()
     event = consumer.poll(5)
     assert (event.name, event.context["idset"], event.R) == ("drain", "2", None)

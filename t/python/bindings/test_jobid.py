@@ -76,10 +76,16 @@ def test_arithmetic_gives_plain_ints_and_orig_is_what_it_was_made_from():
 
 @pytest.mark.parametrize(
     "environ, first",
-    [({"LC_ALL": "C"}, "f"), ({"LC_ALL": "C.UTF-8"}, "\u0192"), ({"LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}, "f")],
+    [
+        ({"LC_ALL": "C"}, "f"),
+        ({"LC_ALL": "C.UTF-8"}, "\u0192"),
+        ({"LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}, "f"),
+    ],
 )
 def test_f58_follows_the_locale(environ, first):
     env = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "LANG"))}
     code = "from flux.job.JobID import JobID; import sys; sys.stdout.buffer.write(JobID(58).f58.encode())"
-    out = subprocess.run([sys.executable, "-c", code], env={**env, **environ}, stdout=subprocess.PIPE, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], env={**env, **environ}, stdout=subprocess.PIPE, check=True
+    )
     assert out.stdout.decode() == first + "21"

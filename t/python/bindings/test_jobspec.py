@@ -56,7 +56,9 @@ def test_also_accepted():
         made(system={}),
         made(tasks=[{**TASK, "count": {"total": 5}}]),
         made(tasks=[{**TASK, "command": "hostname"}]),
-        made(system={"duration": 1.5, "x": {"anything": [1]}, "environment": {"A": "b", "C": None}}),
+        made(
+            system={"duration": 1.5, "x": {"anything": [1]}, "environment": {"A": "b", "C": None}}
+        ),
         made(system={"dependencies": [{"scheme": "after", "value": "f1", "more": 1}]}),
         made(system={"constraints": {"properties": ["a", "^b"]}}),
     ):
@@ -99,9 +101,15 @@ REFUSED = {
     "Missing key (tasks)": {"resources": [], "attributes": {}, "version": 1},
     "version must be 1": made(version=2),
     "resource count must be an integer for type 'slot' (got 'str')": made([slot(CORE, count="2")]),
-    "resource count must be an integer for type 'core' (got 'bool')": made([slot({"type": "core", "count": True})]),
-    "resource count must be an integer for type 'slot' (got 'dict')": made([slot(CORE, count={"min": 1})]),
-    "resource count must be an integer for type 'slot' (got 'float')": made([slot(CORE, count=2.0)]),
+    "resource count must be an integer for type 'core' (got 'bool')": made(
+        [slot({"type": "core", "count": True})]
+    ),
+    "resource count must be an integer for type 'slot' (got 'dict')": made(
+        [slot(CORE, count={"min": 1})]
+    ),
+    "resource count must be an integer for type 'slot' (got 'float')": made(
+        [slot(CORE, count=2.0)]
+    ),
     "resource count is missing for type 'core'": made([slot({"type": "core"})]),
     "resource count must not be negative for type 'slot'": made([slot(CORE, count=-1)]),
     "slot must have a label": made([{"type": "slot", "count": 1, "with": [CORE]}]),
@@ -119,16 +127,22 @@ REFUSED = {
     "command array cannot have length of zero": made(tasks=[{**TASK, "command": []}]),
     "command must be an array of strings": made(tasks=[{**TASK, "command": [1]}]),
     "task count per_slot must be 1": made(tasks=[{**TASK, "count": {"per_slot": 2}}]),
-    "task count must be one of per_slot, total": made(tasks=[{**TASK, "count": {"per_slot": 1, "total": 1}}]),
+    "task count must be one of per_slot, total": made(
+        tasks=[{**TASK, "count": {"per_slot": 1, "total": 1}}]
+    ),
     "task count total must be an integer above 0": made(tasks=[{**TASK, "count": {"total": 0}}]),
     "attributes must be an object": made(attributes=None),
     "Missing key (attributes.system)": made(attributes={}),
-    "unknown key 'attributes.other': expected system or user": made(attributes={"system": {}, "other": 1}),
+    "unknown key 'attributes.other': expected system or user": made(
+        attributes={"system": {}, "other": 1}
+    ),
     "attributes.system must be an object": made(attributes={"system": None}),
     "attributes.system.duration must be a number of seconds >= 0": made(system={"duration": -1}),
     "attributes.system.queue must be a string": made(system={"queue": 1}),
     "attributes.system.environment must be an object": made(system={"environment": []}),
-    "attributes.system.environment.A must be a string or null": made(system={"environment": {"A": 1}}),
+    "attributes.system.environment.A must be a string or null": made(
+        system={"environment": {"A": 1}}
+    ),
     "attributes.system.dependencies must be an array": made(system={"dependencies": {}}),
     "dependency scheme must be a string": made(system={"dependencies": [{"value": "x"}]}),
     "unknown constraint operator(s): ['foo']": made(system={"constraints": {"foo": ["a"]}}),
@@ -178,7 +192,11 @@ def test_decode_refuses(text, reason):
 
 
 def test_hosts_of_a_constraint_must_exist():
-    spec = made(system={"constraints": {"and": [{"hostlist": ["n[0-2]"]}, {"not": [{"hostlist": ["x,n0"]}]}]}})
+    spec = made(
+        system={
+            "constraints": {"and": [{"hostlist": ["n[0-2]"]}, {"not": [{"hostlist": ["x,n0"]}]}]}
+        }
+    )
     check.check_hosts(spec, {"n0", "n1", "n2", "x"})
     with pytest.raises(ValueError) as info:
         check.check_hosts(spec, {"n0", "x"})

@@ -61,7 +61,10 @@ def end_of(rpc):
 
 def test_operations_are_applied_in_order_and_together(h):
     before = commit(h)
-    assert commit(h, ["put", "a.b", "1"], ["append", "a.b", "2"], ["put", "x", "y"], ["unlink", "x"]) == before + 1
+    assert (
+        commit(h, ["put", "a.b", "1"], ["append", "a.b", "2"], ["put", "x", "y"], ["unlink", "x"])
+        == before + 1
+    )
     assert tree(h) == {"a.b": "12"}
 
 
@@ -84,9 +87,17 @@ def test_operations_are_applied_in_order_and_together(h):
     ],
 )
 def test_a_commit_that_fails_changes_nothing(h, op, number):
-    commit(h, ["put", "a.v", "1"], ["put", "log", "x"], ["append", "log", "y"], ["symlink", "l", "a"])
+    commit(
+        h, ["put", "a.v", "1"], ["put", "log", "x"], ["append", "log", "y"], ["symlink", "l", "a"]
+    )
     before, seq = tree(h), h.rpc("kvs.getroot").get()["rootseq"]
-    ops = [["put", "new.dir.key", "1"], ["append", "log", "z"], ["unlink", "a"], ["mkdir", "a"], ["put", "l.v.w", "2"]]
+    ops = [
+        ["put", "new.dir.key", "1"],
+        ["append", "log", "z"],
+        ["unlink", "a"],
+        ["mkdir", "a"],
+        ["put", "l.v.w", "2"],
+    ]
     with pytest.raises(OSError) as info:
         commit(h, *ops, op)
     assert info.value.errno == number
@@ -94,7 +105,9 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
     assert h.rpc("kvs.getroot").get()["rootseq"] == seq
 
 
-@pytest.mark.parametrize("payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}, "namespace": 3}])
+@pytest.mark.parametrize(
+    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}, "namespace": 3}]
+)
 def test_malformed_commits(h, payload):
     with pytest.raises(OSError):
         h.rpc("kvs.commit", payload).get()
@@ -217,7 +230,10 @@ def test_guest_namespace_of_a_job_is_a_link_and_then_a_directory(h):
     commit(h, ["symlink", "job.1.guest", ".", "job-1"])
     commit(h, ["append", "exec.eventlog", "init\n"], namespace="job-1")
     assert lookup(h, "job.1.guest.exec.eventlog") == "init\n"
-    assert h.rpc("kvs.readlink", {"key": "job.1.guest"}).get() == {"target": ".", "namespace": "job-1"}
+    assert h.rpc("kvs.readlink", {"key": "job.1.guest"}).get() == {
+        "target": ".",
+        "namespace": "job-1",
+    }
     commit(h, ["graft", "job.1.guest", "job-1"])
     assert tree(h) == {"job.1.guest.exec.eventlog": "init\n"}
     with pytest.raises(FileNotFoundError):
@@ -343,11 +359,21 @@ def test_directories(h):
         txn.put("d.a", 1)
         txn.mkdir("d.sub")
         txn.symlink("d.link", "d.a")
-    assert kvs.exists(h, "d") and kvs.isdir(h, "d") and not kvs.isdir(h, "d.a") and not kvs.isdir(h, "nosuch")
+    assert (
+        kvs.exists(h, "d")
+        and kvs.isdir(h, "d")
+        and not kvs.isdir(h, "d.a")
+        and not kvs.isdir(h, "nosuch")
+    )
     directory = kvs.get(h, "d")
     assert isinstance(directory, kvs.KVSDir)
     assert (directory.files(), directory.directories()) == (["a", "b", "link"], ["sub"])
-    assert directory["link"] == 1 and "sub" in directory and "x" not in directory and len(directory) == 4
+    assert (
+        directory["link"] == 1
+        and "sub" in directory
+        and "x" not in directory
+        and len(directory) == 4
+    )
     assert list(directory["sub"]) == []
     with pytest.raises(KeyError):
         directory["x"]

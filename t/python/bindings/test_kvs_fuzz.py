@@ -14,9 +14,30 @@ from flux_embedded.services.kvs import Kvs
 METHODS = "commit lookup readlink dir watch-cancel getroot wait-version namespace-create namespace-remove namespace-list".split()
 METHODS += ["fault", "watch"]
 
-scalars = st.one_of(st.none(), st.booleans(), st.integers(-3, 9), st.floats(allow_nan=False), st.text("ab.", max_size=4))
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 9),
+    st.floats(allow_nan=False),
+    st.text("ab.", max_size=4),
+)
 values = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text("ab", max_size=2), inner, max_size=2)), max_leaves=6)  # fmt: skip
-names = st.sampled_from(["namespace", "ops", "key", "keys", "rootseq", "matchtag", "owner", "errnum", "match", "values", "recursive", "append"])
+names = st.sampled_from(
+    [
+        "namespace",
+        "ops",
+        "key",
+        "keys",
+        "rootseq",
+        "matchtag",
+        "owner",
+        "errnum",
+        "match",
+        "values",
+        "recursive",
+        "append",
+    ]
+)
 verbs = st.sampled_from(["put", "append", "unlink", "mkdir", "symlink", "graft"])
 odd_ops = st.lists(st.one_of(values, st.tuples(verbs, values, values).map(list)), max_size=3)
 payloads = st.one_of(
@@ -116,7 +137,11 @@ def test_against_a_model(commits, watched, append):
         h = instance.handle
         model = Model()
         told = []
-        rpc = h.rpc("kvs.watch", {"key": watched, "waitcreate": True, "append": append}, flags=FLUX_RPC_STREAMING)
+        rpc = h.rpc(
+            "kvs.watch",
+            {"key": watched, "waitcreate": True, "append": append},
+            flags=FLUX_RPC_STREAMING,
+        )
         seq = 0
         for ops in commits:
             expected = model.commit(ops)
@@ -149,6 +174,10 @@ def test_against_a_model(commits, watched, append):
 
 def test_methods_are_all_tried():
     instance = bindings_instance.make("kvs")
-    own = {topic.partition(".")[2] for topic, entry in instance.service("kvs").methods.items() if isinstance(getattr(entry[0], "__self__", None), Kvs)}
+    own = {
+        topic.partition(".")[2]
+        for topic, entry in instance.service("kvs").methods.items()
+        if isinstance(getattr(entry[0], "__self__", None), Kvs)
+    }
     instance.stop()
     assert own - {"disconnect", "stats-get"} == set(METHODS)

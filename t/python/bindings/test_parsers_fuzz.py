@@ -92,7 +92,8 @@ words = st.sampled_from(
 objects = st.recursive(
     scalars,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.one_of(words, st.text(max_size=3)), inner, max_size=4)
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(words, st.text(max_size=3)), inner, max_size=4),
     ),
     max_leaves=12,
 )
@@ -120,7 +121,9 @@ JOBSPEC = {
             "duration": 1.5,
             "queue": "q",
             "environment": {"A": "b"},
-            "constraints": {"and": [{"properties": ["a"]}, {"ranks": ["0-3"]}, {"not": [{"hostlist": ["n1"]}]}]},
+            "constraints": {
+                "and": [{"properties": ["a"]}, {"ranks": ["0-3"]}, {"not": [{"hostlist": ["n1"]}]}]
+            },
             "dependencies": [{"scheme": "after", "value": "f1"}],
         }
     },
@@ -142,7 +145,13 @@ R = {
 
 def paths(value, prefix=()):
     yield prefix
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, child in items:
         yield from paths(child, (*prefix, key))
 
@@ -210,7 +219,9 @@ def test_constraints(obj):
     every = idset.decode("0-3")
     match = constraint.match(obj, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
     assert idset.combine(match, every, idset.DIFFERENCE) == []
-    opposite = constraint.match({"not": [obj]}, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
+    opposite = constraint.match(
+        {"not": [obj]}, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else []
+    )
     assert idset.combine(match, opposite, idset.UNION) == every
     assert idset.combine(match, opposite, idset.INTERSECT) == []
 

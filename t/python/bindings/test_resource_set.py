@@ -56,13 +56,20 @@ def test_out_and_in_again_is_the_same_but_for_scheduling(rset):
     again = rset.to_dict()
     assert "scheduling" not in again
     assert ResourceSet(again).to_dict() == ResourceSet(rset.encode()).to_dict() == again
-    assert again["execution"]["R_lite"][0] == {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}}
+    assert again["execution"]["R_lite"][0] == {
+        "rank": "3-4",
+        "children": {"core": "0-1", "gpu": "0"},
+    }
 
 
 def test_ways_to_make_one(rset):
     assert ResourceSet().to_dict()["execution"]["R_lite"] == []
     assert ResourceSet().dumps() == "" and ResourceSet().nnodes == 0
-    assert ResourceSet(json.dumps(R)).dumps() == ResourceSet(Rv1Set(R)).dumps() == ResourceSet(rset).dumps()
+    assert (
+        ResourceSet(json.dumps(R)).dumps()
+        == ResourceSet(Rv1Set(R)).dumps()
+        == ResourceSet(rset).dumps()
+    )
     with pytest.raises(ValueError, match="^R version 9 not supported$"):
         ResourceSet({"version": 9})
     with pytest.raises(ValueError, match="^R version 9 not supported$"):
@@ -106,7 +113,10 @@ def test_children_core_is_required():
 
 
 def test_a_rank_in_two_entries_has_both():
-    lite = [{"rank": "0-1", "children": {"core": "0-1"}}, {"rank": "1", "children": {"core": "1-3", "gpu": "0"}}]
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-1"}},
+        {"rank": "1", "children": {"core": "1-3", "gpu": "0"}},
+    ]
     rset = ResourceSet({"version": 1, "execution": {"R_lite": lite, "nodelist": ["a,b"]}})
     assert rset.dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0"
 
@@ -185,7 +195,9 @@ def test_combining():
 
 def test_a_rank_may_keep_its_gpu_alone():
     a = ResourceSet(R)
-    b = ResourceSet({"version": 1, "execution": {"R_lite": [{"rank": "3", "children": {"core": "0-1"}}]}})
+    b = ResourceSet(
+        {"version": 1, "execution": {"R_lite": [{"rank": "3", "children": {"core": "0-1"}}]}}
+    )
     left = a - b
     assert left.dumps() == "rank3/core,gpu0 rank4/core[0-1],gpu0 rank7/core[0-3]"
     assert ResourceSet(left.to_dict()).dumps() == left.dumps()
@@ -194,7 +206,11 @@ def test_a_rank_may_keep_its_gpu_alone():
 def test_add_and_append():
     a = ResourceSet(simple("0", "0-1", "n0"))
     a.append(ResourceSet(simple("1", "0-1", "n1")), simple("2", "0", "n2", properties={"p": "2"}))
-    assert (a.dumps(), str(a.nodelist), a.properties) == ("rank[0-1]/core[0-1] rank2/core0", "n[0-2]", "p")
+    assert (a.dumps(), str(a.nodelist), a.properties) == (
+        "rank[0-1]/core[0-1] rank2/core0",
+        "n[0-2]",
+        "p",
+    )
     with pytest.raises(ValueError, match="rank 2 has resources of both sets"):
         a.append(simple("2", "0-3", "n2"))
     a.add(simple("2", "0-3", "n2"))

@@ -31,7 +31,28 @@ R = {
 #: They end or replace what the others are tried on.
 LEFT_OUT = {"module.remove", "module.load", "kvs.fault"}
 KEYS = "id userid ids type states name all enable start reason key namespace matchtag rank ranks targets mode path jobspec".split()
-VALUES = [None, True, False, 0, 1, -1, 3, 2**70, 1.5, float("inf"), "", "x", "0-3", "n0", "all", "cancel", "up", "a.b", "f1", "none"]
+VALUES = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    3,
+    2**70,
+    1.5,
+    float("inf"),
+    "",
+    "x",
+    "0-3",
+    "n0",
+    "all",
+    "cancel",
+    "up",
+    "a.b",
+    "f1",
+    "none",
+]
 
 
 @pytest.fixture
@@ -77,7 +98,10 @@ def test_no_payload_is_too_odd(instance, seed):
     for _ in range(2500):
         topic = chance.choice(topics)
         streaming, keys = methods[topic]
-        payload = {chance.choice([*keys, *keys, *keys, *KEYS]): value(chance, ids) for _ in range(chance.randrange(5))}
+        payload = {
+            chance.choice([*keys, *keys, *keys, *KEYS]): value(chance, ids)
+            for _ in range(chance.randrange(5))
+        }
         if "id" in keys and chance.random() < 0.5:
             payload["id"] = chance.choice(ids)
         payload = chance.choice([payload] * 9 + [None])
@@ -91,7 +115,9 @@ def test_no_payload_is_too_odd(instance, seed):
         rpc.stop()
         if chance.random() < 0.01:
             try:
-                ids.append(int(flux.job.submit(h, spec, urgency=chance.randrange(32), novalidate=True)))
+                ids.append(
+                    int(flux.job.submit(h, spec, urgency=chance.randrange(32), novalidate=True))
+                )
             except OSError as exc:
                 # Submission may have been disabled by now, or the instance's time be over.
                 assert exc.errno == errno.EINVAL

@@ -19,20 +19,47 @@ GOOD = {
         {"type": "slot", "count": 2, "label": "a", "with": [core(3), {"type": "gpu", "count": 1}]}
     ],
     "[node=2/slot{s1}/core;slot=3-9:3{s2}/node{x}]": [
-        {"type": "node", "count": 2, "with": [{"type": "slot", "count": 1, "label": "s1", "with": [core()]}]},
-        {"type": "slot", "count": STEP, "label": "s2", "with": [{"type": "node", "count": 1, "exclusive": True}]},
+        {
+            "type": "node",
+            "count": 2,
+            "with": [{"type": "slot", "count": 1, "label": "s1", "with": [core()]}],
+        },
+        {
+            "type": "slot",
+            "count": STEP,
+            "label": "s2",
+            "with": [{"type": "node", "count": 1, "exclusive": True}],
+        },
     ],
-    "slot=4,9/node": [{"type": "slot", "count": "4,9", "label": "default", "with": [{"type": "node", "count": 1}]}],
+    "slot=4,9/node": [
+        {"type": "slot", "count": "4,9", "label": "default", "with": [{"type": "node", "count": 1}]}
+    ],
     "slot{x}/core": [{"type": "slot", "count": 1, "label": "x", "with": [core()]}],
     "slot=4{ranks}/node{-x}": [
-        {"type": "slot", "count": 4, "label": "ranks", "with": [{"type": "node", "count": 1, "exclusive": False}]}
+        {
+            "type": "slot",
+            "count": 4,
+            "label": "ranks",
+            "with": [{"type": "node", "count": 1, "exclusive": False}],
+        }
     ],
     "node=2+": [{"type": "node", "count": {"min": 2}}],
-    "node=[3-30]": [{"type": "node", "count": {"min": 3, "max": 30, "operator": "+", "operand": 1}}],
-    "node=2-64:2:*": [{"type": "node", "count": {"min": 2, "max": 64, "operator": "*", "operand": 2}}],
+    "node=[3-30]": [
+        {"type": "node", "count": {"min": 3, "max": 30, "operator": "+", "operand": 1}}
+    ],
+    "node=2-64:2:*": [
+        {"type": "node", "count": {"min": 2, "max": 64, "operator": "*", "operand": 2}}
+    ],
     "node=2+:3:^": [{"type": "node", "count": {"min": 2, "operator": "^", "operand": 3}}],
     'memory=4{unit:GB,"a b":[1,x],+f,o:{k:1.5,l:true}}': [
-        {"type": "memory", "count": 4, "unit": "GB", "a b": [1, "x"], "f": True, "o": {"k": 1.5, "l": True}}
+        {
+            "type": "memory",
+            "count": 4,
+            "unit": "GB",
+            "a b": [1, "x"],
+            "f": True,
+            "o": {"k": 1.5, "l": True},
+        }
     ],
 }
 

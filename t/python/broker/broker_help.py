@@ -60,7 +60,9 @@ class Broker:
         return caught.value.errno, caught.value.strerror
 
     def load(self, filename, text, *args, **more):
-        return self.call("module.load", {"path": self.file(filename, text), "args": list(args), **more})
+        return self.call(
+            "module.load", {"path": self.file(filename, text), "args": list(args), **more}
+        )
 
     def loaded(self):
         return [mod["name"] for mod in self.call("module.list")["mods"]]
@@ -69,7 +71,10 @@ class Broker:
         """The log as SOURCE.LEVEL: TEXT lines."""
         from flux_embedded.broker.logring import LEVELS
 
-        return [f"{entry.name}.{LEVELS[entry.level]}: {entry.text}" for entry in self.instance.ctx.ring.entries()]
+        return [
+            f"{entry.name}.{LEVELS[entry.level]}: {entry.text}"
+            for entry in self.instance.ctx.ring.entries()
+        ]
 
     def settle(self):
         self.kernel.run_until_idle()

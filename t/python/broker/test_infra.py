@@ -55,8 +55,14 @@ def test_attributes(broker):
         broker.h.attr_get("nosuch")
     broker.h.attr_set("log-stderr-level", "6")
     assert broker.h.attr_get("log-stderr-level") == "6"
-    assert broker.fails("attr.set", {"name": "rank", "value": "3"}) == (errno.EPERM, "attribute may not be updated")
-    assert broker.fails("attr.set", {"name": "foo", "value": "3"}) == (errno.ENOENT, "unknown attribute")
+    assert broker.fails("attr.set", {"name": "rank", "value": "3"}) == (
+        errno.EPERM,
+        "attribute may not be updated",
+    )
+    assert broker.fails("attr.set", {"name": "foo", "value": "3"}) == (
+        errno.ENOENT,
+        "unknown attribute",
+    )
     assert broker.fails("attr.set", {"name": "log-level", "value": "x"})[0] == errno.EINVAL
     listed = broker.call("attr.list")
     assert listed["names"] == sorted(listed["attrs"]) and listed["names"][0] == "broker.boot-method"
@@ -65,7 +71,15 @@ def test_attributes(broker):
 def test_guests(broker):
     guest = broker.client(userid=1234, rolemask=2)
     assert guest.rpc("attr.get", {"name": "size"}).get()["value"] == "1"
-    for topic in ("attr.set", "module.load", "module.remove", "config.load", "log.dmesg", "service.add", "overlay.join"):
+    for topic in (
+        "attr.set",
+        "module.load",
+        "module.remove",
+        "config.load",
+        "log.dmesg",
+        "service.add",
+        "overlay.join",
+    ):
         with pytest.raises(PermissionError, match=OWNER_ONLY):
             guest.rpc(topic, {}, flags=2 if topic == "log.dmesg" else 0).get()
 
@@ -120,7 +134,12 @@ def test_configuration_reaches_every_module_or_is_taken_back(broker):
         loads[0].get()
     assert (caught.value.errno, caught.value.strerror) == (22, "bad is not good")
     loads[1].get()
-    assert broker.call("config.get") == broker.call("first.seen") == broker.call("second.seen") == {"z": 1}
+    assert (
+        broker.call("config.get")
+        == broker.call("first.seen")
+        == broker.call("second.seen")
+        == {"z": 1}
+    )
     broker.fails("config.load", {"config": {"bad": 1}})
     assert broker.call("first.seen") == {"z": 1}
     assert broker.fails("config.load", {"config": 3})[0] == errno.EPROTO
@@ -172,7 +191,9 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
 
     def count():
         gc.collect()
-        return len(os.listdir("/proc/self/fd")), sum(isinstance(o, greenlet) and not o.dead for o in gc.get_objects())
+        return len(os.listdir("/proc/self/fd")), sum(
+            isinstance(o, greenlet) and not o.dead for o in gc.get_objects()
+        )
 
     before = count()
     for _ in range(3):

@@ -9,7 +9,9 @@ from flux_embedded.kernel import VirtualClock
 
 JOBSPEC = {
     "version": 1,
-    "resources": [{"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}],
+    "resources": [
+        {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}
+    ],
     "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
     "attributes": {"system": {"duration": 100.0}},
 }
@@ -25,7 +27,9 @@ def instance():
 
 def events(instance, jobid):
     """Wait for the end of a job; return the names of its events."""
-    watch = instance.handle.rpc("job-info.eventlog-watch", {"id": jobid, "path": "eventlog", "flags": 0}, flags=2)
+    watch = instance.handle.rpc(
+        "job-info.eventlog-watch", {"id": jobid, "path": "eventlog", "flags": 0}, flags=2
+    )
     names = []
     while True:
         try:
@@ -39,7 +43,9 @@ def test_a_job_from_start_to_end(instance):
     instance.load_module("sched-fifo", "queue-depth=4")
     assert instance.handle.rpc("resource.drain", {"targets": "1"}).get() == {}
     instance.kernel.run_until_idle()
-    jobid = instance.handle.rpc("job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}).get()["id"]
+    jobid = instance.handle.rpc(
+        "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
+    ).get()["id"]
     assert events(instance, jobid) == [
         "submit", "validate", "depend", "priority", "alloc", "start", "finish", "release", "free", "clean",
     ]  # fmt: skip
@@ -49,7 +55,9 @@ def test_a_scheduler_that_is_killed_comes_back(instance):
     instance.load_module("sched-fifo")
     instance.kill_module("sched-fifo")
     instance.kernel.run_until_idle()
-    jobid = instance.handle.rpc("job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}).get()["id"]
+    jobid = instance.handle.rpc(
+        "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
+    ).get()["id"]
     with pytest.raises(FileNotFoundError):
         instance.unload("sched-fifo")
     instance.load_module("sched-fifo")
@@ -91,11 +99,15 @@ def test_same_input_same_run():
     def run():
         seen = []
         instance = Instance(size=2, clock=VirtualClock(), hosts=["a", "b"])
-        instance.kernel.intercept = lambda endpoint, msg: seen.append((endpoint.name, msg.topic, msg.payload_str)) and None
+        instance.kernel.intercept = lambda endpoint, msg: (
+            seen.append((endpoint.name, msg.topic, msg.payload_str)) and None
+        )
         instance.start()
         instance.load_module("sched-backfill")
         for _ in range(5):
-            instance.handle.rpc("job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}).get()
+            instance.handle.rpc(
+                "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
+            ).get()
         instance.handle.rpc("job-manager.drain").get()
         instance.stop()
         return seen

@@ -41,7 +41,22 @@ def test_history(broker, capfd, seed):
 
     for _ in range(40):
         name = rng.choice(NAMES)
-        action = rng.choice(["load", "load", "remove", "kill", "hello", "park", "crash", "stopok", "stoperr", "ask", "turn", "settle"])
+        action = rng.choice(
+            [
+                "load",
+                "load",
+                "remove",
+                "kill",
+                "hello",
+                "park",
+                "crash",
+                "stopok",
+                "stoperr",
+                "ask",
+                "turn",
+                "settle",
+            ]
+        )
         if action == "load":
             ask("module.load", {"path": good, "name": name})
         elif action == "remove":
@@ -53,7 +68,9 @@ def test_history(broker, capfd, seed):
             ask("asking.ask", {"topic": f"{name}.{rng.choice(['hello', 'park', 'crash'])}"})
         elif action == "turn":
             target = broker.kernel.turns + rng.randint(1, 4)
-            broker.kernel.run(until=lambda: broker.kernel.turns >= target or not broker.kernel.ready)  # noqa: B023
+            broker.kernel.run(
+                until=lambda: broker.kernel.turns >= target or not broker.kernel.ready
+            )  # noqa: B023
         elif action == "settle":
             broker.settle()
         else:
@@ -62,7 +79,9 @@ def test_history(broker, capfd, seed):
     for name in NAMES:
         broker.h.rpc("module.remove", {"name": name})
     broker.settle()
-    unanswered = [topic for number, (future, topic) in enumerate(futures) if answers.get(number) != 1]
+    unanswered = [
+        topic for number, (future, topic) in enumerate(futures) if answers.get(number) != 1
+    ]
     assert unanswered == []
     assert set(broker.loaded()).isdisjoint(NAMES)
     assert not {"one", "two", "three"} & set(broker.kernel.services)

@@ -12,17 +12,57 @@ EXITED = "loader (module-python-exec) exited with exit code {}"
 
 #: module text, errno and text of the load's failure, what appears on stderr
 FAILURES = {
-    "value": ("def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))", 22, "Invalid argument", "m.py: bad: ('a', 'b')\n"),
-    "oserror": ("def mod_main(h, *a):\n raise OSError(25, 'some text')", 25, "Inappropriate ioctl for device", ""),
-    "oserror-no-errno": ("def mod_main(h, *a):\n raise OSError('just text')", errno.ECONNRESET, CRASHED, ""),
-    "other": ("def mod_main(h, *a):\n raise RuntimeError('oops')", errno.ECONNRESET, CRASHED, "RuntimeError: oops\n"),
-    "import": ("import nosuchmodule", errno.EIO, EXITED.format(1), "No module named 'nosuchmodule'\n"),
+    "value": (
+        "def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))",
+        22,
+        "Invalid argument",
+        "m.py: bad: ('a', 'b')\n",
+    ),
+    "oserror": (
+        "def mod_main(h, *a):\n raise OSError(25, 'some text')",
+        25,
+        "Inappropriate ioctl for device",
+        "",
+    ),
+    "oserror-no-errno": (
+        "def mod_main(h, *a):\n raise OSError('just text')",
+        errno.ECONNRESET,
+        CRASHED,
+        "",
+    ),
+    "other": (
+        "def mod_main(h, *a):\n raise RuntimeError('oops')",
+        errno.ECONNRESET,
+        CRASHED,
+        "RuntimeError: oops\n",
+    ),
+    "import": (
+        "import nosuchmodule",
+        errno.EIO,
+        EXITED.format(1),
+        "No module named 'nosuchmodule'\n",
+    ),
     "syntax": ("def mod_main(:", errno.EIO, EXITED.format(1), "SyntaxError: invalid syntax\n"),
-    "no-entry": ("x = 1", errno.EIO, EXITED.format(1), "m.py: no mod_main() or BrokerModule subclass found\n"),
+    "no-entry": (
+        "x = 1",
+        errno.EIO,
+        EXITED.format(1),
+        "m.py: no mod_main() or BrokerModule subclass found\n",
+    ),
     "exit": ("import sys\ndef mod_main(h, *a):\n sys.exit(3)", errno.EIO, EXITED.format(3), ""),
     "exit-at-import": ("import sys\nsys.exit(4)", errno.EIO, EXITED.format(4), ""),
-    "exit-with-text": ("import sys\ndef mod_main(h, *a):\n sys.exit('why')", errno.EIO, EXITED.format(1), "why\n"),
-    "service-taken": ("def mod_main(h, *a):\n h.service_register('config').get()", errno.EEXIST, "File exists", ""),
+    "exit-with-text": (
+        "import sys\ndef mod_main(h, *a):\n sys.exit('why')",
+        errno.EIO,
+        EXITED.format(1),
+        "why\n",
+    ),
+    "service-taken": (
+        "def mod_main(h, *a):\n h.service_register('config').get()",
+        errno.EEXIST,
+        "File exists",
+        "",
+    ),
 }
 
 
@@ -59,7 +99,10 @@ def test_failure_after_running(broker, capfd):
                         "  self.set_running()\n  raise ValueError('too late')")  # fmt: skip
     broker.settle()
     assert "m" not in broker.loaded()
-    assert broker.log()[-2:] == ["broker.err: m: Invalid argument", "broker.crit: m module runtime failure"]
+    assert broker.log()[-2:] == [
+        "broker.err: m: Invalid argument",
+        "broker.crit: m module runtime failure",
+    ]
     assert "m.py: too late\n" in capfd.readouterr().err
 
 
@@ -67,7 +110,10 @@ def test_failure_after_running(broker, capfd):
 def test_failure_in_a_handler(broker, method):
     broker.load("good.py", GOOD)
     assert broker.fails(f"good.{method}") == (errno.EHOSTUNREACH, "module disconnect")
-    assert broker.log()[-2:] == [f"broker.err: good: {CRASHED}", "broker.crit: good module runtime failure"]
+    assert broker.log()[-2:] == [
+        f"broker.err: good: {CRASHED}",
+        "broker.crit: good module runtime failure",
+    ]
 
 
 def test_normal_end_after_running_is_no_failure(broker):
@@ -102,23 +148,44 @@ def test_name_and_services(broker):
     (mod,) = [mod for mod in broker.call("module.list")["mods"] if mod["name"] == "m"]
     assert mod["services"] == ["sv"] and mod["status"] == 1 and mod["path"].endswith("/m.py")
     number, reason = broker.fails("service.add", {"service": "sv"})
-    assert (number, reason) == (errno.EEXIST, "could not register service sv for module client: File exists")
+    assert (number, reason) == (
+        errno.EEXIST,
+        "could not register service sv for module client: File exists",
+    )
     broker.call("module.remove", {"name": "m"})
     assert broker.fails("sv.x") == (errno.ENOSYS, "No service matching sv.x is registered")
 
 
 def test_refused_loads(broker):
     broker.load("good.py", GOOD)
-    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD)}) == (errno.EEXIST, "File exists")
-    assert broker.fails("module.load", {"path": "nosuch"}) == (errno.ENOENT, "module not found in search path")
-    assert broker.fails("module.load", {"path": "good.py"}) == (errno.ENOENT, "module not found in search path")
+    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD)}) == (
+        errno.EEXIST,
+        "File exists",
+    )
+    assert broker.fails("module.load", {"path": "nosuch"}) == (
+        errno.ENOENT,
+        "module not found in search path",
+    )
+    assert broker.fails("module.load", {"path": "good.py"}) == (
+        errno.ENOENT,
+        "module not found in search path",
+    )
     text = broker.file("c4.txt", "")
-    assert broker.fails("module.load", {"path": text}) == (errno.EINVAL, "could not determine loader from path suffix")
+    assert broker.fails("module.load", {"path": text}) == (
+        errno.EINVAL,
+        "could not determine loader from path suffix",
+    )
     assert broker.fails("module.load", {"path": "/nosuch/m.py"})[0] == errno.ENOENT
     assert broker.fails("module.load", {"path": "kvs", "args": 3})[0] == errno.EPROTO
     for name in ("a.b", ["x"], 3):
-        assert broker.fails("module.load", {"path": broker.file("m.py", GOOD), "name": name})[0] == errno.EINVAL
-    assert broker.fails("module.remove", {"name": "nosuch"}) == (errno.ENOENT, "No such file or directory")
+        assert (
+            broker.fails("module.load", {"path": broker.file("m.py", GOOD), "name": name})[0]
+            == errno.EINVAL
+        )
+    assert broker.fails("module.remove", {"name": "nosuch"}) == (
+        errno.ENOENT,
+        "No such file or directory",
+    )
 
 
 def test_file_is_executed_under_a_stripped_name_outside_sys_modules(broker):
@@ -195,7 +262,14 @@ def test_standard_requests(broker):
     guest = broker.client(userid=1234, rolemask=2)
     pong = guest.rpc("m.ping", {}).get()
     assert (pong["userid"], pong["rolemask"]) == (1234, 2)
-    steps = [("setbit", 1, 1), ("setbit", 4, 5), ("clrbit", 4, 1), ("set", 3, 3), ("setbit", 5, 7), ("clr", 0, 0)]
+    steps = [
+        ("setbit", 1, 1),
+        ("setbit", 4, 5),
+        ("clrbit", 4, 1),
+        ("set", 3, 3),
+        ("setbit", 5, 7),
+        ("clr", 0, 0),
+    ]
     for op, flags, word in steps:
         assert broker.call("m.debug", {"op": op, "flags": flags}) == {"flags": word}
     assert broker.fails("m.debug", {"op": "flip", "flags": 1})[0] == errno.EPROTO
@@ -223,7 +297,12 @@ def test_python_modules_go_before_the_services_they_use(broker):
     broker.load("good.py", GOOD)
     broker.call("module.load", {"path": "kvs"})
     broker.load("other.py", GOOD)
-    assert broker.instance.modules.removal_order()[:4] == ["other", "good", "kvs", "connector-local"]
+    assert broker.instance.modules.removal_order()[:4] == [
+        "other",
+        "good",
+        "kvs",
+        "connector-local",
+    ]
 
 
 def test_recorded_load_errors(broker, capfd):
@@ -237,11 +316,16 @@ def test_recorded_load_errors(broker, capfd):
             continue
         payload = {"path": paths[words[3][2:]], "args": words[4:]}
         if record["rc"]:
-            assert broker.fails("module.load", payload)[1] == record["stderr"].strip().split(": ", 2)[2]
+            assert (
+                broker.fails("module.load", payload)[1]
+                == record["stderr"].strip().split(": ", 2)[2]
+            )
         else:
             broker.call("module.load", payload)
             broker.settle()
-    wanted = [record["broker_stderr"] for record in shared.load_jsonl("golden/module-load-errors.jsonl")]
+    wanted = [
+        record["broker_stderr"] for record in shared.load_jsonl("golden/module-load-errors.jsonl")
+    ]
     wanted = [line for line in wanted if "bad_" in line]
     found = []
     for line in capfd.readouterr().err.splitlines():

@@ -6,11 +6,41 @@ import itertools
 import pytest
 from broker_help import Broker
 
-ODD = [None, True, -1, 0, 1.5, 1e300, "", "x", "0-3", "[", "99999999999999", "\ud800", "é" * 70, [], [1], ["x"], {}, {"x": 1}]
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    1e300,
+    "",
+    "x",
+    "0-3",
+    "[",
+    "99999999999999",
+    "\ud800",
+    "é" * 70,
+    [],
+    [1],
+    ["x"],
+    {},
+    {"x": 1},
+]
 
 #: service -> keys that its requests look at
 KEYS = {
-    "resource": ("targets", "ranks", "reason", "mode", "name", "expiration", "R", "path", "force", "matchtag"),
+    "resource": (
+        "targets",
+        "ranks",
+        "reason",
+        "mode",
+        "name",
+        "expiration",
+        "R",
+        "path",
+        "force",
+        "matchtag",
+    ),
     "module": ("path", "args", "name", "status"),
     "attr": ("name", "value"),
     "log": ("level", "name", "text", "rank", "follow", "nobacklog", "matchtag"),
@@ -22,7 +52,15 @@ KEYS = {
 }
 
 #: a payload that is in order, for requests that look at several keys
-VALID = {"targets": "1", "mode": "force", "name": "x", "level": 6, "text": "x", "topic": "x", "path": "/nosuch/x.py"}
+VALID = {
+    "targets": "1",
+    "mode": "force",
+    "name": "x",
+    "level": 6,
+    "text": "x",
+    "topic": "x",
+    "path": "/nosuch/x.py",
+}
 
 
 @pytest.fixture(scope="module")

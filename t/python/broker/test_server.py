@@ -74,7 +74,12 @@ def client(broker, server):
 def test_request_and_response(client):
     client.send("attr.get", '{"name":"size"}', tag=7)
     answer = client.receive()
-    assert (answer.type, answer.topic, answer.matchtag, answer.errnum) == (message.RESPONSE, "attr.get", 7, 0)
+    assert (answer.type, answer.topic, answer.matchtag, answer.errnum) == (
+        message.RESPONSE,
+        "attr.get",
+        7,
+        0,
+    )
     assert answer.payload["value"] == "1"
     client.send("nosuch.x", tag=8)
     answer = client.receive()
@@ -165,10 +170,14 @@ def test_clients_may_hold_services(broker, client, server):
     asked = {msg.topic: msg for msg in (client.receive() for _ in range(5))}
     assert asked["mine.a"].payload == {"n": 1} and asked["mine.s"].streaming
     # Answered in any order; the tags are those the requests came with.
-    client.send("mine.b", "why not", kind=message.RESPONSE, tag=asked["mine.b"].matchtag, errnum=errno.EPERM)
+    client.send(
+        "mine.b", "why not", kind=message.RESPONSE, tag=asked["mine.b"].matchtag, errnum=errno.EPERM
+    )
     for n in (1, 2):
         tag = asked["mine.s"].matchtag
-        client.send("mine.s", f'{{"n":{n}}}', kind=message.RESPONSE, tag=tag, flags=message.FLAG_STREAMING)
+        client.send(
+            "mine.s", f'{{"n":{n}}}', kind=message.RESPONSE, tag=tag, flags=message.FLAG_STREAMING
+        )
     client.send("mine.a", '{"n":2}', kind=message.RESPONSE, tag=asked["mine.a"].matchtag)
     assert plain.get() == {"n": 2}
     client.send("mine.o", "[1]", kind=message.RESPONSE, tag=asked["mine.o"].matchtag)

@@ -14,9 +14,24 @@ from flux_embedded.broker.process import duration
 
 def test_settings_merge_key_by_key_in_order():
     merged = {}
-    for setting in ("a.b=1", "a.c=[1, 2]", "word=bare", 'quoted="x y"', "flag=true", "a.b=2", "t={x = 1}", "t.y=2.5"):
+    for setting in (
+        "a.b=1",
+        "a.c=[1, 2]",
+        "word=bare",
+        'quoted="x y"',
+        "flag=true",
+        "a.b=2",
+        "t={x = 1}",
+        "t.y=2.5",
+    ):
         merged = config.merge(merged, config.parse_setting(setting))
-    assert merged == {"a": {"b": 2, "c": [1, 2]}, "word": "bare", "quoted": "x y", "flag": True, "t": {"x": 1, "y": 2.5}}
+    assert merged == {
+        "a": {"b": 2, "c": [1, 2]},
+        "word": "bare",
+        "quoted": "x y",
+        "flag": True,
+        "t": {"x": 1, "y": 2.5},
+    }
     assert list(config.merge({"b": 1}, {"a": 2})) == ["b", "a"]
 
 
@@ -45,7 +60,12 @@ def test_files(tmp_path):
     assert config.parse_setting(str(tmp_path / "a.toml")) == {"x": {"a": 1, "b": 2}}
     (tmp_path / "c.json").write_text('{"y": 1}')
     assert config.load_path(str(tmp_path / "c.json")) == {"y": 1}
-    for name, text in (("d.toml", b"junk="), ("d.toml", b"\xff"), ("d.json", b"{"), ("d.json", b"[]")):
+    for name, text in (
+        ("d.toml", b"junk="),
+        ("d.toml", b"\xff"),
+        ("d.json", b"{"),
+        ("d.json", b"[]"),
+    ):
         (tmp_path / name).write_bytes(text)
         with pytest.raises(config.ConfigError, match=name):
             config.load_path(str(tmp_path / name))
@@ -106,7 +126,10 @@ def test_finding_modules(tmp_path):
 
 def test_log_line_format():
     entry = LogEntry(1795182890.52428, "broker", 0, 3, "rc2.0: false Exited (rc=1) 0.0s")
-    assert format_entry(entry) == "Nov 20 13:54:50.524280 UTC 2026 broker.err[0]: rc2.0: false Exited (rc=1) 0.0s"
+    assert (
+        format_entry(entry)
+        == "Nov 20 13:54:50.524280 UTC 2026 broker.err[0]: rc2.0: false Exited (rc=1) 0.0s"
+    )
     # A fraction that rounds up to a whole second belongs to the next one.
     assert "13:54:51.000000" in format_entry(entry._replace(timestamp=1795182890.9999999))
 
@@ -136,7 +159,13 @@ def test_log_levels_ring_and_file(tmp_path, capfd):
 def test_environment_of_commands(broker):
     ctx = broker.instance.ctx
     ctx.attrs.define("local-uri", "local:///x")
-    ctx.environ = {"PATH": "/bin", "FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "0", "FLUX_MODULE_PATH": "/extra", "HOME": "/h"}
+    ctx.environ = {
+        "PATH": "/bin",
+        "FLUX_JOB_ID": "f1",
+        "FLUX_TASK_RANK": "0",
+        "FLUX_MODULE_PATH": "/extra",
+        "HOME": "/h",
+    }
     environ = command_environment(ctx)
     assert environ["FLUX_URI"] == "local:///x" and environ["HOME"] == "/h"
     assert environ["FLUX_MODULE_PATH"].endswith(":/extra")
@@ -146,6 +175,8 @@ def test_environment_of_commands(broker):
     assert command_environment(ctx) == environ
 
 
-@pytest.mark.parametrize("seconds, text", [(0, "0.0s"), (59.94, "59.9s"), (90, "1.5m"), (7200, "2.0h"), (129600, "1.5d")])
+@pytest.mark.parametrize(
+    "seconds, text", [(0, "0.0s"), (59.94, "59.9s"), (90, "1.5m"), (7200, "2.0h"), (129600, "1.5d")]
+)
 def test_durations(seconds, text):
     assert duration(seconds) == text

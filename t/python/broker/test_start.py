@@ -22,7 +22,12 @@ STAMP = re.compile(r"^\w{3} \d+ \d\d:\d\d:\d\d\.\d{6} UTC \d{4} ", re.M)
 def flux(tmp_path, tmp_path_factory):
     """Run ``flux ARGS``; its TMPDIR must be empty afterwards."""
     tmpdir = tmp_path_factory.mktemp("t")
-    environ = {**os.environ, "TMPDIR": str(tmpdir), "SHELL": "/bin/sh", "FLUX_SCHEDULER_PYTHON": sys.executable}
+    environ = {
+        **os.environ,
+        "TMPDIR": str(tmpdir),
+        "SHELL": "/bin/sh",
+        "FLUX_SCHEDULER_PYTHON": sys.executable,
+    }
     environ["PATH"] = f"{SRCDIR}/src/cmd:{environ['PATH']}"
     words = {"cwd": tmp_path, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
     words.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -66,7 +71,11 @@ def alive(pid):
         (["true"], 0, ""),
         (["false"], 1, "broker.err[0]: rc2.0: false Exited (rc=1) 0.0s\n"),
         (["sh", "-c", "exit 7"], 7, "broker.err[0]: rc2.0: sh -c exit 7 Exited (rc=7) 0.0s\n"),
-        (["sh", "-c", "kill -9 $$"], 137, "broker.err[0]: rc2.0: sh -c kill -9 $$ Killed (rc=137) 0.0s\n"),
+        (
+            ["sh", "-c", "kill -9 $$"],
+            137,
+            "broker.err[0]: rc2.0: sh -c kill -9 $$ Killed (rc=137) 0.0s\n",
+        ),
         (["nosuchcommand", "x"], 127, None),
         (["nosuchcommand"], 127, None),
         ([], 1, "broker.crit[0]: stdin is not a tty - can't run interactive shell\n"),
@@ -90,13 +99,25 @@ def test_words_and_shell(flux):
 @pytest.mark.parametrize(
     "argv, stderr",
     [
-        (["--nosuchopt", "true"], "flux-start: unrecognized option '--nosuchopt'\nTry `flux-start --help' for more information.\n"),
+        (
+            ["--nosuchopt", "true"],
+            "flux-start: unrecognized option '--nosuchopt'\nTry `flux-start --help' for more information.\n",
+        ),
         (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
         (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
-        (["--test-hosts=a[0-3]", "-s2", "true"], "flux-start: --test-hosts hostlist has incorrect size\n"),
-        (["--conf=nosuch", "true"], f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n"),
+        (
+            ["--test-hosts=a[0-3]", "-s2", "true"],
+            "flux-start: --test-hosts hostlist has incorrect size\n",
+        ),
+        (
+            ["--conf=nosuch", "true"],
+            f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n",
+        ),
         (["-s0", "true"], "flux-start: --test-size argument must be > 0\n"),
-        (["--personality=big", "true"], "flux-start: --personality=big: expected one of minimal, kvs, job, full\n"),
+        (
+            ["--personality=big", "true"],
+            "flux-start: --personality=big: expected one of minimal, kvs, job, full\n",
+        ),
     ],
 )
 def test_wrong_usage(flux, argv, stderr):
@@ -109,12 +130,15 @@ def test_failing_rc1(flux):
     code, stdout, stderr = flux.start("--conf=fake-resources.cores-per-node=2", "echo", "not run")
     assert (code, stdout) == (1, "")
     lines = stderr.splitlines()
-    assert lines[0] == "broker.err[0]: rc1.0: fake-resources: [fake-resources] table requires the 'nnodes' key"
+    assert (
+        lines[0]
+        == "broker.err[0]: rc1.0: fake-resources: [fake-resources] table requires the 'nnodes' key"
+    )
     assert lines[1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
 
 
 def test_rc_scripts_run_around_the_command(flux, tmp_path):
-    script = 'echo {0} $FLUX_URI >>order'
+    script = "echo {0} $FLUX_URI >>order"
     options = [f"-Sbroker.rc{n}_path={script.format(f'rc{n}')}" for n in (1, 3)]
     assert flux.start(*options, script.format("rc2"))[0] == 0
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
@@ -125,7 +149,9 @@ def test_rc_scripts_run_around_the_command(flux, tmp_path):
 def test_a_sites_modprobe_files_are_read(flux, tmp_path):
     (tmp_path / "modprobe.d").mkdir()
     entry = '[[modules]]\nname = "greeter"\nranks = "0"\nafter = ["kvs"]\nrequires = ["kvs"]\n'
-    (tmp_path / "modprobe.d" / "greeter.toml").write_text(entry + '[[modules]]\nname = "sched-fifo"\npriority = 500\n')
+    (tmp_path / "modprobe.d" / "greeter.toml").write_text(
+        entry + '[[modules]]\nname = "sched-fifo"\npriority = 500\n'
+    )
     code, stdout, stderr = flux.start(
         "--conf=fake-resources.nnodes=3", "--conf=modules.alternatives.sched=sched-fifo",
         "flux module list | grep -c '^sched-fifo'; flux resource info",
@@ -170,7 +196,11 @@ def test_signal_ends_everything(flux, tmp_path, number):
     """
     process = flux.popen("--personality=job", "-s2", textwrap.dedent(script))
     wait_for(tmp_path / "ready")
-    pids = [int(word) for word in (tmp_path / "jobpids").read_text().split() + (tmp_path / "ready").read_text().split()]
+    pids = [
+        int(word)
+        for word in (tmp_path / "jobpids").read_text().split()
+        + (tmp_path / "ready").read_text().split()
+    ]
     assert len(pids) == 3 and all(alive(pid) for pid in pids)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=40)
@@ -180,7 +210,9 @@ def test_signal_ends_everything(flux, tmp_path, number):
 
 
 def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_path):
-    process = flux.popen(MINIMAL, "trap '' TERM; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done")
+    process = flux.popen(
+        MINIMAL, "trap '' TERM; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done"
+    )
     wait_for(tmp_path / "ready")
     process.terminate()
     time.sleep(0.3)
@@ -198,7 +230,14 @@ def test_a_process_that_leaves_its_job_does_not_outlive_the_instance(flux, tmp_p
 
 def test_children_of_the_shell_that_became_flux_start_are_left_alone(flux, tmp_path):
     script = f"sleep 1000 & echo $! >pid; exec flux start {MINIMAL} true"
-    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=flux.environ, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env=flux.environ,
+        check=True,
+        timeout=60,
+        stdout=subprocess.DEVNULL,
+    )
     pid = int((tmp_path / "pid").read_text())
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
@@ -211,7 +250,9 @@ def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
         " @request_handler('nap')\n def nap(self, msg):\n  open('ready', 'w').close()\n  time.sleep(1000)\n"
     )
     (tmp_path / "nap.py").write_text("import flux\nflux.Flux().rpc('m.nap').get()\n")
-    process = flux.popen(MINIMAL, "flux module load ./m.py; setsid sleep 1000 & echo $! >pid; flux python nap.py")
+    process = flux.popen(
+        MINIMAL, "flux module load ./m.py; setsid sleep 1000 & echo $! >pid; flux python nap.py"
+    )
     wait_for(tmp_path / "ready")
     process.terminate()
     _, stderr = process.communicate(timeout=40)
@@ -227,7 +268,11 @@ def test_a_run_directory_in_use(flux, tmp_path):
 
 
 def test_a_log_file_that_cannot_be_written(flux):
-    assert flux.start("-Slog-filename=/nosuch/log", "true") == (1, "", "flux-start: /nosuch/log: No such file or directory\n")
+    assert flux.start("-Slog-filename=/nosuch/log", "true") == (
+        1,
+        "",
+        "flux-start: /nosuch/log: No such file or directory\n",
+    )
 
 
 def test_nothing_is_said_at_a_normal_end(flux):
@@ -237,7 +282,9 @@ def test_nothing_is_said_at_a_normal_end(flux):
 
 
 def test_python_module_left_behind_is_a_failure(flux, tmp_path):
-    (tmp_path / "m.py").write_text("from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n")
+    (tmp_path / "m.py").write_text(
+        "from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n"
+    )
     code, _, stderr = flux.start(MINIMAL, "flux module load ./m.py")
     assert code == 1
     assert stderr.splitlines() == [
@@ -251,19 +298,28 @@ def test_runtime_failure_takes_the_instance_down(flux, tmp_path):
         "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
         "  self.set_running()\n  raise ValueError('told you')\n"
     )
-    code, stdout, stderr = flux.start(MINIMAL, "flux module load ./m.py; sleep 1000; echo not reached")
+    code, stdout, stderr = flux.start(
+        MINIMAL, "flux module load ./m.py; sleep 1000; echo not reached"
+    )
     assert (code, stdout) == (1, "")
     assert stderr.splitlines()[:3] == [
         "m.py: told you", "broker.err[0]: m: Invalid argument", "broker.crit[0]: m module runtime failure",
     ]  # fmt: skip
-    assert flux.start(MINIMAL, "-Sbroker.module-nopanic=1", "flux module load ./m.py; sleep 0.2; echo reached")[1] == "reached\n"
+    assert (
+        flux.start(
+            MINIMAL, "-Sbroker.module-nopanic=1", "flux module load ./m.py; sleep 0.2; echo reached"
+        )[1]
+        == "reached\n"
+    )
 
 
 def test_broker_log_file(flux, tmp_path):
     assert flux.start(MINIMAL, "-Slog-filename=b.log", "flux logger hello")[0] == 0
     lines = STAMP.sub("", (tmp_path / "b.log").read_text()).splitlines()
     assert "logger.notice[0]: hello" in lines
-    assert any(line.startswith("broker.info[0]: rc2.0: flux logger hello Exited (rc=0)") for line in lines)
+    assert any(
+        line.startswith("broker.info[0]: rc2.0: flux logger hello Exited (rc=0)") for line in lines
+    )
 
 
 def test_guest_requests(flux, tmp_path):
@@ -304,7 +360,11 @@ def test_an_instance_in_a_job(flux, tmp_path):
     assert first["R_lite"][0]["rank"] == "0-1" and first["nodelist"] == ["n[1-2]"]
     assert lines[5] == "0" and lines[6] == 'resource-define method="job-info"'
     last = json.loads(lines[7])["execution"]
-    assert last["expiration"] == job_R["expiration"] == pytest.approx(first["expiration"] + 60, abs=1e-3)
+    assert (
+        last["expiration"]
+        == job_R["expiration"]
+        == pytest.approx(first["expiration"] + 60, abs=1e-3)
+    )
     assert last["nslots"] == 2
 
 
@@ -319,7 +379,9 @@ def test_waiting_is_no_standstill(tmp_path):
     reader, writer = os.pipe()
     try:
         with Watchdog(broker.instance.ctx, first=0.05, stuck=stuck.append):
-            broker.kernel.add_fd(reader, selectors.EVENT_READ, lambda fd, mask: done.append(os.read(fd, 1)))
+            broker.kernel.add_fd(
+                reader, selectors.EVENT_READ, lambda fd, mask: done.append(os.read(fd, 1))
+            )
             timer = threading.Timer(0.5, os.write, (writer, b"x"))
             timer.start()
             broker.kernel.run(until=lambda: bool(done))
@@ -354,5 +416,7 @@ def test_standstill_is_reported(tmp_path):
     with Watchdog(broker.instance.ctx, first=0.1):
         broker.call("sleepy.nap")
     reports = [line for line in broker.log() if "has blocked the instance for" in line]
-    assert reports and re.match(r"broker.err: sleepy has blocked .*sleepy.py:[78] \(nap\)", reports[0])
+    assert reports and re.match(
+        r"broker.err: sleepy has blocked .*sleepy.py:[78] \(nap\)", reports[0]
+    )
     broker.instance.stop()

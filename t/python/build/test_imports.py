@@ -81,7 +81,11 @@ def run(code, *paths):
     """Run code with only these directories ahead of the standard library; return what it prints."""
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)))
     done = subprocess.run(
-        [sys.executable, "-B", "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-B", "-c", textwrap.dedent(code)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -117,7 +121,11 @@ def test_names_stay_classes_over_an_installed_flux(overlay, host, first):
 
 
 def test_every_submodule_is_importable(overlay, embedded):
-    run("\n".join(f"import flux.resource.{name}" for name in SUBMODULES) + CHECK_NAMES, overlay, embedded)
+    run(
+        "\n".join(f"import flux.resource.{name}" for name in SUBMODULES) + CHECK_NAMES,
+        overlay,
+        embedded,
+    )
 
 
 def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
@@ -132,7 +140,9 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
     number, first, *ours = run(code, overlay, host).split()
     assert number == "2"
     assert first == str(overlay / "flux")
-    assert ours == [str(overlay / "flux" / name / "__init__.py") for name in ("resource", "scheduler")]
+    assert ours == [
+        str(overlay / "flux" / name / "__init__.py") for name in ("resource", "scheduler")
+    ]
 
 
 def test_resource_does_not_import_job(overlay, host, embedded):
@@ -142,7 +152,10 @@ def test_resource_does_not_import_job(overlay, host, embedded):
 
 def test_job_info_finds_the_resource_list(overlay, host):
     assert run("import flux.job; print(flux.job.instance_fields)", overlay, host) == "True"
-    assert run("import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host) == "True"
+    assert (
+        run("import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host)
+        == "True"
+    )
 
 
 def test_embedded_path_is_our_two_directories(overlay, embedded, host):
@@ -153,8 +166,14 @@ def test_embedded_path_is_our_two_directories(overlay, embedded, host):
 
 
 def test_nothing_shadows_the_standard_library(overlay, embedded):
-    top = {path.name.split(".")[0] for directory in (overlay, embedded) for path in directory.iterdir()}
-    standard = set(sys.stdlib_module_names) if hasattr(sys, "stdlib_module_names") else {"json", "types", "resource", "cmd"}
+    top = {
+        path.name.split(".")[0] for directory in (overlay, embedded) for path in directory.iterdir()
+    }
+    standard = (
+        set(sys.stdlib_module_names)
+        if hasattr(sys, "stdlib_module_names")
+        else {"json", "types", "resource", "cmd"}
+    )
     assert not top & standard
 
 
@@ -162,4 +181,7 @@ def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, ho
     extra = tmp_path / "flux" / "resource"
     extra.mkdir(parents=True)
     (extra / "site.py").write_text("here = True\n")
-    assert run("import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path) == "True"
+    assert (
+        run("import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path)
+        == "True"
+    )

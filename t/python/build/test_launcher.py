@@ -24,7 +24,11 @@ def tree(tmp_path, srcdir):
 
 def call(*command, **env):
     done = subprocess.run(
-        [str(word) for word in command], env=dict(os.environ, **env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(word) for word in command],
+        env=dict(os.environ, **env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     return done.returncode, done.stdout.strip(), done.stderr
 
@@ -55,7 +59,9 @@ def test_prepended_paths_come_first(tree):
 
 
 def test_site_packages_are_found_when_asked_for(tree):
-    code, _, err = call(tree / "src" / "cmd" / "flux", "import greenlet", FLUX_SCHEDULER_PYTHON=sys.executable)
+    code, _, err = call(
+        tree / "src" / "cmd" / "flux", "import greenlet", FLUX_SCHEDULER_PYTHON=sys.executable
+    )
     assert code == 3, err
 
 

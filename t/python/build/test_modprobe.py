@@ -73,7 +73,11 @@ def test_what_is_required_is_loaded_first(tmp_path):
 
 
 def test_a_dropin_replaces_an_entry(tmp_path):
-    write(tmp_path, '[[modules]]\nname = "good"\npriority = 1\nprovides = ["sched"]\n', "modprobe.d/site.toml")
+    write(
+        tmp_path,
+        '[[modules]]\nname = "good"\npriority = 1\nprovides = ["sched"]\n',
+        "modprobe.d/site.toml",
+    )
     assert Catalog([write(tmp_path, ENTRIES)]).resolve("sched")["name"] == "fast"
 
 
@@ -103,7 +107,12 @@ def test_a_circle_is_reported():
 
 
 def test_star_comes_before_or_after_everything():
-    tasks = [Task("last", None, after=["*"]), Task("a", None), Task("b", None), Task("first", None, before=["*"])]
+    tasks = [
+        Task("last", None, after=["*"]),
+        Task("a", None),
+        Task("b", None),
+        Task("first", None, before=["*"]),
+    ]
     assert [t.name for t in order_tasks(tasks)] == ["first", "a", "b", "last"]
 
 
@@ -156,7 +165,11 @@ def test_a_missing_rc_file(tmp_path):
 
 
 def test_shown_entries_and_trees_are_those_of_a_real_host():
-    recorded = [r for r in shared.load_jsonl("golden/cli-misc.jsonl") if r.get("cmd", "").startswith("flux modprobe")]
+    recorded = [
+        r
+        for r in shared.load_jsonl("golden/cli-misc.jsonl")
+        if r.get("cmd", "").startswith("flux modprobe")
+    ]
     assert recorded
     catalog = Catalog()
     compared = 0

@@ -13,7 +13,10 @@ def runtests(srcdir):
     assert source.rstrip().endswith("sys.exit(main())")
     module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("runtests", None))
     module.__file__ = str(srcdir / "scripts" / "runtests")
-    exec(compile(source.rstrip()[: -len("sys.exit(main())")], module.__file__, "exec"), module.__dict__)
+    exec(
+        compile(source.rstrip()[: -len("sys.exit(main())")], module.__file__, "exec"),
+        module.__dict__,
+    )
     return module
 
 
@@ -63,5 +66,12 @@ def test_junit(runtests, tmp_path):
 
 
 def test_excerpt_shows_what_failed(runtests):
-    lines = ["ok 1 - a", "expecting success: cmd b", "its output", "not ok 2 - b", "ok 3 - c", "1..3"]
+    lines = [
+        "ok 1 - a",
+        "expecting success: cmd b",
+        "its output",
+        "not ok 2 - b",
+        "ok 3 - c",
+        "1..3",
+    ]
     assert runtests.excerpt("\n".join(lines)) == lines[1:4]

@@ -56,8 +56,14 @@ def read(path):
 
 def environment(**more):
     """The environment of a command that knows nothing of an instance."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("FLUX_") and k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
-    environ.update(LC_ALL="C.UTF-8", TZ="UTC", USER="root", SHELL="/bin/bash", XDG_CONFIG_HOME="/noexist")
+    environ = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("FLUX_") and k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    }
+    environ.update(
+        LC_ALL="C.UTF-8", TZ="UTC", USER="root", SHELL="/bin/bash", XDG_CONFIG_HOME="/noexist"
+    )
     path = os.path.join(ROOT, "src", "cmd")
     environ["PATH"] = f"{path}:{environ['PATH']}"
     environ.update(more)

@@ -53,10 +53,17 @@ class TestOutputFormat:
     def test_column_that_is_empty_in_every_line_goes(self):
         text = "{name} ?:{note:>5} {count}"
         assert show(text, [{"name": "a", "count": 1}], header=True) == ["NAME COUNT", "a 1"]
-        assert show(text, [{"name": "a", "count": 1, "note": "n"}, {"name": "b", "count": 2}]) == ["a     n 1", "b       2"]
+        assert show(text, [{"name": "a", "count": 1, "note": "n"}, {"name": "b", "count": 2}]) == [
+            "a     n 1",
+            "b       2",
+        ]
 
     def test_column_as_wide_as_its_longest_value(self):
-        assert show("+:{name:>2}|", [{"name": "abc"}, {"name": "d"}], header=True) == ["NAME|", " abc|", "   d|"]
+        assert show("+:{name:>2}|", [{"name": "abc"}, {"name": "d"}], header=True) == [
+            "NAME|",
+            " abc|",
+            "   d|",
+        ]
 
     def test_sort(self):
         items = [{"name": "b", "count": 1}, {"name": "a", "count": 1}, {"name": "c", "count": 9}]
@@ -69,12 +76,25 @@ class TestOutputFormat:
 
 class TestOptions:
     PARSER = Parser(
-        "flux-x", "[OPTIONS] id", "Do it", [Opt("timeout", "t", "FSD"), Opt("time-format", "T", "F"), Opt("quiet", "q"), Opt("n", None, "N", kind="int")]
+        "flux-x",
+        "[OPTIONS] id",
+        "Do it",
+        [
+            Opt("timeout", "t", "FSD"),
+            Opt("time-format", "T", "F"),
+            Opt("quiet", "q"),
+            Opt("n", None, "N", kind="int"),
+        ],
     )
 
     def test_forms(self):
         opts = self.PARSER.parse(["-t5", "a", "--time-format=iso", "-q", "-qt", "6", "--", "-b"])
-        assert (opts.all("timeout"), opts.get("time-format"), opts.get("quiet"), opts.args) == (["5", "6"], "iso", 2, ["a", "-b"])
+        assert (opts.all("timeout"), opts.get("time-format"), opts.get("quiet"), opts.args) == (
+            ["5", "6"],
+            "iso",
+            2,
+            ["a", "-b"],
+        )
 
     def test_abbreviated(self):
         assert self.PARSER.parse(["--timeo=1", "--qui"]).get("timeout") == "1"
@@ -83,7 +103,10 @@ class TestOptions:
         "argv, text",
         [
             (["--time", "1"], "ambiguous"),
-            (["--nosuch"], "flux-x: unrecognized option '--nosuch'\nTry `flux-x --help' for more information.\n"),
+            (
+                ["--nosuch"],
+                "flux-x: unrecognized option '--nosuch'\nTry `flux-x --help' for more information.\n",
+            ),
             (["-z"], "unrecognized option '-z'"),
             (["-t"], "option '-t' requires an argument"),
             (["--quiet=1"], "doesn't allow an argument"),
@@ -100,7 +123,9 @@ class TestOptions:
         assert parser.parse(["-q", "cmd", "-q", "--x"]).args == ["cmd", "-q", "--x"]
 
     def test_usage_wraps(self):
-        usage = Parser("flux-x", "[OPTIONS]", "", [Opt("long-name-of-it", "l", "VALUE", "words " * 20)]).usage()
+        usage = Parser(
+            "flux-x", "[OPTIONS]", "", [Opt("long-name-of-it", "l", "VALUE", "words " * 20)]
+        ).usage()
         assert all(len(line) <= 80 for line in usage.splitlines())
         assert "  -l, --long-name-of-it=VALUE\n" + " " * 25 + "words" in usage
 
@@ -108,7 +133,10 @@ class TestOptions:
 R2 = {
     "version": 1,
     "execution": {
-        "R_lite": [{"rank": "0-2", "children": {"core": "0-3", "gpu": "1"}}, {"rank": "3", "children": {"core": "0,2"}}],
+        "R_lite": [
+            {"rank": "0-2", "children": {"core": "0-3", "gpu": "1"}},
+            {"rank": "3", "children": {"core": "0,2"}},
+        ],
         "starttime": 0.0,
         "expiration": 5.0,
         "nodelist": ["n[0-2]", "m"],
@@ -126,7 +154,10 @@ class TestRSet:
     def test_round_trip(self):
         again = RSet.from_dict(RSet.from_dict(R2).to_dict()).to_dict()
         assert again == RSet.from_dict(R2).to_dict()
-        assert again["execution"]["nodelist"] == ["n[0-2],m"] and again["execution"]["properties"] == R2["execution"]["properties"]
+        assert (
+            again["execution"]["nodelist"] == ["n[0-2],m"]
+            and again["execution"]["properties"] == R2["execution"]["properties"]
+        )
 
     def test_short_and_counts(self):
         rset = RSet.from_dict(R2)
@@ -139,7 +170,10 @@ class TestRSet:
         assert part.nodelist() == "n1,m" and part.properties == {"big": {1}, "odd": {1, 3}}
         assert rset.diff(part).rank_ids() == "0,2"
         assert rset.intersect(part).dumps() == part.dumps()
-        assert rset.diff(part).append(part).to_dict()["execution"]["R_lite"] == rset.to_dict()["execution"]["R_lite"]
+        assert (
+            rset.diff(part).append(part).to_dict()["execution"]["R_lite"]
+            == rset.to_dict()["execution"]["R_lite"]
+        )
         with pytest.raises(RError, match="rank 1 has resources in both"):
             rset.append(part)
 
@@ -147,7 +181,9 @@ class TestRSet:
         rset = RSet.from_dict(R2).select({1, 3})
         assert rset.remap().short() == "rank0/core[0-3],gpu0 rank1/core[0-1]"
         turned = rset.rerank(["m", "n1"])
-        assert turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1" and turned.nodelist() == "m,n1"
+        assert (
+            turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1" and turned.nodelist() == "m,n1"
+        )
         with pytest.raises(RError, match="Host x not found"):
             rset.rerank(["m", "x"])
 
@@ -160,7 +196,16 @@ class TestRSet:
             ({"version": 1, "execution": {}}, "R_lite"),
             ({"version": 1, "execution": {"R_lite": [{"rank": "0"}]}}, "children"),
             ({"version": 1, "execution": {"R_lite": [{"rank": "x", "children": {}}]}}, "idset"),
-            ({"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["a,b"]}}, "number of hosts"),
+            (
+                {
+                    "version": 1,
+                    "execution": {
+                        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+                        "nodelist": ["a,b"],
+                    },
+                },
+                "number of hosts",
+            ),
         ],
     )
     def test_bad_r(self, robj, text):
@@ -175,7 +220,10 @@ class TestRSet:
 
 
 class TestValues:
-    @pytest.mark.parametrize("text, seconds", [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("0", 0), ("inf", 0)])
+    @pytest.mark.parametrize(
+        "text, seconds",
+        [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("0", 0), ("inf", 0)],
+    )
     def test_duration(self, text, seconds):
         assert values.duration(text) == seconds
 
@@ -236,9 +284,16 @@ class TestValues:
                 values.begin_time(bad)
 
     def test_dependency(self):
-        assert values.dependency("afterok:f1?scope=user&x=1") == {"scheme": "afterok", "value": "f1", "scope": "user", "x": "1"}
+        assert values.dependency("afterok:f1?scope=user&x=1") == {
+            "scheme": "afterok",
+            "value": "f1",
+            "scope": "user",
+            "x": "1",
+        }
 
-    @pytest.mark.parametrize("name, number", [("TERM", 15), ("sigusr1", 10), ("9", 9), ("FOO", None), ("0", None)])
+    @pytest.mark.parametrize(
+        "name, number", [("TERM", 15), ("sigusr1", 10), ("9", 9), ("FOO", None), ("0", None)]
+    )
     def test_signal(self, name, number):
         assert values.signal_number(name) == number
 
@@ -248,15 +303,32 @@ class TestJobspec:
         spec = jobspec.Jobspec(["x"], jobspec.per_task(None, 1, 1, None, False)[0], {"per_slot": 1})
         for key in ("a.b", "system.c", "user.d", ".e", "attributes.system.f"):
             spec.set_attribute(key, 1)
-        assert spec.attributes == {"system": {"duration": 0, "a": {"b": 1}, "c": 1, "f": 1}, "user": {"d": 1}, "e": 1}
+        assert spec.attributes == {
+            "system": {"duration": 0, "a": {"b": 1}, "c": 1, "f": 1},
+            "user": {"d": 1},
+            "e": 1,
+        }
 
-    @pytest.mark.parametrize("args, text", [((2, 1, None, False), "cannot be less"), ((2, 3, None, False), "evenly divisible"), ((None, 3, 1, False), "node count")])
+    @pytest.mark.parametrize(
+        "args, text",
+        [
+            ((2, 1, None, False), "cannot be less"),
+            ((2, 3, None, False), "evenly divisible"),
+            ((None, 3, 1, False), "node count"),
+        ],
+    )
     def test_per_resource_errors(self, args, text):
         with pytest.raises(CommandError, match=text):
             jobspec.per_resource(*args)
 
     def test_slot_label(self):
-        resources = [{"type": "node", "count": 1, "with": [{"type": "slot", "count": 1, "label": "s1", "with": []}]}]
+        resources = [
+            {
+                "type": "node",
+                "count": 1,
+                "with": [{"type": "slot", "count": 1, "label": "s1", "with": []}],
+            }
+        ]
         assert jobspec.slot_label(resources) == "s1" and jobspec.slot_label([]) is None
 
 
@@ -266,7 +338,10 @@ class TestBulkArguments:
         return command, bulkargs.combine(inputs)
 
     def test_combinations(self):
-        assert self.rows("echo {} ::: a b ::: 1 2") == (["echo", "{}"], [["a", "1"], ["a", "2"], ["b", "1"], ["b", "2"]])
+        assert self.rows("echo {} ::: a b ::: 1 2") == (
+            ["echo", "{}"],
+            [["a", "1"], ["a", "2"], ["b", "1"], ["b", "2"]],
+        )
 
     def test_linked(self):
         assert self.rows("e ::: a b c :::+ 1 2")[1] == [["a", "1"], ["b", "2"], ["c", "1"]]
@@ -296,10 +371,20 @@ class TestBulkArguments:
 
 class TestTimes:
     def test_fsd_exact(self):
-        assert [times.fsd_exact(x) for x in (0, 0.25, 1.5, 3599.952, 43200, 172800)] == ["0s", "250ms", "1.5s", "59.9992m", "12h", "2d"]
+        assert [times.fsd_exact(x) for x in (0, 0.25, 1.5, 3599.952, 43200, 172800)] == [
+            "0s",
+            "250ms",
+            "1.5s",
+            "59.9992m",
+            "12h",
+            "2d",
+        ]
 
     def test_event_formats(self):
-        events = [{"timestamp": 59.5, "name": "a", "context": {"s": "x", "n": {"k": [1]}}}, {"timestamp": 60.25, "name": "b"}]
+        events = [
+            {"timestamp": 59.5, "name": "a", "context": {"s": "x", "n": {"k": [1]}}},
+            {"timestamp": 60.25, "name": "b"},
+        ]
         raw = EventFormatter("text", "raw")
         assert [raw.format(e) for e in events] == ['59.500000 a s="x" n={"k":[1]}', "60.250000 b"]
         offset = EventFormatter("text", "offset")
@@ -342,7 +427,11 @@ class TestJobInfo:
             ({"state": 64, "result": 4}, "status_abbrev", "CA"),
             ({"state": 64, "result": 8}, "status", "TIMEOUT"),
             ({"urgency": 0}, "contextual_info", "held"),
-            ({"state": 2, "dependencies": ["after-ok=1", "x"]}, "contextual_info", "depends:after-ok=1,x"),
+            (
+                {"state": 2, "dependencies": ["after-ok=1", "x"]},
+                "contextual_info",
+                "depends:after-ok=1,x",
+            ),
             ({"annotations": {"sched": {"t_estimate": 4597.0}}}, "contextual_info", "eta:59.95m"),
             ({"annotations": {"sched": {"t_estimate": 900.0}}}, "contextual_info", "eta:now"),
             ({"state": 16, "t_run": 990.0, "nodelist": "n1"}, "contextual_info", "n1"),
@@ -352,9 +441,17 @@ class TestJobInfo:
             ({"annotations": {"sched": {"a": {"b": 1}}}}, "sched.a", {"b": 1}),
             ({"annotations": {"sched": 5}}, "sched.a.b", ""),
             ({"state": 64, "result": 2, "waitstatus": 3 << 8}, "inactive_reason", "Exit 3"),
-            ({"state": 64, "result": 4, "exception_note": "why"}, "inactive_reason", "Canceled: why"),
+            (
+                {"state": 64, "result": 4, "exception_note": "why"},
+                "inactive_reason",
+                "Canceled: why",
+            ),
             ({"state": 64, "result": 2, "waitstatus": 15}, "returncode", -15),
-            ({"state": 64, "result": 2, "exception_occurred": True, "exception_severity": 0}, "returncode", -128),
+            (
+                {"state": 64, "result": 2, "exception_occurred": True, "exception_severity": 0},
+                "returncode",
+                -128,
+            ),
             ({}, "id.dec", "1234567890"),
         ],
     )

@@ -8,8 +8,8 @@ import shared
 from golden_replay import ROOT, environment, read, run, scrub
 
 RC = [
-    "-Sbroker.rc1_path=flux modprobe run {}/t/rc/rc1-{{}}.py".format(ROOT),
-    "-Sbroker.rc3_path=flux modprobe run {}/t/rc/rc3.py".format(ROOT),
+    f"-Sbroker.rc1_path=flux modprobe run {ROOT}/t/rc/rc1-{{}}.py",
+    f"-Sbroker.rc3_path=flux modprobe run {ROOT}/t/rc/rc3.py",
 ]
 START = ["flux", "start"]
 PERSONALITY = {
@@ -28,7 +28,12 @@ FILES = {
 }
 
 #: Commands whose lines come in no order.
-UNORDERED = ("flux module list", "flux exec", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
+UNORDERED = (
+    "flux module list",
+    "flux exec",
+    "flux run -N2 -n4 -l",
+    "flux bulksubmit --wait --watch",
+)
 
 NO_ZERO = "a job of no slots is denied, as recorded of the pools (alloc-ranges, rv1pool-cases); sched-simple took it"
 
@@ -58,7 +63,7 @@ KNOWN = {
 
 def load(name):
     """The recorded lines of a file, in order; none without the data."""
-    return shared.optional_jsonl("golden/{}.jsonl".format(name))
+    return shared.optional_jsonl(f"golden/{name}.jsonl")
 
 
 def prepare(name, directory):
@@ -81,8 +86,8 @@ def cases():
             if command is None:
                 continue
             times[command] = times.get(command, 0) + 1
-            key = command if times[command] == 1 else "{} #{}".format(command, times[command])
-            found.append(pytest.param(name, number, key, entry, id="{}-{}".format(name, number)))
+            key = command if times[command] == 1 else f"{command} #{times[command]}"
+            found.append(pytest.param(name, number, key, entry, id=f"{name}-{number}"))
     return found
 
 
@@ -151,7 +156,10 @@ def test_known_differences_are_recorded_lines():
 
 
 def jobspec_cases():
-    return [pytest.param(entry, id=" ".join(entry["args"])) for entry in shared.optional_jsonl("golden/jobspecs.jsonl")]
+    return [
+        pytest.param(entry, id=" ".join(entry["args"]))
+        for entry in shared.optional_jsonl("golden/jobspecs.jsonl")
+    ]
 
 
 @pytest.mark.parametrize("entry", jobspec_cases())
@@ -159,7 +167,15 @@ def test_jobspec(entry, capsys):
     """The jobspecs of the submission options, key order included."""
     from flux_embedded.cmd import main
 
-    argv = ["submit", "--dry-run", "--env=-*", "--rlimit=-*", "--cwd=/home/user", *entry["args"], "hostname"]
+    argv = [
+        "submit",
+        "--dry-run",
+        "--env=-*",
+        "--rlimit=-*",
+        "--cwd=/home/user",
+        *entry["args"],
+        "hostname",
+    ]
     rc = main(argv)
     out, err = capsys.readouterr()
     assert rc == entry["rc"]
@@ -167,7 +183,10 @@ def test_jobspec(entry, capsys):
         # a date without a time is taken at the present time of day
         for text in (out, json.dumps(entry["jobspec"])):
             spec = json.loads(text)
-            assert float(spec["attributes"]["system"].pop("dependencies")[0]["value"]) // 86400 == 1893456000 // 86400
+            assert (
+                float(spec["attributes"]["system"].pop("dependencies")[0]["value"]) // 86400
+                == 1893456000 // 86400
+            )
             spec["attributes"]["system"].pop("cwd")
             assert spec["resources"] == entry["jobspec"]["resources"]
         return

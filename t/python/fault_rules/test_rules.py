@@ -33,7 +33,18 @@ PRIORITY = ("priority", {"priority": 16})
 CANCEL = ("exception", {"type": "cancel", "severity": 0, "note": ""})
 FINISH = ("finish", {"status": 0})
 RELEASE = ("release", {"ranks": "all", "final": True})
-NORMAL = [SUBMIT, "validate", "depend", PRIORITY, "alloc", "start", FINISH, RELEASE, "free", "clean"]
+NORMAL = [
+    SUBMIT,
+    "validate",
+    "depend",
+    PRIORITY,
+    "alloc",
+    "start",
+    FINISH,
+    RELEASE,
+    "free",
+    "clean",
+]
 
 
 def test_a_normal_life_is_legal_at_every_point():
@@ -73,7 +84,10 @@ def test_recorded_eventlogs_are_legal():
         (NORMAL[:8] + ["clean"], "were not freed"),
         (NORMAL + ["free"], "a second free"),
         (NORMAL + [("memo", {"a": 1})], "the job was inactive"),
-        ([SUBMIT, "validate", ("dependency-add", {"description": "x"}), "depend"], "dependencies are open"),
+        (
+            [SUBMIT, "validate", ("dependency-add", {"description": "x"}), "depend"],
+            "dependencies are open",
+        ),
         ([SUBMIT, "validate", ("dependency-remove", {"description": "x"})], "no such dependency"),
         ([SUBMIT, ("validate", {})], "left out when empty"),
     ],
@@ -255,7 +269,12 @@ def test_an_idle_head_is_caught(watch):
 def test_a_broken_promise_is_caught(watch):
     watch.bound = True
     ask(watch, 5)
-    watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 1, "annotations": {"sched": {"t_estimate": 49.0}}}))
+    watch.see(
+        "J",
+        Message(
+            2, "sched.alloc", {"id": 5, "type": 1, "annotations": {"sched": {"t_estimate": 49.0}}}
+        ),
+    )
     commit(watch, 5, ONE)
     with pytest.raises(Violation, match="was promised 49.0 and started at 50.0"):
         succeed(watch, 5, ONE)
@@ -278,7 +297,10 @@ def test_merge_of_annotations():
     target = {}
     for new, expected in [
         ({"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}, None),
-        ({"sched": {"t_estimate": 90.0}}, {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}}),
+        (
+            {"sched": {"t_estimate": 90.0}},
+            {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}},
+        ),
         ({"sched": {"t_estimate": None, "reason_pending": None}, "user": {"x": {"y": None}}}, {}),
     ]:
         merge(target, new)

@@ -56,7 +56,9 @@ class Scheduler(Service):
         self.expiration_error = None
 
     def begin(self):
-        future = self.rpc("job-manager.sched-hello", {"partial-ok": self.partial_ok}, streaming=True)
+        future = self.rpc(
+            "job-manager.sched-hello", {"partial-ok": self.partial_ok}, streaming=True
+        )
         while True:
             try:
                 self.hello.append(future.get())

@@ -38,7 +38,10 @@ def test_bad_exception(inst, body):
 
 def test_severity_text(inst):
     id = inst.submit()
-    assert error(inst, "raise", {"id": id, "type": "x", "severity": 9})[1] == "invalid exception severity"
+    assert (
+        error(inst, "raise", {"id": id, "type": "x", "severity": 9})[1]
+        == "invalid exception severity"
+    )
 
 
 def test_raiseall(inst):
@@ -51,7 +54,10 @@ def test_raiseall(inst):
     assert inst.state(pending[0]) == SCHED
     assert inst.rpc("job-manager.raiseall", body) == {"count": 3, "errors": 0}
     assert {inst.state(id) for id in pending} == {INACTIVE} and inst.state(running) == RUN
-    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0}) == {"count": 1, "errors": 0}
+    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0}) == {
+        "count": 1,
+        "errors": 0,
+    }
 
 
 def test_guests_and_other_peoples_jobs(inst):
@@ -75,9 +81,15 @@ def test_guests_and_other_peoples_jobs(inst):
 def test_urgency_range(inst):
     id = inst.submit()
     for urgency in (32, -1):
-        assert error(inst, "urgency", {"id": id, "urgency": urgency}) == (errno.EINVAL, "urgency value is out of range")
+        assert error(inst, "urgency", {"id": id, "urgency": urgency}) == (
+            errno.EINVAL,
+            "urgency value is out of range",
+        )
     for urgency in ("x", 1.5, True):
-        assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] in (errno.EPROTO, errno.EINVAL)
+        assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] in (
+            errno.EPROTO,
+            errno.EINVAL,
+        )
     assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
 
 
@@ -86,7 +98,9 @@ def test_kill(inst):
     id = inst.submit(run=100)
     inst.rpc("job-manager.kill", {"id": id, "signum": 10})
     inst.run()
-    assert [event.get("context") for event in inst.eventlog(id) if event["name"] == "finish"] == [{"status": 10}]
+    assert [event.get("context") for event in inst.eventlog(id) if event["name"] == "finish"] == [
+        {"status": 10}
+    ]
     inst.sched.auto = None
     pending = inst.submit()
     assert error(inst, "kill", {"id": pending, "signum": 15})[1] == "job is not running"
@@ -106,7 +120,10 @@ def test_killall(inst):
 
 def test_wait(inst):
     inst.load_sched(auto=lambda body: make_R())
-    good, bad = inst.submit(run=1, flags=4), inst.submit(flags=4, exec={"test": {"run_duration": 2, "wait_status": 256}})
+    good, bad = (
+        inst.submit(run=1, flags=4),
+        inst.submit(flags=4, exec={"test": {"run_duration": 2, "wait_status": 256}}),
+    )
     plain = inst.submit(run=1)
     assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
     future = inst.handle.rpc("job-manager.wait", {"id": good})
@@ -116,7 +133,11 @@ def test_wait(inst):
     assert future.get() == {"id": good, "success": True, "errstr": ""}
     assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only once
     inst.advance(1)
-    assert inst.rpc("job-manager.wait") == {"id": bad, "success": False, "errstr": "task(s) exited with exit code 1"}
+    assert inst.rpc("job-manager.wait") == {
+        "id": bad,
+        "success": False,
+        "errstr": "task(s) exited with exit code 1",
+    }
     assert error(inst, "wait", {})[1] == "there are no more waitable jobs"
 
 
@@ -178,7 +199,9 @@ def test_purge(inst):
     ids = [inst.submit() for _ in range(4)]
     for id in ids[:3]:
         inst.cancel(id)
-    assert inst.rpc("job-manager.purge", {"num_limit": 1}) == {"count": 2}  # without force it only counts
+    assert inst.rpc("job-manager.purge", {"num_limit": 1}) == {
+        "count": 2
+    }  # without force it only counts
     assert inst.rpc("job-manager.purge", {"num_limit": 1, "force": True}) == {"count": 2}
     assert list(inst.jm.inactive) == [ids[2]]
     with pytest.raises(OSError):
@@ -190,7 +213,10 @@ def test_purge(inst):
 
 
 def test_inactive_limits(inst):
-    inst.rpc("config.load", {"config": {"job-manager": {"inactive-age-limit": "1m", "inactive-num-limit": 3}}})
+    inst.rpc(
+        "config.load",
+        {"config": {"job-manager": {"inactive-age-limit": "1m", "inactive-num-limit": 3}}},
+    )
     for _ in range(5):
         inst.cancel(inst.submit())
     inst.advance(15)
@@ -221,7 +247,9 @@ def status(inst, name=None):
 
 
 def switch(inst, start, name=None, **kwargs):
-    inst.rpc("job-manager.queue-start", {"start": start, **({"name": name} if name else {}), **kwargs})
+    inst.rpc(
+        "job-manager.queue-start", {"start": start, **({"name": name} if name else {}), **kwargs}
+    )
 
 
 def allocs(inst):
@@ -236,8 +264,16 @@ def test_anonymous_queue(inst):
     assert inst.rpc("job-manager.queue-list") == {"queues": []}
     inst.rpc("job-manager.queue-enable", {"enable": False, "reason": "no more"})
     switch(inst, False, reason="maint")
-    assert status(inst) == {"enable": False, "start": False, "disable_reason": "no more", "stop_reason": "maint"}
-    assert error(inst, "queue-start", {"start": True, "name": "nosuch"})[1] == "'nosuch' is not a valid queue"
+    assert status(inst) == {
+        "enable": False,
+        "start": False,
+        "disable_reason": "no more",
+        "stop_reason": "maint",
+    }
+    assert (
+        error(inst, "queue-start", {"start": True, "name": "nosuch"})[1]
+        == "'nosuch' is not a valid queue"
+    )
 
 
 def test_named_queues_are_stopped_at_first(queues):
@@ -338,15 +374,24 @@ def test_update_queue(queues):
     assert (system["queue"], system["constraints"]) == ("b", {"ranks": ["0"]})
     assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
     move(queues, id, "a")
-    assert queues.jm.jobs[id].jobspec["attributes"]["system"]["constraints"] == {"ranks": ["0"], "properties": ["x"]}
-    updates = [list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"]
+    assert queues.jm.jobs[id].jobspec["attributes"]["system"]["constraints"] == {
+        "ranks": ["0"],
+        "properties": ["x"],
+    }
+    updates = [
+        list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"
+    ]
     assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
 
 
 def test_update_queue_refused(queues):
     switch(queues, True, all=True)
     id = queues.submit(queue="a")
-    for name, text in (("nosuch", "'nosuch' is not a valid queue"), ("a", "job queue is already set to a"), (3, "expected the name")):
+    for name, text in (
+        ("nosuch", "'nosuch' is not a valid queue"),
+        ("a", "job queue is already set to a"),
+        (3, "expected the name"),
+    ):
         with pytest.raises(OSError, match=text):
             move(queues, id, name)
     queues.sched.infeasible = "too big for b"
@@ -395,7 +440,9 @@ def test_dependency_after(inst, scheme, ending, met, late):
         assert inst.events(second).count("dependency-remove") == 1
     else:
         assert inst.state(second) == INACTIVE
-        [context] = [event["context"] for event in inst.eventlog(second) if event["name"] == "exception"]
+        [context] = [
+            event["context"] for event in inst.eventlog(second) if event["name"] == "exception"
+        ]
         assert context["type"] == "dependency" and "can never be satisfied" in context["note"]
         assert inst.events(second).index("validate") < inst.events(second).index("exception")
 
@@ -430,7 +477,10 @@ def test_singleton(inst):
     inst.load_sched(auto=lambda body: make_R())
     one = inst.submit(run=5, job={"name": "x"})
     other = inst.submit(run=5, job={"name": "y"})
-    two, three = (inst.submit(run=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}]) for _ in range(2))
+    two, three = (
+        inst.submit(run=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}])
+        for _ in range(2)
+    )
     assert [inst.state(id) for id in (one, other, two, three)] == [RUN, RUN, 2, 2]
     inst.advance(5)
     assert [inst.state(id) for id in (one, two, three)] == [INACTIVE, RUN, 2]
@@ -476,7 +526,9 @@ def test_update_duration(inst):
     id = inst.submit()
     for value in (-1, "x", True, None, [1]):
         with pytest.raises(OSError, match="expected seconds"):
-            inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}})
+            inst.rpc(
+                "job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}}
+            )
 
 
 def test_owner_may_exceed_limits_others_may_not(inst):
@@ -486,6 +538,9 @@ def test_owner_may_exceed_limits_others_may_not(inst):
     inst.rpc("job-manager.update", {"id": id, **update})
     as_guest(inst)
     theirs = inst.submit(duration=60)
-    assert error(inst, "update", {"id": theirs, **update})[1] == "requested duration exceeds policy limit of 1h"
+    assert (
+        error(inst, "update", {"id": theirs, **update})[1]
+        == "requested duration exceeds policy limit of 1h"
+    )
     inst.rpc("job-manager.update", {"id": theirs, "updates": {"attributes.system.duration": 600}})
     as_owner(inst)

@@ -82,21 +82,36 @@ def test_deny_without_note(inst):
 
 
 ANNOTATIONS = [
-    ({"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}, {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}),
+    (
+        {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}},
+        {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}},
+    ),
     ({"sched": {"t_estimate": 90.0}}, {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}}),
     (
         {"user": {"tag": ["a", "b"]}, "sched": {"x": {"y": 1, "z": 2}}},
-        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"y": 1, "z": 2}}, "user": {"tag": ["a", "b"]}},
+        {
+            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"y": 1, "z": 2}},
+            "user": {"tag": ["a", "b"]},
+        },
     ),
     (
         {"sched": {"x": {"y": None}}},
-        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"z": 2}}, "user": {"tag": ["a", "b"]}},
+        {
+            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"z": 2}},
+            "user": {"tag": ["a", "b"]},
+        },
     ),
     (
         {"sched": {"x": 5}},
-        {"sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": 5}, "user": {"tag": ["a", "b"]}},
+        {
+            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": 5},
+            "user": {"tag": ["a", "b"]},
+        },
     ),
-    ({"sched": {"t_estimate": None, "reason_pending": None}}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
+    (
+        {"sched": {"t_estimate": None, "reason_pending": None}},
+        {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}},
+    ),
     ({"nothere": None}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
     ({"sched": {"x": None}}, {"user": {"tag": ["a", "b"]}}),
 ]
@@ -219,7 +234,12 @@ def test_limited_mode(inst):
     assert seen(inst) == [("alloc", jobs[2])]
     urgent = inst.submit(urgency=25)
     # The last in order makes way; with it gone, the one before it does not precede the newcomer either.
-    assert seen(inst) == [("cancel", jobs[2]), ("cancel", jobs[1]), ("alloc", urgent), ("alloc", jobs[1])]
+    assert seen(inst) == [
+        ("cancel", jobs[2]),
+        ("cancel", jobs[1]),
+        ("alloc", urgent),
+        ("alloc", jobs[1]),
+    ]
 
 
 def test_limited_mode_moves_requests_with_room_to_spare(inst):
@@ -247,7 +267,12 @@ def test_limited_mode_waiting_job_raised(inst):
     jobs = [inst.submit() for _ in range(5)]
     seen(inst)
     urgency(inst, jobs[4], 26)
-    assert seen(inst) == [("cancel", jobs[2]), ("cancel", jobs[1]), ("alloc", jobs[4]), ("alloc", jobs[1])]
+    assert seen(inst) == [
+        ("cancel", jobs[2]),
+        ("cancel", jobs[1]),
+        ("alloc", jobs[4]),
+        ("alloc", jobs[1]),
+    ]
 
 
 @pytest.mark.parametrize("mode", [{"mode": "limited", "limit": 8}, {"mode": "unlimited"}])
@@ -366,7 +391,12 @@ def test_unload_and_reload(inst):
     }  # fmt: skip
     inst.load_sched()
     assert inst.sched.hello == [
-        {"id": running, "priority": 16, "userid": inst.jm.owner, "t_submit": inst.jm.jobs[running].t_submit}
+        {
+            "id": running,
+            "priority": 16,
+            "userid": inst.jm.owner,
+            "t_submit": inst.jm.jobs[running].t_submit,
+        }
     ]
     assert inst.sched.count == 1
     assert seen(inst) == [("alloc", pending)]
@@ -415,7 +445,9 @@ def test_expiration_update(inst, number):
     assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
     inst.advance(25)
     timeout = [event for event in inst.eventlog(id) if event["name"] == "exception"]
-    assert [(event["timestamp"], event["context"]["type"]) for event in timeout] == [(now + 20, "timeout")]
+    assert [(event["timestamp"], event["context"]["type"]) for event in timeout] == [
+        (now + 20, "timeout")
+    ]
     R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 3})["R"]
     assert R["execution"]["expiration"] == now + 20
     R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]
@@ -456,7 +488,9 @@ def test_scheduler_goes_away_during_an_expiration_update(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run=100)
     inst.sched.methods["sched.expiration"] = (lambda msg: None, False, False)
-    answer = inst.handle.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    answer = inst.handle.rpc(
+        "job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}}
+    )
     inst.run()
     assert not answer.is_ready()
     inst.unload_sched()

@@ -98,7 +98,10 @@ def test_mock_exception(inst, when):
     inst.advance(2)
     assert inst.events(id)[-4:] == ["exception", "release", "free", "clean"]
     assert ("start" in inst.events(id)) == (when == "run")
-    assert inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"] == f"mock {when} exception generated"
+    assert (
+        inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
+        == f"mock {when} exception generated"
+    )
 
 
 def test_bad_run_duration(inst):
@@ -167,7 +170,10 @@ def test_another_execution_service(inst):
     id = inst.submit()
     [msg] = mine.requests
     assert msg.matchtag == 0
-    assert list(msg.payload) == ["id", "userid", "jobspec", "R", "reattach"] and msg.payload["reattach"] is False
+    assert (
+        list(msg.payload) == ["id", "userid", "jobspec", "R", "reattach"]
+        and msg.payload["reattach"] is False
+    )
     for kind, data in (
         ("start", {}), ("release", {"ranks": "0", "final": False}), ("exception", {"type": "x", "severity": 3}),
         ("finish", {"status": 0}), ("release", {"ranks": "0", "final": True}),
@@ -258,10 +264,19 @@ def test_status_is_the_greatest(real):
 
 def test_output_file(real, tmp_path):
     options = {"output": {"stdout": {"type": "file", "path": "out-{{name}}-{{id}}.txt"}}}
-    id = run(real, "echo hi; echo oops >&2", cwd=str(tmp_path), shell={"options": options}, job={"name": "nm"})
+    id = run(
+        real,
+        "echo hi; echo oops >&2",
+        cwd=str(tmp_path),
+        shell={"options": options},
+        job={"name": "nm"},
+    )
     [path] = tmp_path.glob("out-nm-*.txt")
     assert sorted(path.read_text().split()) == ["hi", "oops"]
-    assert [event["name"] for event in real.eventlog(id, "guest.output")][:2] == ["header", "redirect"]
+    assert [event["name"] for event in real.eventlog(id, "guest.output")][:2] == [
+        "header",
+        "redirect",
+    ]
 
 
 def test_input_file(real, tmp_path):
@@ -305,7 +320,9 @@ def test_node_failure(command):
         wait(inst, id, "start")
         inst.rpc("overlay.disconnect", {"rank": 2})
         wait(inst, id)
-        [context] = [event["context"] for event in inst.eventlog(id) if event["name"] == "exception"]
+        [context] = [
+            event["context"] for event in inst.eventlog(id) if event["name"] == "exception"
+        ]
         assert (context["type"], context["severity"]) == ("node-failure", 0)
         assert context["note"] == "lost contact with n2 (rank 2)"
         assert len(inst.sched.of("free")) == 1
@@ -326,7 +343,9 @@ def test_kill_signal(real, tmp_path):
 def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
     real.rpc("config.load", {"config": {"exec": {"kill-timeout": "0.1s"}}})
     ready = tmp_path / "ready"
-    id = real.submit(jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 30; done"]))
+    id = real.submit(
+        jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 30; done"])
+    )
     wait_for(real, ready.exists)
     real.cancel(id)
     wait(real, id)
@@ -390,7 +409,10 @@ def test_layout():
 
 def test_layout_of_unequal_nodes():
     R = make_R()
-    R["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0"}}, {"rank": "1", "children": {"core": "0-2"}}]
+    R["execution"]["R_lite"] = [
+        {"rank": "0", "children": {"core": "0"}},
+        {"rank": "1", "children": {"core": "0-2"}},
+    ]
     R["execution"]["nodelist"] = ["n[0-1]"]
     R["execution"]["nslots"] = 4
     assert [node for _, node, _ in place(tasks(4), R)] == [0, 1, 1, 1]

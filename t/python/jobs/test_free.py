@@ -26,7 +26,11 @@ def frees(inst):
 
 
 def housekeeping(inst, **settings):
-    table = {"command": ["true"], "mock-duration": {"0": "1s", "1": "2s", "2": "2s", "3": "5s"}, **settings}
+    table = {
+        "command": ["true"],
+        "mock-duration": {"0": "1s", "1": "2s", "2": "2s", "3": "5s"},
+        **settings,
+    }
     inst.rpc("config.load", {"config": {"job-manager": {"housekeeping": table}}})
 
 
@@ -142,7 +146,9 @@ def test_hello_without_partial_ok_ends_housekeeping(four):
     assert "free" not in four.sched.hello[0]
     assert partly not in four.jm.housekeeping.jobs
     four.advance(5)
-    assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [("0-3", True)]
+    assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [
+        ("0-3", True)
+    ]
 
 
 def test_housekeeping_without_scheduler(four):
@@ -252,13 +258,17 @@ def test_housekeeping_scripts_really_run():
     inst = JobsInstance(clock=RealClock())
     try:
         inst.load_sched(auto=lambda body: FOUR)
-        script = "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
+        script = (
+            "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
+        )
         housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
         inst.submit(run=0)
         inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])
         assert sorted(rank for rank, _ in frees(inst)) == ["0", "1", "2", "3"]
         texts = [entry.text for entry in inst.ctx.ring.entries()]
-        assert any(text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts)
+        assert any(
+            text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts
+        )
     finally:
         inst.stop()
 
@@ -279,7 +289,9 @@ def test_bad_housekeeping_configuration(inst, table):
 
 def test_resource_status_is_empty(inst):
     empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
-    assert inst.rpc("job-manager.resource-status") == {"allocated": {"version": 1, "execution": empty}}
+    assert inst.rpc("job-manager.resource-status") == {
+        "allocated": {"version": 1, "execution": empty}
+    }
 
 
 def test_resource_status_adds_up(inst):

@@ -217,11 +217,15 @@ def test_dependency_satisfied(virtual):
 def test_running_duration_updated(virtual):
     id = virtual.submit(run=1000)
     for duration in (7200, 9000, 0):
-        virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": duration}})
+        virtual.rpc(
+            "job-manager.update", {"id": id, "updates": {"attributes.system.duration": duration}}
+        )
     virtual.cancel(id)
     # A mock job ends with the signal itself instead of a shell's exit code.
     expected = shape(recorded()["running, duration updated three times, cancelled"])
-    expected = [("finish", [("status", 15)]) if name == "finish" else (name, c) for name, c in expected]
+    expected = [
+        ("finish", [("status", 15)]) if name == "finish" else (name, c) for name, c in expected
+    ]
     assert shape(virtual.finish(id)) == expected
 
 
@@ -241,7 +245,9 @@ def test_no_scheduler(inst):
     inst.load_sched()
     inst.sched.allocate(id, make_R(), SUMMARY)
     inst.advance(1)
-    check("submitted with no scheduler loaded, scheduler loaded later, completed", inst.eventlog(id))
+    check(
+        "submitted with no scheduler loaded, scheduler loaded later, completed", inst.eventlog(id)
+    )
 
 
 def test_scheduler_reloaded_while_running(virtual):
@@ -267,7 +273,11 @@ def test_without_execution(virtual):
 @pytest.mark.parametrize(
     "name, test, duration",
     [
-        ("mock execution: attributes.system.exec.test.run_duration=0.2s", {"run_duration": "0.2s"}, 0),
+        (
+            "mock execution: attributes.system.exec.test.run_duration=0.2s",
+            {"run_duration": "0.2s"},
+            0,
+        ),
         ("mock execution with wait_status 256", {"run_duration": "0.2s", "wait_status": 256}, 0),
         ("mock execution, time limit", {"run_duration": "10s"}, 1),
     ],

@@ -66,14 +66,27 @@ def test_lookup_flags(auto):
     assert json.loads(current["R"])["execution"]["expiration"] == start + 300
     assert json.loads(current["jobspec"])["attributes"]["system"]["duration"] == 300
     assert current["eventlog"].startswith('{"timestamp"')
-    assert auto.rpc("job-info.update-lookup", {"id": id, "key": "jobspec"})["jobspec"]["version"] == 1
+    assert (
+        auto.rpc("job-info.update-lookup", {"id": id, "key": "jobspec"})["jobspec"]["version"] == 1
+    )
 
 
 def test_lookup_errors(inst):
     id = inst.submit()
-    assert error(inst, "job-info.lookup", {"id": id, "keys": ["jobspec", "R"]}) == (errno.ENOENT, "R: key not found")
-    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"]}) == (errno.ENOENT, "invalid job id")
-    for payload in ({"id": "x", "keys": ["R"]}, {"id": id}, {"id": id, "keys": []}, {"id": id, "keys": [3]}):
+    assert error(inst, "job-info.lookup", {"id": id, "keys": ["jobspec", "R"]}) == (
+        errno.ENOENT,
+        "R: key not found",
+    )
+    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"]}) == (
+        errno.ENOENT,
+        "invalid job id",
+    )
+    for payload in (
+        {"id": "x", "keys": ["R"]},
+        {"id": id},
+        {"id": id, "keys": []},
+        {"id": id, "keys": [3]},
+    ):
         assert error(inst, "job-info.lookup", payload)[0] == errno.EPROTO
     assert error(inst, "job-info.update-lookup", {"id": id, "key": "eventlog"})[0] == errno.EINVAL
 
@@ -121,7 +134,10 @@ def test_watch_waitcreate(inst):
     inst.load_sched()
     id = inst.submit(run=5)
     without = watch(inst, id, "guest.exec.eventlog")
-    assert without.take() == [] and (without.errnum, without.text) == (errno.ENOENT, "guest.exec.eventlog: key not found")
+    assert without.take() == [] and (without.errnum, without.text) == (
+        errno.ENOENT,
+        "guest.exec.eventlog: key not found",
+    )
     waiting = watch(inst, id, "guest.exec.eventlog", 1)
     assert waiting.take() == [] and waiting.errnum is None
     never = watch(inst, id, "guest.nosuch", 1)
@@ -129,13 +145,17 @@ def test_watch_waitcreate(inst):
     assert waiting.names() == ["init", "starting"]
     inst.advance(5)
     assert waiting.names()[-1] == "done"
-    assert never.take() == [] and never.errnum == ENODATA  # the job is inactive: nothing can come any more
+    assert (
+        never.take() == [] and never.errnum == ENODATA
+    )  # the job is inactive: nothing can come any more
 
 
 def test_watch_errors(inst):
     stream = watch(inst, 1234)
     assert stream.take() == [] and (stream.errnum, stream.text) == (errno.ENOENT, "invalid job id")
-    assert error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog"})[0] == errno.EPROTO  # not streaming
+    assert (
+        error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog"})[0] == errno.EPROTO
+    )  # not streaming
     bad = Stream(inst, "job-info.eventlog-watch", {"id": 1})
     bad.take()
     assert bad.errnum == errno.EPROTO
@@ -212,14 +232,36 @@ def test_attributes(five):
     f = five.five
     found = {job["id"]: job for job in jobs(five)}
     done, running, high = found[f["done"]], found[f["running"]], found[f["high"]]
-    assert done["success"] and done["result"] == 1 and done["waitstatus"] == 0 and done["exception_occurred"] is False
+    assert (
+        done["success"]
+        and done["result"] == 1
+        and done["waitstatus"] == 0
+        and done["exception_occurred"] is False
+    )
     assert (done["ntasks"], done["nnodes"], done["ncores"]) == (1, 1, 1)
     assert done["t_submit"] == done["t_sched"] == done["t_run"] == done["t_inactive"] - 1
     assert running["name"] == "runner" and running["bank"] == "b" and running["project"] == "p"
     assert (running["ranks"], running["nodelist"], running["state"]) == ("0", "n0", 16)
-    for key in ("result", "t_cleanup", "t_inactive", "waitstatus", "success", "exception_occurred", "expiration"):
+    for key in (
+        "result",
+        "t_cleanup",
+        "t_inactive",
+        "waitstatus",
+        "success",
+        "exception_occurred",
+        "expiration",
+    ):
         assert key not in running
-    for key in ("ranks", "nodelist", "t_run", "result", "nnodes", "annotations", "dependencies", "queue"):
+    for key in (
+        "ranks",
+        "nodelist",
+        "t_run",
+        "result",
+        "nnodes",
+        "annotations",
+        "dependencies",
+        "queue",
+    ):
         assert key not in high
     assert (high["ncores"], high["ntasks"], high["priority"], high["urgency"]) == (3, 1, 20, 20)
     assert found[f["failed"]]["result"] == 2 and found[f["failed"]]["waitstatus"] == 256
@@ -301,7 +343,9 @@ def test_bad_list_requests(inst):
 def test_list_id(auto):
     assert error(auto, "job-list.list-id", {"id": 1234}) == (errno.ENOENT, "unknown job id")
     id = auto.submit(run=5)
-    future = auto.handle.rpc("job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]})
+    future = auto.handle.rpc(
+        "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
+    )
     auto.run()
     assert not future.is_ready()
     auto.advance(5)
@@ -331,7 +375,11 @@ def test_dependencies_and_exceptions(inst):
     job = inst.rpc("job-list.list-id", {"id": second})["job"]
     assert (job["exception_type"], job["exception_severity"]) == ("dependency", 0)
     first = inst.rpc("job-list.list-id", {"id": first})["job"]
-    assert (first["exception_type"], first["exception_note"], first["result"]) == ("cancel", "why", 4)
+    assert (first["exception_type"], first["exception_note"], first["result"]) == (
+        "cancel",
+        "why",
+        4,
+    )
 
 
 def test_job_stats(five):
@@ -339,7 +387,12 @@ def test_job_stats(five):
     assert stats["job_states"] == {
         "depend": 0, "priority": 0, "sched": 2, "run": 1, "cleanup": 0, "inactive": 2, "total": 5,
     }  # fmt: skip
-    assert (stats["successful"], stats["failed"], stats["canceled"], stats["timeout"]) == (1, 1, 0, 0)
+    assert (stats["successful"], stats["failed"], stats["canceled"], stats["timeout"]) == (
+        1,
+        1,
+        0,
+        0,
+    )
     five.cancel(five.five["low"])
     assert five.rpc("job-list.job-stats")["canceled"] == 1
 
@@ -348,7 +401,10 @@ def test_stats_of_queues(inst):
     inst.rpc("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
     for queue in "aab":
         inst.submit(queue=queue)
-    queues = {queue["name"]: queue["job_states"]["total"] for queue in inst.rpc("job-list.job-stats")["queues"]}
+    queues = {
+        queue["name"]: queue["job_states"]["total"]
+        for queue in inst.rpc("job-list.job-stats")["queues"]
+    }
     assert queues == {"a": 2, "b": 1}
 
 
@@ -380,7 +436,12 @@ def test_expiration_and_duration_follow_updates(auto):
 def test_odd_jobspecs_do_not_break_the_list(inst):
     inst.unload("job-ingest")
     inst.load_module("job-ingest", "disable-validator")
-    for change in ({"resources": 3}, {"tasks": []}, {"tasks": None}, {"resources": [{"type": "slot"}]}):
+    for change in (
+        {"resources": 3},
+        {"tasks": []},
+        {"tasks": None},
+        {"resources": [{"type": "slot"}]},
+    ):
         inst.submit({**jobspec(), **change})
     assert len(jobs(inst)) == 4
 
@@ -393,12 +454,24 @@ def test_journal(auto):
     full = Stream(auto, "job-manager.events-journal", {"full": True})
     new_only = Stream(auto, "job-manager.events-journal", {"full": False})
     entries = full.take()[0]["events"]
-    assert [entry["event"]["name"] for entry in entries if entry["id"] == old][:2] == ["submit", "validate"]
+    assert [entry["event"]["name"] for entry in entries if entry["id"] == old][:2] == [
+        "submit",
+        "validate",
+    ]
     assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
-    assert "jobspec" in entries[0] and "R" in next(e for e in entries if e["event"]["name"] == "alloc")
+    assert "jobspec" in entries[0] and "R" in next(
+        e for e in entries if e["event"]["name"] == "alloc"
+    )
     assert new_only.take() == []
     auto.advance(1)
-    assert [e["event"]["name"] for item in new_only.take() for e in item["events"]] == ["finish", "release", "free", "clean"]
-    auto.handle.rpc("job-manager.events-journal-cancel", {"matchtag": full.future.matchtag}, flags=1)
+    assert [e["event"]["name"] for item in new_only.take() for e in item["events"]] == [
+        "finish",
+        "release",
+        "free",
+        "clean",
+    ]
+    auto.handle.rpc(
+        "job-manager.events-journal-cancel", {"matchtag": full.future.matchtag}, flags=1
+    )
     full.take()
     assert full.errnum == ENODATA

@@ -11,7 +11,10 @@ from flux_embedded.services.job_ingest.ids import IdGenerator
 QUEUES = {
     "queues": {
         "batch": {},
-        "debug": {"requires": ["pp"], "policy": {"jobspec": {"defaults": {"system": {"duration": "10m"}}}}},
+        "debug": {
+            "requires": ["pp"],
+            "policy": {"jobspec": {"defaults": {"system": {"duration": "10m"}}}},
+        },
         "virt": {"parent": "debug"},
         "hosts": {"hosts": "n[0-3]"},
     },
@@ -63,7 +66,12 @@ def test_stored_files(inst):
     assert stored(inst, id)["attributes"]["system"]["duration"] == 0
     assert stored(inst, id)["attributes"]["system"]["environment"] == {"A": "b"}
     assert stored(inst, id, "J") == spec
-    assert inst.eventlog(id)[0]["context"] == {"userid": inst.jm.owner, "urgency": 16, "flags": 0, "version": 1}
+    assert inst.eventlog(id)[0]["context"] == {
+        "userid": inst.jm.owner,
+        "urgency": 16,
+        "flags": 0,
+        "version": 1,
+    }
 
 
 def test_batch(inst):
@@ -227,7 +235,9 @@ def test_queue_of_its_own(queues):
 
 
 def test_constraint_is_added_to_the_users(queues):
-    found = system(queues, queue="debug", constraints={"or": [{"ranks": ["0"]}], "properties": ["x"]})
+    found = system(
+        queues, queue="debug", constraints={"or": [{"ranks": ["0"]}], "properties": ["x"]}
+    )
     assert found["constraints"] == {"or": [{"ranks": ["0"]}], "properties": ["x", "pp"]}
 
 
@@ -261,10 +271,16 @@ def test_access(inst):
 
 
 def test_limits(inst):
-    limits = {"job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"nnodes": 1}}, "duration": "1h"}
+    limits = {
+        "job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"nnodes": 1}},
+        "duration": "1h",
+    }
     queue = {"policy": {"limits": {"job-size": {"max": {"ncores": 8}}, "duration": "2h"}}}
     config = {
-        "policy": {"limits": limits, "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}}},
+        "policy": {
+            "limits": limits,
+            "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}},
+        },
         "queues": {"a": {}, "b": queue, "c": {"parent": "b"}},
     }
     inst.rpc("config.load", {"config": config})
@@ -280,12 +296,18 @@ def test_bad_limits(inst):
     with pytest.raises(OSError, match="policy.limits.duration"):
         inst.rpc("config.load", {"config": {"policy": {"limits": {"duration": "soon"}}}})
     with pytest.raises(OSError, match="job-size.max.nnodes"):
-        inst.rpc("config.load", {"config": {"policy": {"limits": {"job-size": {"max": {"nnodes": "x"}}}}}})
+        inst.rpc(
+            "config.load",
+            {"config": {"policy": {"limits": {"job-size": {"max": {"nnodes": "x"}}}}}},
+        )
     assert inst.submit(duration=1e9)
 
 
 def test_duration_beyond_the_instance(inst):
-    R = {"version": 1, "execution": {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]}}
+    R = {
+        "version": 1,
+        "execution": {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]},
+    }
     inst.rpc("kvs.commit", {"ops": [["put", "resource.R", json.dumps(R)]]})
     text = "job duration (12h) exceeds remaining instance lifetime (11m)"
     refused(inst, errno.EINVAL, text, duration=43200.0)

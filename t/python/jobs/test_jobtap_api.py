@@ -44,7 +44,11 @@ def test_add_handler(inst, p):
     p.add_handler("job.*", lambda p, topic, args: calls.append(("glob", topic)))
     p.add_handler("job.new", lambda p, topic, args: calls.append(("exact", topic)))
     inst.submit()
-    assert ("exact", "job.new") in calls and ("glob", "job.create") in calls and ("glob", "job.new") not in calls
+    assert (
+        ("exact", "job.new") in calls
+        and ("glob", "job.create") in calls
+        and ("glob", "job.new") not in calls
+    )
     with pytest.raises(TypeError):
         p.add_handler("job.new", None)
 
@@ -167,7 +171,11 @@ def test_job_set_flag(inst, p):
         inst.rpc("job-manager.wait", {"id": id})
     p.job_set_flag(id, "waitable")
     inst.run()
-    assert inst.eventlog(id)[-1] == {**inst.eventlog(id)[-1], "name": "set-flags", "context": {"flags": ["waitable"]}}
+    assert inst.eventlog(id)[-1] == {
+        **inst.eventlog(id)[-1],
+        "name": "set-flags",
+        "context": {"flags": ["waitable"]},
+    }
     inst.cancel(id)
     assert inst.rpc("job-manager.wait", {"id": id})["success"] is False
     with raises(errno.EINVAL):
@@ -190,7 +198,9 @@ def test_raise_exception(inst, p):
         p.raise_exception(inst.submit(), "two words", 0)
 
 
-@pytest.mark.parametrize("topic", ["job.create", "job.validate", "job.new", "job.state.depend", "job.state.sched"])
+@pytest.mark.parametrize(
+    "topic", ["job.create", "job.validate", "job.new", "job.state.depend", "job.state.sched"]
+)
 def test_fatal_exception_in_a_callback(inst, p, topic):
     p.add_handler(topic, lambda p, topic, args: p.raise_exception(CURRENT_JOB, "policy", 0, "no"))
     inst.load_sched()
@@ -229,12 +239,20 @@ def test_job_lookup(inst, p):
 
 @pytest.mark.parametrize(
     "test, kind, result",
-    [({}, None, 1), ({"wait_status": 256}, None, 2), ({}, "cancel", 4), ({}, "timeout", 8), ({}, "other", 2)],
+    [
+        ({}, None, 1),
+        ({"wait_status": 256}, None, 2),
+        ({}, "cancel", 4),
+        ({}, "timeout", 8),
+        ({}, "other", 2),
+    ],
 )
 def test_get_job_result(inst, p, test, kind, result):
     inst.load_sched(auto=lambda body: make_R())
     found = []
-    p.add_handler("job.state.cleanup", lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB)))
+    p.add_handler(
+        "job.state.cleanup", lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB))
+    )
     id = inst.submit(exec={"test": {"run_duration": 10, **test}})
     with raises(errno.EINVAL):
         p.get_job_result(id)
@@ -269,7 +287,9 @@ def test_aux(inst, p):
 def test_aux_ends_with_the_job(inst, p):
     freed = []
     seen = []
-    p.add_handler("job.state.inactive", lambda p, topic, args: seen.append(p.job_aux_get(CURRENT_JOB, "k")))
+    p.add_handler(
+        "job.state.inactive", lambda p, topic, args: seen.append(p.job_aux_get(CURRENT_JOB, "k"))
+    )
     id = inst.submit()
     p.job_aux_set(id, "k", 1, freed.append)
     inst.cancel(id)
@@ -290,7 +310,10 @@ def test_aux_ends_with_the_plugin(inst, p):
 
 
 def test_jobspec_update(inst, p):
-    p.add_handler("job.state.depend", lambda p, topic, args: p.jobspec_update({"attributes.system.duration": 3600.0}))
+    p.add_handler(
+        "job.state.depend",
+        lambda p, topic, args: p.jobspec_update({"attributes.system.duration": 3600.0}),
+    )
     id = inst.submit()
     assert inst.events(id) == ["submit", "validate", "jobspec-update", "depend", "priority"]
     assert inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 3600.0
@@ -327,7 +350,9 @@ def test_jobspec_update_in_job_create_is_validated(inst, p):
             p.reject_job("too long")
 
     def create(p, topic, args):
-        p.jobspec_update({"attributes.system.duration": args["jobspec"]["attributes"]["system"]["duration"] * 2})
+        p.jobspec_update(
+            {"attributes.system.duration": args["jobspec"]["attributes"]["system"]["duration"] * 2}
+        )
 
     p.add_handler("job.validate", validate)
     p.add_handler("job.create", create)
@@ -339,7 +364,12 @@ def test_jobspec_update_in_job_create_is_validated(inst, p):
 
 
 def test_jobspec_update_limits(inst, p):
-    p.add_handler("job.validate", lambda p, topic, args: args["jobspec"]["attributes"]["system"].get("bad") and p.reject_job("bad"))
+    p.add_handler(
+        "job.validate",
+        lambda p, topic, args: (
+            args["jobspec"]["attributes"]["system"].get("bad") and p.reject_job("bad")
+        ),
+    )
     pending = inst.submit()
     with raises(errno.EINVAL):
         p.jobspec_update_id(pending, {"attributes.system.bad": 1})
@@ -400,9 +430,16 @@ def test_removal_of_the_plugin_ends_its_prologs_and_epilogs(inst):
     prolog = running(inst)
     inst.jm.jobtap.remove("mine.py")
     inst.run()
-    assert inst.events(prolog)[-4:] == ["prolog-start", "exception", "epilog-start", "prolog-finish"]
+    assert inst.events(prolog)[-4:] == [
+        "prolog-start",
+        "exception",
+        "epilog-start",
+        "prolog-finish",
+    ]
     exception = inst.eventlog(prolog)[-3]["context"]
-    assert (exception["type"], exception["severity"]) == ("prolog", 0) and "mine.py" in exception["note"]
+    assert (exception["type"], exception["severity"]) == ("prolog", 0) and "mine.py" in exception[
+        "note"
+    ]
     assert inst.eventlog(prolog)[-1]["context"] == {"description": "one", "status": 256}
     assert inst.sched.of("free") == []
     finished = inst.submit(run=100)
@@ -426,7 +463,11 @@ def test_a_prolog_is_finished_once(inst, p):
     again = []
     p.add_handler("job.state.run", run)
     id = running(inst)
-    assert again == [id] and inst.events(id)[-1] == "start" and inst.events(id).count("prolog-finish") == 1
+    assert (
+        again == [id]
+        and inst.events(id)[-1] == "start"
+        and inst.events(id).count("prolog-finish") == 1
+    )
 
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])
@@ -504,7 +545,9 @@ def test_sys_exit_in_a_plugin_ends_nothing(inst, p):
 def test_call(inst, p):
     other = Plugin(inst.jm, "other.py", "/x", {})
     inst.jm.jobtap._add(other, lambda p: None)
-    other.add_handler("custom.topic", lambda p, topic, args: {"answer": args.get("x", args.get("id"))})
+    other.add_handler(
+        "custom.topic", lambda p, topic, args: {"answer": args.get("x", args.get("id"))}
+    )
     id = inst.submit()
     assert p.call(id, "custom.topic") == {"answer": id}
     assert p.call(id, "custom.topic", {"x": 3}) == {"answer": 3}
@@ -512,7 +555,10 @@ def test_call(inst, p):
     with raises(errno.EINVAL):
         p.call(id, "job.mine")
     found = []
-    p.add_handler("job.state.depend", lambda p, topic, args: found.append(p.call(CURRENT_JOB, "custom.topic", args)))
+    p.add_handler(
+        "job.state.depend",
+        lambda p, topic, args: found.append(p.call(CURRENT_JOB, "custom.topic", args)),
+    )
     assert found == [] and inst.submit() == found[0]["answer"]
     other.add_handler("custom.fails", lambda p, topic, args: p.error("no"))
     with pytest.raises(JobtapError, match="no"):

@@ -23,7 +23,9 @@ def guide():
 
 def test_named_tests_exist(guide):
     source = "\n".join(path.read_text(encoding="utf-8") for path in HERE.glob("test_*.py"))
-    defined = set(re.findall(r"^def (test_\w+)", source, re.M)) | {path.stem for path in HERE.glob("test_*.py")}
+    defined = set(re.findall(r"^def (test_\w+)", source, re.M)) | {
+        path.stem for path in HERE.glob("test_*.py")
+    }
     named = set(re.findall(r"\b(test_\w+)", guide))
     assert len(named) > 50
     assert named <= defined, named - defined

@@ -19,7 +19,9 @@ def p(inst):
 
 def gate(p):
     """Hold every job with dependency ``gate``."""
-    p.add_handler("job.dependency.gate", lambda p, topic, args: p.dependency_add(CURRENT_JOB, "gate"))
+    p.add_handler(
+        "job.dependency.gate", lambda p, topic, args: p.dependency_add(CURRENT_JOB, "gate")
+    )
 
 
 def gated(inst):
@@ -31,7 +33,9 @@ def test_idle_job_is_processed_before_the_call_returns(inst, p):
     id = gated(inst)
     calls = []
     for state in ("priority", "sched"):
-        p.add_handler(f"job.state.{state}", lambda p, topic, args: calls.append((topic, args["state"])))
+        p.add_handler(
+            f"job.state.{state}", lambda p, topic, args: calls.append((topic, args["state"]))
+        )
     p.dependency_remove(id, "gate")
     assert calls == [("job.state.priority", PRIORITY), ("job.state.sched", SCHED)]
     assert p.job_lookup(id)["state"] == SCHED
@@ -67,7 +71,9 @@ def test_state_is_stable_within_a_callback(inst, p):
     def depend(p, topic, args):
         p.dependency_remove(CURRENT_JOB, "gate")
         p.event_post(CURRENT_JOB, "debug.one")
-        seen.append((p.job_lookup(CURRENT_JOB)["state"], p.job_event_posted(CURRENT_JOB, "debug.one")))
+        seen.append(
+            (p.job_lookup(CURRENT_JOB)["state"], p.job_event_posted(CURRENT_JOB, "debug.one"))
+        )
 
     p.add_handler("job.state.depend", depend)
     id = gated(inst)

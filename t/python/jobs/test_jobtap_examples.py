@@ -45,7 +45,9 @@ def test_alloc_check(inst):
     inst.advance(1)
     assert inst.state(one) == inst.state(two) == RUN
     context = inst.eventlog(both)[-1 - inst.events(both)[::-1].index("exception")]["context"]
-    assert context["type"] == "alloc-check" and f"rank0/core1 is held by job {one}" == context["note"]
+    assert (
+        context["type"] == "alloc-check" and f"rank0/core1 is held by job {one}" == context["note"]
+    )
     inst.advance(20)
     assert plugin.held == {}
     # Loaded while jobs run, it knows what they hold.
@@ -141,6 +143,8 @@ def test_priority_bank(inst):
     assert inst.jm.jobs[physics].priority == 16300
     inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 5}})
     assert (inst.state(physics), inst.jm.jobs[physics].priority) == (SCHED, 16005)
-    assert inst.rpc("job-manager.jobtap-query", {"name": "priority-bank.py"})["weights"] == {"physics": 5}
+    assert inst.rpc("job-manager.jobtap-query", {"name": "priority-bank.py"})["weights"] == {
+        "physics": 5
+    }
     with pytest.raises(OSError, match="expected an object of integers"):
         inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": -1}})

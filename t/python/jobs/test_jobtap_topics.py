@@ -60,14 +60,21 @@ def test_args(inst, load):
     args = dict(plugin.log)
     new = args["job.new"]
     assert new["id"] == id and new["urgency"] == 20 and new["userid"] == inst.jm.owner
-    assert new["state"] == 1 and new["priority"] == -1 and new["t_submit"] == inst.jm.job_or_error(id).t_submit
+    assert (
+        new["state"] == 1
+        and new["priority"] == -1
+        and new["t_submit"] == inst.jm.job_or_error(id).t_submit
+    )
     assert "environment" not in new["jobspec"]["attributes"]["system"]
     assert "R" not in new and "end_event" not in new
     run = args["job.state.run"]
     assert (run["state"], run["prev_state"], run["priority"]) == (RUN, SCHED, 20)
     assert run["R"] == make_R() and run["entry"]["name"] == "alloc"
     cleanup = args["job.state.cleanup"]
-    assert cleanup["end_event"]["name"] == "exception" and cleanup["end_event"]["context"]["note"] == "enough"
+    assert (
+        cleanup["end_event"]["name"] == "exception"
+        and cleanup["end_event"]["context"]["note"] == "enough"
+    )
 
 
 def test_args_are_read_only(inst, load):
@@ -151,7 +158,11 @@ def test_a_plugin_that_raises_stops_nobody(inst, load):
     id = inst.submit(run=1)
     inst.advance(1)
     assert inst.state(id) == INACTIVE and topics(other)[-1] == "job.state.inactive"
-    assert any("jobtap: test.py: job.state.run: RuntimeError: boom in job.state.run (test.py:8 in boom)" == text for text in logged(inst))
+    assert any(
+        "jobtap: test.py: job.state.run: RuntimeError: boom in job.state.run (test.py:8 in boom)"
+        == text
+        for text in logged(inst)
+    )
 
 
 def test_answer_of_the_wrong_type_is_reported(inst, load):
@@ -217,7 +228,9 @@ def test_dependency_scheme(inst, load):
             p.dependency_add(CURRENT_JOB, "gate=" + args["dependency"]["value"])
         """
     )
-    id = inst.submit(dependencies=[{"scheme": "gate", "value": "a"}, {"scheme": "gate", "value": "b"}])
+    id = inst.submit(
+        dependencies=[{"scheme": "gate", "value": "a"}, {"scheme": "gate", "value": "b"}]
+    )
     assert inst.events(id) == ["submit", "dependency-add", "dependency-add", "validate"]
     plugin.dependency_remove(id, "gate=a")
     assert inst.state(id) == DEPEND
@@ -355,7 +368,9 @@ def test_R_forced_in_state_sched(inst, load):
     inst.load_sched()
     id = inst.submit(run=1)
     assert inst.state(id) == RUN
-    assert inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]["execution"]["nodelist"] == ["n0"]
+    assert inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]["execution"][
+        "nodelist"
+    ] == ["n0"]
     inst.unload_sched()
     inst.load_sched()
     assert inst.sched.hello == []  # the scheduler knows nothing of it
@@ -364,7 +379,9 @@ def test_R_forced_in_state_sched(inst, load):
     assert inst.sched.seen == []
 
 
-@pytest.mark.parametrize("R", [3, {}, {"execution": 1}, {"execution": {"R_lite": [{"rank": "x"}], "nodelist": []}}])
+@pytest.mark.parametrize(
+    "R", [3, {}, {"execution": 1}, {"execution": {"R_lite": [{"rank": "x"}], "nodelist": []}}]
+)
 def test_a_forced_R_that_is_none(inst, load, R):
     load(
         """
@@ -405,7 +422,9 @@ def test_event_callbacks_by_subscription(inst, load):
     plugin.job_subscribe(one)
     inst.rpc("job-manager.raise", {"id": one, "type": "x", "severity": 3})
     inst.advance(1)
-    assert topics(plugin) == [f"job.event.{name}" for name in ("exception", "finish", "release", "free", "clean")]
+    assert topics(plugin) == [
+        f"job.event.{name}" for name in ("exception", "finish", "release", "free", "clean")
+    ]
     assert {args["id"] for _, args in plugin.log} == {one}
     assert plugin.log[1][1]["entry"]["context"] == {"status": 0}
     assert inst.jm.inactive[one].subscribers is None
@@ -503,7 +522,10 @@ def validate(p, topic, args):
 
 
 def update(inst, id, **updates):
-    return inst.rpc("job-manager.update", {"id": id, "updates": {f"attributes.system.{k}": v for k, v in updates.items()}})
+    return inst.rpc(
+        "job-manager.update",
+        {"id": id, "updates": {f"attributes.system.{k}": v for k, v in updates.items()}},
+    )
 
 
 def test_update_key(inst, load):
@@ -526,7 +548,10 @@ def test_update_with_further_updates(inst, load):
     load(UPDATE)
     id = inst.submit()
     update(inst, id, foo="more")
-    assert inst.eventlog(id)[-2]["context"] == {"attributes.system.foo": "more", "attributes.system.bar": "more"}
+    assert inst.eventlog(id)[-2]["context"] == {
+        "attributes.system.foo": "more",
+        "attributes.system.bar": "more",
+    }
 
 
 def test_update_with_feasibility(inst, load):

@@ -38,20 +38,35 @@ START = ("submit", "validate", "depend", "priority", "alloc")
         (START, [NEW, DEPEND, PRIORITY, SCHED, RUN]),
         ((*START, "start", "finish", "release", "free", "clean")[5:], None),
         (("submit", "validate", CANCEL, "clean"), [NEW, DEPEND, CLEANUP, INACTIVE]),
-        (("submit", "validate", "depend", "priority", "urgency", "priority"), [NEW, DEPEND, PRIORITY, SCHED, PRIORITY, SCHED]),
+        (
+            ("submit", "validate", "depend", "priority", "urgency", "priority"),
+            [NEW, DEPEND, PRIORITY, SCHED, PRIORITY, SCHED],
+        ),
         (
             ("submit", "validate", "depend", "priority", "jobspec-update", "priority"),
             [NEW, DEPEND, PRIORITY, SCHED, PRIORITY, SCHED],
         ),
-        ((*START, "jobspec-update", "urgency", "flux-restart"), [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, RUN, RUN]),
-        ((*START, CANCEL, "finish", CANCEL, "release"), [NEW, DEPEND, PRIORITY, SCHED, RUN] + [CLEANUP] * 4),
-        (("submit", "debug.x", "validate", "memo", "unheard-of"), [NEW, NEW, DEPEND, DEPEND, DEPEND]),
+        (
+            (*START, "jobspec-update", "urgency", "flux-restart"),
+            [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, RUN, RUN],
+        ),
+        (
+            (*START, CANCEL, "finish", CANCEL, "release"),
+            [NEW, DEPEND, PRIORITY, SCHED, RUN] + [CLEANUP] * 4,
+        ),
+        (
+            ("submit", "debug.x", "validate", "memo", "unheard-of"),
+            [NEW, NEW, DEPEND, DEPEND, DEPEND],
+        ),
     ],
 )
 def test_replay_prefix_by_prefix(names, expected):
     log = events(*names)
     if expected is None:
-        log, expected = events(*START, *names), [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, CLEANUP, CLEANUP, CLEANUP, INACTIVE]
+        log, expected = (
+            events(*START, *names),
+            [NEW, DEPEND, PRIORITY, SCHED, RUN, RUN, CLEANUP, CLEANUP, CLEANUP, INACTIVE],
+        )
     assert [replay(log[: n + 1]) for n in range(len(log))] == expected
 
 
@@ -72,7 +87,15 @@ def test_exception_in_cleanup_is_only_recorded():
 
 @pytest.mark.parametrize(
     "status, kind, expected",
-    [(0, None, 1), (256, None, 2), (0, "cancel", 4), (None, "timeout", 8), (0, "timelimit", 8), (None, "exec", 2), (None, None, 2)],
+    [
+        (0, None, 1),
+        (256, None, 2),
+        (0, "cancel", 4),
+        (None, "timeout", 8),
+        (0, "timelimit", 8),
+        (None, "exec", 2),
+        (None, None, 2),
+    ],
 )
 def test_result(status, kind, expected):
     assert result(status, {"type": kind} if kind else None) == expected
@@ -110,7 +133,9 @@ def test_restart(inst):
     inst.sched.auto = None
     held, waiting = inst.submit(urgency=0), inst.submit(urgency=20)
     dependent = inst.submit(dependencies=[{"scheme": "afterok", "value": str(running)}], run=1)
-    timed = inst.submit(dependencies=[{"scheme": "begin-time", "value": str(inst.kernel.time + 500)}])
+    timed = inst.submit(
+        dependencies=[{"scheme": "begin-time", "value": str(inst.kernel.time + 500)}]
+    )
     before = {id: inst.state(id) for id in (done, running, held, waiting, dependent, timed)}
     inst.unload("job-manager")
     inst.load_module("job-manager")
@@ -204,7 +229,9 @@ def test_two_instances_are_the_same_run():
     def run():
         inst = JobsInstance()
         trace = []
-        inst.kernel.intercept = lambda endpoint, msg: trace.append((msg.topic, msg.payload_str)) and False
+        inst.kernel.intercept = lambda endpoint, msg: (
+            trace.append((msg.topic, msg.payload_str)) and False
+        )
         inst.load_sched(auto=lambda body: make_R())
         for number in range(5):
             inst.submit(run=number)

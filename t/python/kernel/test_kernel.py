@@ -354,7 +354,9 @@ def test_requests_to_a_module_that_leaves_fail(kernel, h):
 
 def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel, h):
     answers = []
-    h.msg_watcher_create(lambda h, w, msg, args: answers.append(msg.errnum), message.RESPONSE, "echo.park").start()
+    h.msg_watcher_create(
+        lambda h, w, msg, args: answers.append(msg.errnum), message.RESPONSE, "echo.park"
+    ).start()
     h.send_untagged("echo.park", {"n": 1})
     kernel.run_until_idle()
     assert len(kernel.echo.parked) == 1 and not kernel.echo.task.unanswered
@@ -438,7 +440,9 @@ class TestTimers:
     def test_earliest_deadline_first(self, h):
         order = []
         for delay in (3, 1, 2):
-            h.timer_watcher_create(delay, lambda h, w, r, args: order.append(args), args=delay).start()
+            h.timer_watcher_create(
+                delay, lambda h, w, r, args: order.append(args), args=delay
+            ).start()
         self.run(h, 5)
         assert order == [1, 2, 3]
 
@@ -570,7 +574,9 @@ def test_same_input_same_run():
     def run():
         kernel = Kernel(VirtualClock())
         trace, ended = [], []
-        kernel.intercept = lambda endpoint, msg: trace.append((kernel.now(), endpoint.name, msg.topic, msg.payload_str))
+        kernel.intercept = lambda endpoint, msg: trace.append(
+            (kernel.now(), endpoint.name, msg.topic, msg.payload_str)
+        )
         ctx = Context(kernel)
         for service in (Echo(ctx), Other(ctx)):
             service.start()

@@ -34,12 +34,24 @@ def test_frames_survive_any_cut(chunk):
     for start in range(0, len(data), chunk):
         got += unpacker.feed(data[start : start + chunk])
     for before, after in zip(sent, got):
-        for name in ("type", "topic", "matchtag", "flags", "errnum", "nodeid", "userid", "rolemask", "payload_str"):
+        for name in (
+            "type",
+            "topic",
+            "matchtag",
+            "flags",
+            "errnum",
+            "nodeid",
+            "userid",
+            "rolemask",
+            "payload_str",
+        ):
             assert getattr(before, name) == getattr(after, name)
     assert len(got) == len(sent)
 
 
-@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\1x", b"\0\0\0\5[1,2]"])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\1x", b"\0\0\0\5[1,2]"]
+)
 def test_what_is_no_frame_is_refused(data):
     with pytest.raises(ValueError):
         Unpacker().feed(data)
@@ -97,7 +109,9 @@ def test_an_instance_that_goes_away_fails_what_waits(peer):
 
 def test_no_instance(tmp_path, monkeypatch):
     monkeypatch.setenv("FLUX_URI", f"local://{tmp_path}/nosuch")
-    with pytest.raises(OSError, match=f"Unable to connect to Flux: broker socket {tmp_path}/nosuch was not found"):
+    with pytest.raises(
+        OSError, match=f"Unable to connect to Flux: broker socket {tmp_path}/nosuch was not found"
+    ):
         connect()
     with pytest.raises(OSError, match="expected local://PATH"):
         connect("ssh://host/path")

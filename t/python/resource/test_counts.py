@@ -43,7 +43,7 @@ def test_values(count, values):
     assert list(parse(str(parsed))) == values
     assert parse(str(parsed)) == parsed
     assert hash(parse(str(parsed))) == hash(parsed)
-    assert repr(parsed) == "ResourceCount(%s)" % parsed
+    assert repr(parsed) == f"ResourceCount({parsed})"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,21 @@ def one_of(values):
 
 numbers = st.one_of(
     st.integers(-2, 5),
-    one_of([10**30, -(10**30), 2**31, 2**63, 2**64, 1 << 9000, 0.5, float("nan"), float("inf"), -0.0, 1e308]),
+    one_of(
+        [
+            10**30,
+            -(10**30),
+            2**31,
+            2**63,
+            2**64,
+            1 << 9000,
+            0.5,
+            float("nan"),
+            float("inf"),
+            -0.0,
+            1e308,
+        ]
+    ),
 )
 texts = st.one_of(
     one_of(
@@ -29,7 +43,9 @@ texts = st.one_of(
 )  # fmt: skip
 leaves = st.one_of(st.none(), st.booleans(), numbers, texts)
 anything = st.recursive(
-    leaves, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)), max_leaves=8
+    leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
 )
 
 
@@ -43,7 +59,9 @@ counts = st.one_of(
     numbers,
     texts,
     st.dictionaries(
-        st.sampled_from(["min", "max", "operator", "operand"]), st.one_of(numbers, st.sampled_from("+*^/")), max_size=4
+        st.sampled_from(["min", "max", "operator", "operand"]),
+        st.one_of(numbers, st.sampled_from("+*^/")),
+        max_size=4,
     ),
 )
 kinds = st.sampled_from(["node", "slot", "core", "gpu", "socket", "rack"])
@@ -56,12 +74,18 @@ def vertices(inner):
     )
 
 
-graph = st.recursive(vertices(anything), lambda inner: vertices(maybe(st.lists(inner, max_size=3))), max_leaves=6)
+graph = st.recursive(
+    vertices(anything), lambda inner: vertices(maybe(st.lists(inner, max_size=3))), max_leaves=6
+)
 constraints = st.recursive(
     st.dictionaries(
-        st.sampled_from(["properties", "hostlist", "ranks", "and", "or", "not", "x"]), maybe(st.lists(texts, max_size=3)), max_size=2
+        st.sampled_from(["properties", "hostlist", "ranks", "and", "or", "not", "x"]),
+        maybe(st.lists(texts, max_size=3)),
+        max_size=2,
     ),
-    lambda inner: st.dictionaries(st.sampled_from(["and", "or", "not"]), maybe(st.lists(inner, max_size=2)), max_size=2),
+    lambda inner: st.dictionaries(
+        st.sampled_from(["and", "or", "not"]), maybe(st.lists(inner, max_size=2)), max_size=2
+    ),
     max_leaves=4,
 )
 jobspecs = st.fixed_dictionaries(
@@ -74,7 +98,13 @@ jobspecs = st.fixed_dictionaries(
                 {},
                 optional={
                     "system": maybe(
-                        st.fixed_dictionaries({}, optional={"duration": maybe(numbers), "constraints": maybe(constraints)})
+                        st.fixed_dictionaries(
+                            {},
+                            optional={
+                                "duration": maybe(numbers),
+                                "constraints": maybe(constraints),
+                            },
+                        )
                     )
                 },
             )
@@ -123,7 +153,9 @@ def test_jobspecs(spec):
     bounded(pool.windows, [request], 100.0)
     assert request.nslots >= 1 and repr(request)
     assert request.ncores >= 0 and request.ngpus >= 0
-    assert request.nnodes >= 0 and (request.nnodes_max is None or request.nnodes_max >= request.nnodes)
+    assert request.nnodes >= 0 and (
+        request.nnodes_max is None or request.nnodes_max >= request.nnodes
+    )
     assert request.nslots_max is None or request.nslots_max >= request.nslots
     if alloc is not None:
         assert json.loads(json.dumps(alloc.to_dict())) == alloc.to_dict()
@@ -147,7 +179,12 @@ def test_constraints(constraint):
 
 
 entries = st.fixed_dictionaries(
-    {"rank": maybe(texts), "children": maybe(st.fixed_dictionaries({"core": maybe(texts)}, optional={"gpu": maybe(texts)}))}
+    {
+        "rank": maybe(texts),
+        "children": maybe(
+            st.fixed_dictionaries({"core": maybe(texts)}, optional={"gpu": maybe(texts)})
+        ),
+    }
 )
 sets_R = st.fixed_dictionaries(
     {
@@ -203,17 +240,34 @@ def test_deep_R():
     deep = []
     for _ in range(100000):
         deep = [deep]
-    for bad in (deep, {"version": 1, "execution": deep}, {"version": 1, "execution": {"R_lite": [{"rank": deep}]}}):
+    for bad in (
+        deep,
+        {"version": 1, "execution": deep},
+        {"version": 1, "execution": {"R_lite": [{"rank": deep}]}},
+    ):
         with pytest.raises((ValueError, TypeError)):
             ResourcePool(bad)
 
 
 def test_many_ranks():
     """The most that R may name is still read in one go."""
-    R = {"version": 1, "execution": {"R_lite": [{"rank": "0-1048575", "children": {"core": "0-65535"}}]}}
+    R = {
+        "version": 1,
+        "execution": {"R_lite": [{"rank": "0-1048575", "children": {"core": "0-65535"}}]},
+    }
     pool = ResourcePool(R)
     assert pool.dumps() == "rank[0-1048575]/core[0-65535]"
     request = pool.parse_resource_request(
-        {"resources": [{"type": "node", "count": 1000000, "with": [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 65536}]}]}]}
+        {
+            "resources": [
+                {
+                    "type": "node",
+                    "count": 1000000,
+                    "with": [
+                        {"type": "slot", "count": 1, "with": [{"type": "core", "count": 65536}]}
+                    ],
+                }
+            ]
+        }
     )
     assert pool.alloc(1, request).dumps() == "rank[0-999999]/core[0-65535]"

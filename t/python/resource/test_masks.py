@@ -23,7 +23,9 @@ from flux.resource.masks import (
 )
 
 sets = st.one_of(
-    st.sets(st.integers(0, 20)), st.sets(st.integers(0, 400), max_size=60), st.sets(st.integers(0, 4000), max_size=200)
+    st.sets(st.integers(0, 20)),
+    st.sets(st.integers(0, 400), max_size=60),
+    st.sets(st.integers(0, 4000), max_size=200),
 )
 
 
@@ -54,7 +56,15 @@ def test_round_trip(ids):
 
 
 @pytest.mark.parametrize(
-    "text, canonical", [("", ""), ("[]", ""), ("0", "0"), ("[1-3,5-6,42]", "1-3,5-6,42"), ("7-7", "7"), ("1,2", "1-2")]
+    "text, canonical",
+    [
+        ("", ""),
+        ("[]", ""),
+        ("0", "0"),
+        ("[1-3,5-6,42]", "1-3,5-6,42"),
+        ("7-7", "7"),
+        ("1,2", "1-2"),
+    ],
 )
 def test_forms(text, canonical):
     assert idset_text(parse_idset(text)) == canonical
@@ -106,7 +116,11 @@ def test_counting_without_bit_count():
 
 prefixes = st.sampled_from(["n", "node", "a-b", "", "x1y", "gpu"])
 names = st.one_of(
-    st.builds("{}{}".format, prefixes, st.sampled_from(["0", "1", "2", "9", "10", "11", "08", "09", "007", "99", "100"])),
+    st.builds(
+        "{}{}".format,
+        prefixes,
+        st.sampled_from(["0", "1", "2", "9", "10", "11", "08", "09", "007", "99", "100"]),
+    ),
     st.sampled_from(["login", "fat", "r1n0-ib", "n1n", "12345678901234567890123"]),
 ).filter(bool)
 
@@ -124,7 +138,9 @@ def test_host_names(hosts):
     part = ranks & 0b101010101010
     assert list(Hostlist(table.hostlist(part))) == [hosts[rank - 3] for rank in members(part)]
     for host in hosts:
-        assert members(table.find(host)) == [3 + n for n, other in enumerate(hosts) if other == host]
+        assert members(table.find(host)) == [
+            3 + n for n, other in enumerate(hosts) if other == host
+        ]
     assert table.find("nothing,n500") == 0
     # The same from pieces of several strings.
     again = HostNames(ranks, [hosts[0]] + ([",".join(hosts[1:])] if hosts[1:] else []))

@@ -31,7 +31,10 @@ class Naive:
         inventory = impl._inventory
         self.impl = impl
         self.full = {
-            rank: (popcount(inventory.full[rank] & inventory.core_mask), popcount(inventory.full[rank] >> inventory.shift))
+            rank: (
+                popcount(inventory.full[rank] & inventory.core_mask),
+                popcount(inventory.full[rank] >> inventory.shift),
+            )
             for rank in members(inventory.ranks)
         }
         self.uses = []  # (start, end, rank, cores, gpus)
@@ -53,7 +56,13 @@ class Naive:
             for mask, key in booking.parts:
                 for rank in members(mask):
                     self.uses.append(
-                        (booking.start, booking.end, rank, key // inventory.key_base, key % inventory.key_base)
+                        (
+                            booking.start,
+                            booking.end,
+                            rank,
+                            key // inventory.key_base,
+                            key % inventory.key_base,
+                        )
                     )
 
     def free(self, rank, time):
@@ -66,10 +75,14 @@ class Naive:
 
     def room(self, ask, rank, start, end):
         """Slots of a request on a rank all through a span (1 or 0 for exclusive)."""
-        points = [start] + [s for s, _, where, _, _ in self.uses if where == rank and start < s < end]
+        points = [start] + [
+            s for s, _, where, _, _ in self.uses if where == rank and start < s < end
+        ]
         free = [self.free(rank, point) for point in points]
         if ask.exclusive:
-            return int(all(one == self.full[rank] for one in free)) * self.slots_in(ask, self.full[rank])
+            return int(all(one == self.full[rank] for one in free)) * self.slots_in(
+                ask, self.full[rank]
+            )
         return min(self.slots_in(ask, one) for one in free)
 
     def slots_in(self, ask, counts):
@@ -106,7 +119,9 @@ class Naive:
         return steps
 
     def earliest(self, ask, after=NOW):
-        times = sorted({after} | {end for _, end, *_ in self.uses if end > after and end != FOREVER})
+        times = sorted(
+            {after} | {end for _, end, *_ in self.uses if end > after and end != FOREVER}
+        )
         for time in times:
             if self.fits(ask, time):
                 return time
@@ -141,7 +156,9 @@ def asks(draw):
 
 
 ROWS = st.lists(
-    st.sampled_from([({0, 1, 2, 3}, {0, 1}), ({0, 1, 2, 3}, set()), ({0, 1}, set()), (set(range(8)), {0, 1})]),
+    st.sampled_from(
+        [({0, 1, 2, 3}, {0, 1}), ({0, 1, 2, 3}, set()), ({0, 1}, set()), (set(range(8)), {0, 1})]
+    ),
     min_size=1,
     max_size=5,
 )
@@ -150,9 +167,14 @@ ROWS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(
     rows=ROWS,
-    running=st.lists(st.tuples(asks(), st.sampled_from([0.0, 3.0, 8.0, 8.0, 20.0, 50.0, -5.0])), max_size=6),
+    running=st.lists(
+        st.tuples(asks(), st.sampled_from([0.0, 3.0, 8.0, 8.0, 20.0, 50.0, -5.0])), max_size=6
+    ),
     down=st.sets(st.integers(0, 4), max_size=1),
-    pending=st.lists(st.tuples(asks(), st.sampled_from(["reserve", "alloc", "ask", "cancel", "free", "hold"])), max_size=12),
+    pending=st.lists(
+        st.tuples(asks(), st.sampled_from(["reserve", "alloc", "ask", "cancel", "free", "hold"])),
+        max_size=12,
+    ),
 )
 def test_against_naive(rows, running, down, pending):
     pool = make_pool(rows)
@@ -214,7 +236,9 @@ def test_against_naive(rows, running, down, pending):
 
 
 def job(pool, nodes=None, slots=1, cores=1, duration=10.0, exclusive=False, gpus=0):
-    ask = Ask(([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration)
+    ask = Ask(
+        ([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration
+    )
     return pool.parse_resource_request(ask.jobspec())
 
 
@@ -367,7 +391,11 @@ def test_windows():
     pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
     plan = pool.plan()
     plan.reserve(2, job(pool, 3, cores=4, duration=50.0), NOW + 100)
-    one, two, slots = job(pool, 1, cores=4, duration=200.0), job(pool, 2, cores=4, duration=200.0), job(pool, slots=5)
+    one, two, slots = (
+        job(pool, 1, cores=4, duration=200.0),
+        job(pool, 2, cores=4, duration=200.0),
+        job(pool, slots=5),
+    )
     answer = plan.windows([one, two, slots], 1000.0)
     assert [entry["fits"] for entry in answer] == [True, False, True]
     assert answer[0]["request"] is one
@@ -455,7 +483,9 @@ def test_bounds_never_say_too_much(steps, questions):
             for one in learnt:
                 one[2] = min(one[2], step[1] - one[1])
         for count, length in questions:
-            truth = [time for fewer, shorter, time in learnt if fewer <= count and shorter <= length]
+            truth = [
+                time for fewer, shorter, time in learnt if fewer <= count and shorter <= length
+            ]
             best = max(truth, default=-FOREVER)
             assert bounds.least("kind", count, length) <= best
             assert bounds.least("other", count, length) == -FOREVER

@@ -29,7 +29,15 @@ def R(lite=None, **execution):
 
 
 def ask(pool, nodes=None, slots=1, cores=1, gpus=0, duration=0.0, exclusive=False, constraint=None):
-    one = Ask(([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration, constraint)
+    one = Ask(
+        ([nodes], nodes) if nodes else None,
+        ([slots], slots),
+        cores,
+        gpus,
+        exclusive,
+        duration,
+        constraint,
+    )
     return pool.parse_resource_request(one.jobspec())
 
 
@@ -55,11 +63,11 @@ def test_exports():
 def test_whatever_is_imported_first(first):
     """Class and module of one name: the class is what the package has, in any order of imports."""
     code = (
-        "import importlib, sys; importlib.import_module(%r)\n"
+        f"import importlib, sys; importlib.import_module({first!r})\n"
         "import flux.resource, flux.resource.ResourceSet, flux.resource.Rv1Set, flux.resource.TreePool\n"
         "import flux.resource.ResourcePool, flux.resource.Rv1Pool, flux.resource.ResourceCount, flux.job\n"
         "for name in ('ResourceSet', 'Rv1Set', 'ResourcePool', 'Rv1Pool', 'ResourceCount'):\n"
-        "    assert isinstance(getattr(flux.resource, name), type), name\n" % first
+        "    assert isinstance(getattr(flux.resource, name), type), name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -88,13 +96,20 @@ def test_forms_of_R():
     impl = Rv1Pool(R1)
     log = object()
     assert ResourcePool(impl).impl is impl and ResourcePool(impl, log=log).log is log
-    assert ResourcePool().to_dict()["execution"]["R_lite"] == [] == Rv1Pool().to_dict()["execution"]["R_lite"]
+    assert (
+        ResourcePool().to_dict()["execution"]["R_lite"]
+        == []
+        == Rv1Pool().to_dict()["execution"]["R_lite"]
+    )
     assert ResourcePool().dumps() == "" == str(ResourcePool())
     assert ResourcePool(R1).version == 1 and ResourcePool(R1).known_options == frozenset()
 
 
 def test_hosts_pair_with_sorted_ranks():
-    lite = [{"rank": "7", "children": {"core": "0-3"}}, {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}}]
+    lite = [
+        {"rank": "7", "children": {"core": "0-3"}},
+        {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}},
+    ]
     properties = {"fast": "3,7", "+debug": "4,7", "arm@node": "7", "none": ""}
     pool = ResourcePool(R(lite, nodelist=["a[1-2]", "b9"], properties=properties, expiration=2e9))
     alloc = pool.alloc(1, ask(pool, slots=2, cores=1, constraint={"hostlist": ["b9"]}))
@@ -106,22 +121,37 @@ def test_hosts_pair_with_sorted_ranks():
         "starttime": 0.0,
         "expiration": 0.0,
     }
-    assert pool.alloc(2, ask(pool, constraint={"properties": ["+debug", "^arm@node"]})).dumps() == "rank4/core0"
+    assert (
+        pool.alloc(2, ask(pool, constraint={"properties": ["+debug", "^arm@node"]})).dumps()
+        == "rank4/core0"
+    )
     alloc.set_starttime(1.5)
     alloc.set_expiration(2)
     execution = alloc.to_dict()["execution"]
     assert (execution["starttime"], execution["expiration"], alloc.expiration) == (1.5, 2.0, 2.0)
     # Properties of the pool itself are all shown, the instance's own too.
-    assert pool.to_dict()["execution"]["properties"] == {"fast": "3,7", "+debug": "4,7", "arm@node": "7"}
+    assert pool.to_dict()["execution"]["properties"] == {
+        "fast": "3,7",
+        "+debug": "4,7",
+        "arm@node": "7",
+    }
 
 
 def test_rank_in_two_entries():
-    lite = [{"rank": "0-1", "children": {"core": "0-1"}}, {"rank": "1-2", "children": {"core": "1-3", "gpu": "0"}}]
-    assert ResourcePool(R(lite)).dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-1"}},
+        {"rank": "1-2", "children": {"core": "1-3", "gpu": "0"}},
+    ]
+    assert (
+        ResourcePool(R(lite)).dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
+    )
 
 
 def test_nothing_on_a_rank():
-    lite = [{"rank": "0", "children": {"core": ""}}, {"rank": "1", "children": {"core": "0-1", "gpu": ""}}]
+    lite = [
+        {"rank": "0", "children": {"core": ""}},
+        {"rank": "1", "children": {"core": "0-1", "gpu": ""}},
+    ]
     pool = ResourcePool(R(lite, nodelist=["a,b"]))
     assert pool.to_dict()["execution"]["R_lite"] == [{"rank": "1", "children": {"core": "0-1"}}]
     assert pool.to_dict()["execution"]["nodelist"] == ["b"]
@@ -161,7 +191,10 @@ def test_gpus_alone():
         (R(lite=[5]), r"R_lite\[0\]"),
         (R(lite=[{"rank": "0"}]), r"R_lite\[0\]"),
         (R(lite=[{"children": {"core": "0"}}]), r"R_lite\[0\]"),
-        (R(lite=[{"rank": "0", "children": {"core": "0"}}, {"rank": "x", "children": {}}]), r"R_lite\[1\]"),
+        (
+            R(lite=[{"rank": "0", "children": {"core": "0"}}, {"rank": "x", "children": {}}]),
+            r"R_lite\[1\]",
+        ),
         (R(lite=[{"rank": "", "children": {"core": "0"}}]), "no rank"),
         (R(lite=[{"rank": 0, "children": {"core": "0"}}]), "idset"),
         (R(lite=[{"rank": "0", "children": {"core": 0}}]), "idset"),
@@ -204,7 +237,9 @@ def test_bad_R_of_an_implementation():
 
 rows = st.dictionaries(
     st.one_of(st.integers(0, 9), st.integers(0, 3000)),
-    st.tuples(st.sets(st.integers(0, 40), min_size=1, max_size=8), st.sets(st.integers(0, 9), max_size=3)),
+    st.tuples(
+        st.sets(st.integers(0, 40), min_size=1, max_size=8), st.sets(st.integers(0, 9), max_size=3)
+    ),
     min_size=1,
     max_size=12,
 )
@@ -221,7 +256,9 @@ def test_R_round_trip(parts, named):
     assert ResourcePool(again).to_dict() == again
     assert ResourcePool(again).dumps() == pool.dumps()
     assert again["execution"].get("nodelist", []) == (
-        [str(flux.hostlist.Hostlist([hosts[rank] for rank in sorted(parts)]).encode())] if named else []
+        [str(flux.hostlist.Hostlist([hosts[rank] for rank in sorted(parts)]).encode())]
+        if named
+        else []
     )
     ranks = [entry["rank"] for entry in again["execution"]["R_lite"]]
     assert sorted(ranks, key=lambda text: int(text.replace(",", "-").split("-")[0])) == ranks
@@ -295,13 +332,18 @@ def test_no_second_allocation():
 
 def test_register_refusals():
     pool = ResourcePool(R())
-    for bad in ([{"rank": "0", "children": {"core": "9"}}], [{"rank": "0", "children": {"core": "0", "gpu": "7"}}]):
+    for bad in (
+        [{"rank": "0", "children": {"core": "9"}}],
+        [{"rank": "0", "children": {"core": "0", "gpu": "7"}}],
+    ):
         with pytest.raises(ValueError):
             pool.register_alloc(1, R(bad))
     for bad in (5, "[]", {"version": 1}, {}):
         with pytest.raises(ValueError):
             pool.register_alloc(1, bad)
-    pool.register_alloc(1, ResourceSet(R([{"rank": "0", "children": {"core": "0-1"}}], expiration=50)))
+    pool.register_alloc(
+        1, ResourceSet(R([{"rank": "0", "children": {"core": "0-1"}}], expiration=50))
+    )
     with pytest.raises(ValueError, match="another job"):
         pool.register_alloc(2, R([{"rank": "0", "children": {"core": "1"}}]))
     with pytest.raises(ValueError, match=r"\[7\]"):
@@ -399,7 +441,10 @@ def test_the_clock_is_the_hosts():
 
 
 def test_match_mask():
-    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-3", "children": {"core": "0-7", "gpu": "0"}}]
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-3"}},
+        {"rank": "2-3", "children": {"core": "0-7", "gpu": "0"}},
+    ]
     pool = ResourcePool(R(lite, properties={"red": "1-2"}))
     pool.mark_down("3")
     assert pool.match_mask(ask(pool)) == 0b1111
@@ -410,7 +455,10 @@ def test_match_mask():
 
 
 def test_reasons():
-    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}}]
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-3"}},
+        {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}},
+    ]
     pool = ResourcePool(R(lite, properties={"red": "1-7"}))
     pool.mark_down("6-7")
     pool.alloc(1, ask(pool, nodes=3, cores=6))
@@ -429,9 +477,13 @@ def test_reasons():
         "total": 8, "matching": 7, "large_enough": 6, "up": 5, "free": 1, "available": 1, "needed": 4, "unit": "nodes",
     }  # fmt: skip
     many = ask(pool, slots=20, cores=2, gpus=1)
-    assert pool.explain(many)["reason"].startswith("unsatisfiable request: need 20 slot(s) with 1 GPU(s) each, only 12")
+    assert pool.explain(many)["reason"].startswith(
+        "unsatisfiable request: need 20 slot(s) with 1 GPU(s) each, only 12"
+    )
     whole = ask(pool, nodes=4, exclusive=True)
-    assert pool.explain(whole)["reason"].startswith("insufficient resources: needs 4 nodes (exclusive), 3 free of 8")
+    assert pool.explain(whole)["reason"].startswith(
+        "insufficient resources: needs 4 nodes (exclusive), 3 free of 8"
+    )
     slots = ask(pool, slots=19, cores=2)
     assert pool.explain(slots)["reason"] == (
         "insufficient resources: needs 19 slots of 2 cores, 11 free on 6 of 8 nodes (2 down)"
@@ -439,10 +491,16 @@ def test_reasons():
 
 
 def test_reasons_for_never():
-    lite = [{"rank": "0-1", "children": {"core": "0-3"}}, {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}}]
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-3"}},
+        {"rank": "2-7", "children": {"core": "0-7", "gpu": "0-1"}},
+    ]
     pool = ResourcePool(R(lite, properties={"red": "1-4"}))
     for want, text in (
-        ({"slots": 60}, "need 60 slot(s) of 1 core(s), only 56 such slot(s) available (total cores: 56)"),
+        (
+            {"slots": 60},
+            "need 60 slot(s) of 1 core(s), only 56 such slot(s) available (total cores: 56)",
+        ),
         (
             {"nodes": 4, "cores": 5, "constraint": {"properties": ["red"]}},
             "need 4 node(s) with 5 cores each, only 3 eligible"
@@ -592,7 +650,10 @@ def test_hooks_left_as_they_are_change_nothing(steps):
     impl_class = pool_class._impl_map[1]
     impl_class.hook_class = impl_class
     assert impl_class.hooked and not Rv1Pool.hooked
-    lite = [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0-1"}}, {"rank": "3-4", "children": {"core": "0-5"}}]
+    lite = [
+        {"rank": "0-2", "children": {"core": "0-3", "gpu": "0-1"}},
+        {"rank": "3-4", "children": {"core": "0-5"}},
+    ]
     pool, plain = pool_class(R(lite)), ResourcePool(R(lite))
     for jobid, (shape, release) in enumerate(steps):
         answers = []
@@ -615,7 +676,11 @@ def test_ranges_by_hooks():
     class SamePool(ResourcePool):
         _impl_map = {1: Same}
 
-    for nodes, slots in ((([1, 2, 3], "1-3"), ([1, 2, 3], "1-3")), (None, ([2, 5], "2,5")), (([2, 4], "2,4"), ([1], 1))):
+    for nodes, slots in (
+        (([1, 2, 3], "1-3"), ([1, 2, 3], "1-3")),
+        (None, ([2, 5], "2,5")),
+        (([2, 4], "2,4"), ([1], 1)),
+    ):
         one = Ask(nodes, slots, 2)
         answers = set()
         for cls in (SamePool, ResourcePool):
@@ -680,7 +745,9 @@ def test_what_a_hook_may_not_choose(selected, words):
 
 def test_a_hook_that_finds_nothing():
     for answer in (None, ([], 0), ((), 0)):
-        pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(R())
+        pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(
+            R()
+        )
         with pytest.raises(InsufficientResources, match="Rv1Pool finds no place"):
             pool.alloc(1, ask(pool))
         with pytest.raises(InfeasibleRequest):

@@ -11,8 +11,14 @@ from flux.resource import InfeasibleRequest, InsufficientResources
 def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
     return {
         "version": 1,
-        "execution": {"R_lite": [{"rank": lite, "children": {"core": "0-3"}}], "nodelist": ["n[0-11]"]},
-        "scheduling": {"writer": "rackaware", "racks": [{"name": "r" + ranks, "ranks": ranks} for ranks in racks]},
+        "execution": {
+            "R_lite": [{"rank": lite, "children": {"core": "0-3"}}],
+            "nodelist": ["n[0-11]"],
+        },
+        "scheduling": {
+            "writer": "rackaware",
+            "racks": [{"name": "r" + ranks, "ranks": ranks} for ranks in racks],
+        },
     }
 
 
@@ -29,7 +35,9 @@ def request(pool, nodes, cores=4, **system):
     slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": cores}]}
     node = {"type": "node", "count": nodes, "with": [slot]}
     system.setdefault("duration", 60.0)
-    return pool.parse_resource_request({"version": 1, "resources": [node], "tasks": [], "attributes": {"system": system}})
+    return pool.parse_resource_request(
+        {"version": 1, "resources": [node], "tasks": [], "attributes": {"system": system}}
+    )
 
 
 @pytest.fixture(params=["rackaware", "rackmasks"])

@@ -18,7 +18,9 @@ number = st.integers(1, 9)
 def counts(draw, top):
     """Accepted numbers, and a count of a jobspec that says so."""
     low = draw(st.integers(1, top))
-    kind = draw(st.sampled_from(["plain", "plain", "plain", "range", "open", "step", "list", "twice"]))
+    kind = draw(
+        st.sampled_from(["plain", "plain", "plain", "range", "open", "step", "list", "twice"])
+    )
     if kind == "range":
         high = draw(st.integers(low, top + 3))
         return list(range(low, high + 1)), {"min": low, "max": high}
@@ -38,11 +40,19 @@ def counts(draw, top):
 
 leaf = st.one_of(
     st.fixed_dictionaries(
-        {"properties": st.lists(st.sampled_from(["red", "^red", "blue", "^none", "+queue"]), max_size=2)}
+        {
+            "properties": st.lists(
+                st.sampled_from(["red", "^red", "blue", "^none", "+queue"]), max_size=2
+            )
+        }
     ),
     st.fixed_dictionaries({"ranks": st.lists(st.integers(0, 9).map(str), min_size=1, max_size=4)}),
     st.fixed_dictionaries(
-        {"hostlist": st.lists(st.sampled_from(["n0", "n1", "n3", "x7", "zz"]), min_size=1, max_size=4)}
+        {
+            "hostlist": st.lists(
+                st.sampled_from(["n0", "n1", "n3", "x7", "zz"]), min_size=1, max_size=4
+            )
+        }
     ),
 )
 constraints = st.one_of(
@@ -141,7 +151,9 @@ class PoolMachine(RuleBasedStateMachine):
         assert again.dumps() == alloc.dumps()
 
     @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data(), how=st.sampled_from(["plain", "exact", "pool", "short", "more", "strange"]))
+    @rule(
+        data=st.data(), how=st.sampled_from(["plain", "exact", "pool", "short", "more", "strange"])
+    )
     def free(self, data, how):
         jobid = data.draw(st.sampled_from(sorted(self.model.jobs)))
         parts = self.model.jobs[jobid]
@@ -216,7 +228,9 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(
         rows=st.dictionaries(
             st.integers(0, RANKS),
-            st.tuples(st.sets(st.integers(0, 8), min_size=1, max_size=3), st.sets(st.integers(0, 1))),
+            st.tuples(
+                st.sets(st.integers(0, 8), min_size=1, max_size=3), st.sets(st.integers(0, 1))
+            ),
             min_size=1,
             max_size=2,
         ),
@@ -255,7 +269,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.pool.mark_down("all")
             self.model.up = set()
 
-    @rule(ids=st.sets(st.integers(0, RANKS + 2), max_size=2), form=st.sampled_from([ids_text, list, set]))
+    @rule(
+        ids=st.sets(st.integers(0, RANKS + 2), max_size=2),
+        form=st.sampled_from([ids_text, list, set]),
+    )
     def remove(self, ids, form):
         self.pool.remove_ranks(form(ids))
         self.model.remove(ids)

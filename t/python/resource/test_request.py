@@ -21,7 +21,12 @@ def vertex(kind, count=1, *children, **more):
 
 def jobspec(*resources, version=1, **system):
     system.setdefault("duration", 0)
-    return {"version": version, "resources": list(resources), "tasks": [], "attributes": {"system": system}}
+    return {
+        "version": version,
+        "resources": list(resources),
+        "tasks": [],
+        "attributes": {"system": system},
+    }
 
 
 def read(*resources, **system):
@@ -47,7 +52,10 @@ SLOT = vertex("slot", 1, vertex("core"))
         (vertex("slot", 4, vertex("node", 1, vertex("core", 6))), (4, 4, 4, 4, 6, 0, False)),
         (vertex("slot", 2, vertex("node", 3, vertex("core", 1))), (6, 6, 2, 2, 1, 0, False)),
         (vertex("slot", "2-4", vertex("node", 3, vertex("core", 1))), (6, 12, 2, 4, 1, 0, False)),
-        (vertex("slot", "2-4", vertex("node", "1-2", vertex("core", 1))), (2, 8, 2, 4, 1, 0, False)),
+        (
+            vertex("slot", "2-4", vertex("node", "1-2", vertex("core", 1))),
+            (2, 8, 2, 4, 1, 0, False),
+        ),
         (vertex("slot", 2, vertex("node", "1-3", vertex("core", 1))), (2, 6, 2, 2, 1, 0, False)),
         (vertex("slot", 2, vertex("node", 1, exclusive=True)), (2, 2, 2, 2, 0, 0, True)),
         (vertex("slot", 2, vertex("core"), exclusive=True), (2, 2, 2, 2, 1, 0, True)),
@@ -59,7 +67,10 @@ SLOT = vertex("slot", 1, vertex("core"))
         (vertex("node", 1, vertex("socket", 2, SLOT)), (1, 1, 2, 2, 1, 0, False)),
         (vertex("slot", {"min": 2}, vertex("core", "2-8")), (0, 0, 2, None, 2, 0, False)),
         (vertex("slot", 1, vertex("core"), vertex("memory", 4)), (0, 0, 1, 1, 1, 0, False)),
-        (vertex("slot", 1, vertex("socket", 1, vertex("core", 2), exclusive=True)), (0, 0, 1, 1, 2, 0, False)),
+        (
+            vertex("slot", 1, vertex("socket", 1, vertex("core", 2), exclusive=True)),
+            (0, 0, 1, 1, 2, 0, False),
+        ),
         (vertex("slot", 1, vertex("core", 1, exclusive=True)), (0, 0, 1, 1, 1, 0, False)),
     ],
 )
@@ -163,7 +174,9 @@ def test_version_999_needs_no_duration():
     assert read(SLOT, duration=90).duration == 90.0
 
 
-@pytest.mark.parametrize("spec", [None, 5, [], "[]", "5", "{", b"\xff", "[" * 100000, '{"version": 1}', {}])
+@pytest.mark.parametrize(
+    "spec", [None, 5, [], "[]", "5", "{", b"\xff", "[" * 100000, '{"version": 1}', {}]
+)
 def test_no_jobspec(spec):
     with pytest.raises(ValueError):
         ResourceRequest.from_jobspec(spec)
@@ -173,7 +186,13 @@ def test_jobspec_forms():
     spec = jobspec(SLOT)
     request = ResourceRequest.from_jobspec(json.dumps(spec))
     assert request.jobspec == spec and request.jobspec is not request.jobspec
-    for form in (spec, json.dumps(spec), json.dumps(spec).encode(), lambda: json.dumps(spec), lambda: spec):
+    for form in (
+        spec,
+        json.dumps(spec),
+        json.dumps(spec).encode(),
+        lambda: json.dumps(spec),
+        lambda: spec,
+    ):
         other = request.with_jobspec(form)
         assert other.jobspec == spec and other.shape is request.shape
     request.jobspec = {"version": 7}

@@ -11,12 +11,16 @@ from flux.resource.masks import popcount
 from flux.resource.profile import Need, Profile
 from flux.resource.timeline import INFINITY, Timeline, Times
 
-spans = st.tuples(st.integers(0, 60), st.one_of(st.integers(1, 30), st.just(INFINITY)), st.integers(0, 7)).map(
-    lambda one: (float(one[0]), one[0] + one[1], 1 << one[2])
+spans = st.tuples(
+    st.integers(0, 60), st.one_of(st.integers(1, 30), st.just(INFINITY)), st.integers(0, 7)
+).map(lambda one: (float(one[0]), one[0] + one[1], 1 << one[2]))
+
+
+@given(
+    st.lists(spans, max_size=90),
+    st.lists(st.integers(0, 200), max_size=25),
+    st.lists(spans, min_size=1, max_size=10),
 )
-
-
-@given(st.lists(spans, max_size=90), st.lists(st.integers(0, 200), max_size=25), st.lists(spans, min_size=1, max_size=10))
 def test_timeline(added, removed, asked):
     line = Timeline()
     there = []
@@ -72,7 +76,12 @@ def pool_with_jobs(jobs):
     pool.clock = lambda: 100.0
     for jobid in range(jobs):
         nodes = rng.choice([None, 1, 2, 9])
-        one = Ask(([nodes], nodes) if nodes else None, ([1], 1), rng.choice([1, 2, 8]), duration=float(rng.randrange(1, 500)))
+        one = Ask(
+            ([nodes], nodes) if nodes else None,
+            ([1], 1),
+            rng.choice([1, 2, 8]),
+            duration=float(rng.randrange(1, 500)),
+        )
         try:
             pool.alloc(jobid, pool.parse_resource_request(one.jobspec()))
         except OSError:
@@ -124,7 +133,9 @@ def test_shared_states_are_bounded(monkeypatch):
 
 def test_sets_that_are_not_free():
     """Registering many ranks at once, some of them in use."""
-    pool = ResourcePool(R_of({rank: ({0, 1, 2} if rank % 2 else {0, 1}, set()) for rank in range(8)}))
+    pool = ResourcePool(
+        R_of({rank: ({0, 1, 2} if rank % 2 else {0, 1}, set()) for rank in range(8)})
+    )
     index = pool.impl._index
     assert index.is_free((~0b1111, 0b11))
     assert not index.is_free((~0b1111, 0b111))

@@ -84,7 +84,12 @@ def test_a_rank_lost_by_the_overlay(four):
 
 
 def test_ranks_of_a_configuration_do_not_shrink(make):
-    conf = {"resource": {"noverify": True, "config": [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}]}}
+    conf = {
+        "resource": {
+            "noverify": True,
+            "config": [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}],
+        }
+    }
     there = make(4, conf=conf)
     holder = there.acquire()
     assert holder.sent()[0]["resources"]["execution"]["nodelist"] == ["fake[0-3]"]
@@ -117,7 +122,9 @@ def test_shrink_is_for_good(four):
 
 def test_shrink_keeps_a_topology_whole(make):
     """A TreePool is made of ranks 0 to n-1 only, so a later holder finds the rank in R, and down."""
-    R = make_R(scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]})
+    R = make_R(
+        scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]}
+    )
     there = make(4, R)
     holder = there.acquire()
     holder.sent()
@@ -168,14 +175,22 @@ def test_expiration(four):
 
 
 def test_queue_properties(make):
-    conf = {"queues": {"batch": {"hosts": "n[0-2]"}, "debug": {"requires": ["x"]}, "all": {"hosts": "all"}}}
+    conf = {
+        "queues": {
+            "batch": {"hosts": "n[0-2]"},
+            "debug": {"requires": ["x"]},
+            "all": {"hosts": "all"},
+        }
+    }
     there = make(4, make_R(hosts="n[0-3]"), hosts=["n0", "n1", "n2", "n3"], conf=conf)
     holder = there.acquire()
     (first,) = holder.sent()
     assert first["resources"]["execution"]["properties"] == {"+batch": "0-2", "+all": "0-3"}
     assert "properties" not in there.stored_R()["execution"]
     there.call("config.load", config={"queues": {"batch": {"hosts": "n[2-3]"}}})
-    assert holder.sent() == [{"property-remove": {"+batch": "0-1", "+all": "0-3"}, "property-add": {"+batch": "3"}}]
+    assert holder.sent() == [
+        {"property-remove": {"+batch": "0-1", "+all": "0-3"}, "property-add": {"+batch": "3"}}
+    ]
     number, text = there.fails("config.load", config={"queues": {"batch": {"hosts": "n[3-4]"}}})
     assert (number, text) == (errno.EINVAL, "queues.batch.hosts: invalid hosts: n4")
     assert holder.sent() == []
@@ -190,7 +205,9 @@ def test_mute(four):
     assert holder.sent() == []
 
 
-@pytest.mark.parametrize("exclude, left, hosts", [("3", "0-2", "n[0-2]"), ("n[0,2]", "1,3", "n[1,3]")])
+@pytest.mark.parametrize(
+    "exclude, left, hosts", [("3", "0-2", "n[0-2]"), ("n[0,2]", "1,3", "n[1,3]")]
+)
 def test_excluded_at_start(make, exclude, left, hosts):
     names = [f"n{i}" for i in range(4)]
     there = make(4, make_R(hosts="n[0-3]"), hosts=names, conf={"resource": {"exclude": exclude}})

@@ -10,12 +10,18 @@ from resource_help import make_R
 def test_drain_errors(four):
     four.call("drain", targets="1", reason="some reason")
     assert four.fails("drain", targets="1") == (errno.EEXIST, "rank 1 already drained")
-    assert four.fails("drain", targets="0-1", reason="x") == (errno.EEXIST, "rank 1 already drained")
+    assert four.fails("drain", targets="0-1", reason="x") == (
+        errno.EEXIST,
+        "rank 1 already drained",
+    )
     four.call("drain", targets="2")
     assert four.fails("drain", targets="1-2") == (errno.EEXIST, "ranks 1-2 already drained")
     assert four.fails("drain", targets="99") == (errno.EINVAL, "idset is out of range")
-    assert four.fails("drain", targets="foo") == (errno.EINVAL, "invalid targets: invalid hosts: foo")
-    assert four.fails("drain", targets="vm[") [0] == errno.EINVAL
+    assert four.fails("drain", targets="foo") == (
+        errno.EINVAL,
+        "invalid targets: invalid hosts: foo",
+    )
+    assert four.fails("drain", targets="vm[")[0] == errno.EINVAL
     assert four.fails("drain")[0] == errno.EINVAL
     assert four.fails("drain", targets="3", mode="maybe")[0] == errno.EINVAL
     assert four.fails("drain", targets="3", reason=7)[0] == errno.EPROTO
@@ -26,7 +32,10 @@ def test_drain_errors(four):
 
 def test_drain_modes(four):
     def reasons():
-        return {ranks: (info["timestamp"], info["reason"]) for ranks, info in four.call("status")["drain"].items()}
+        return {
+            ranks: (info["timestamp"], info["reason"])
+            for ranks, info in four.call("status")["drain"].items()
+        }
 
     kernel = four.instance.kernel
     start = kernel.now()
@@ -79,11 +88,16 @@ def test_status_of_drained_and_lost_ranks(four):
     }  # fmt: skip
 
 
-EMPTY = {"version": 1, "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}}
+EMPTY = {
+    "version": 1,
+    "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]},
+}
 
 
 def test_sched_status(make):
-    R = make_R(hosts="n[0-3]", properties={"small": "2-3", "big": "0-1"}, scheduling={"mykey": [1, 2]})
+    R = make_R(
+        hosts="n[0-3]", properties={"small": "2-3", "big": "0-1"}, scheduling={"mykey": [1, 2]}
+    )
     there = make(4, R, hosts=[f"n{i}" for i in range(4)])
     without = {key: value for key, value in R.items() if key != "scheduling"}
     assert there.call("sched-status") == {"all": without, "down": EMPTY, "allocated": EMPTY}
@@ -105,7 +119,10 @@ def test_sched_status_asks_the_job_manager(four):
 def test_reload(four):
     holder = four.acquire()
     holder.sent()
-    assert four.fails("reload", R=make_R()) == (errno.EBUSY, "resources are busy (unload scheduler?)")
+    assert four.fails("reload", R=make_R()) == (
+        errno.EBUSY,
+        "resources are busy (unload scheduler?)",
+    )
     holder.leave()
     big = make_R("0-9", "0", ",".join(["vm"] * 10))
     text = "resource object contains ranks execeeding size=4 (override with -f))"
@@ -154,14 +171,20 @@ def test_hosts_are_verified(make, capfd):
     there.instance.startup.put_resources(make_R("0-3", hosts="fake[0-3]"))
     there.instance.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
-    assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {"1": reason}
+    assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
+        "1": reason
+    }
     assert f"resource.err[1]: draining: {reason}\n" in capfd.readouterr().err
     assert there.acquire().sent()[0]["up"] == "0,2-3"
 
 
 @pytest.mark.parametrize("how", ["argument", "configuration"])
 def test_verification_can_be_left_out(make, how):
-    there = make(2, services=("kvs",), conf={"resource": {"noverify": True}} if how == "configuration" else {})
+    there = make(
+        2,
+        services=("kvs",),
+        conf={"resource": {"noverify": True}} if how == "configuration" else {},
+    )
     there.instance.startup.put_resources(make_R("0-1", hosts="fake[0-1]"))
     there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
@@ -182,8 +205,14 @@ def test_bad_module_argument_and_configuration(make, capfd):
         there.instance.load_module("resource", "bogus")
     assert caught.value.errno == errno.EINVAL
     cases = [
-        ({"resource": {"config": []}}, "resource.config: expected an array with at least one table"),
-        ({"resource": {"exclude": "nosuch"}}, "resource.exclude: invalid targets: invalid hosts: nosuch"),
+        (
+            {"resource": {"config": []}},
+            "resource.config: expected an array with at least one table",
+        ),
+        (
+            {"resource": {"exclude": "nosuch"}},
+            "resource.exclude: invalid targets: invalid hosts: nosuch",
+        ),
         ({"resource": 3}, "resource: expected a table"),
         ({"queues": {"q": {"hosts": "nosuch"}}}, "queues.q.hosts: invalid hosts: nosuch"),
     ]
@@ -218,8 +247,15 @@ def test_journal(four):
     four.call("drain", targets="1")
     journal = Journal(four)
     history, marker = journal.sent()
-    assert names(history) == ["resource-define", "restart", "online", "online", "drain"] and history["R"] == make_R()
-    assert history["events"][1]["context"] == {"ranks": "0-3", "online": "", "nodelist": "vm,vm,vm,vm"}
+    assert (
+        names(history) == ["resource-define", "restart", "online", "online", "drain"]
+        and history["R"] == make_R()
+    )
+    assert history["events"][1]["context"] == {
+        "ranks": "0-3",
+        "online": "",
+        "nodelist": "vm,vm,vm,vm",
+    }
     assert marker == {"events": []}
     four.call("undrain", targets="1")
     (live,) = journal.sent()

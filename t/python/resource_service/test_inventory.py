@@ -32,7 +32,11 @@ def bounds(text):
 def test_ranks_and_hosts():
     inventory = Inventory(EXAMPLE)
     assert [inventory.host(rank) for rank in (3, 4, 7)] == ["a1", "a2", "b9"]
-    assert inventory.ranks == bounds("3-4,7") and len(inventory) == 3 and inventory.expiration == 2000000000
+    assert (
+        inventory.ranks == bounds("3-4,7")
+        and len(inventory) == 3
+        and inventory.expiration == 2000000000
+    )
     assert inventory.ranks_of_hosts(["b9", "a1"]) == bounds("3,7")
     for rank in (0, 5, 6, 8):
         with pytest.raises(KeyError):
@@ -58,12 +62,18 @@ def test_cutting():
 
 def test_cutting_a_topology():
     topo = {"socket": [{"cores": "0-1"}]}
-    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": topo}, {"ranks": "2-3", "topo": {}}]}
+    scheduling = {
+        "writer": "TreePool",
+        "children": [{"ranks": "0-1", "topo": topo}, {"ranks": "2-3", "topo": {}}],
+    }
 
     def left(scheduling, gone="3"):
         return Inventory(make_R(scheduling=scheduling)).without(bounds(gone)).R["scheduling"]
 
-    assert left(scheduling)["children"] == [{"ranks": "0-1", "topo": topo}, {"ranks": "2", "topo": {}}]
+    assert left(scheduling)["children"] == [
+        {"ranks": "0-1", "topo": topo},
+        {"ranks": "2", "topo": {}},
+    ]
     assert left(scheduling, "2-3")["children"] == [{"ranks": "0-1", "topo": topo}]
     # In an instance that is a job, its ranks may still be the enclosing one's.
     parents = {"writer": "TreePool", "children": [{"ranks": "5,9,12-13", "topo": topo}]}
@@ -101,14 +111,30 @@ def changed(path, value):
         (["execution", "R_lite", 0, "rank"], "", r"execution.R_lite\[0\].rank: empty"),
         (["execution", "R_lite", 0, "rank"], 7, r"execution.R_lite\[0\].rank: expected an idset"),
         (["execution", "R_lite", 0, "rank"], "9-8", r"execution.R_lite\[0\].rank: "),
-        (["execution", "R_lite", 0, "children"], None, r"execution.R_lite\[0\].children: expected an object"),
-        (["execution", "R_lite", 0, "children", "core"], ..., r"execution.R_lite\[0\].children.core: missing"),
-        (["execution", "R_lite", 1, "children", "gpu"], "x", r"execution.R_lite\[1\].children.gpu: "),
+        (
+            ["execution", "R_lite", 0, "children"],
+            None,
+            r"execution.R_lite\[0\].children: expected an object",
+        ),
+        (
+            ["execution", "R_lite", 0, "children", "core"],
+            ...,
+            r"execution.R_lite\[0\].children.core: missing",
+        ),
+        (
+            ["execution", "R_lite", 1, "children", "gpu"],
+            "x",
+            r"execution.R_lite\[1\].children.gpu: ",
+        ),
         (["execution", "nodelist"], ["a[1-2]"], "execution.nodelist: 2 hosts for 3 ranks"),
         (["execution", "nodelist"], "a[1-3]", "execution.nodelist: expected an array"),
         (["execution", "nodelist"], ["a["], "execution.nodelist: "),
         (["execution", "properties"], [], "execution.properties: expected an object"),
-        (["execution", "properties", "fast"], "3,8", "execution.properties.fast: rank 8 is not in R_lite"),
+        (
+            ["execution", "properties", "fast"],
+            "3,8",
+            "execution.properties.fast: rank 8 is not in R_lite",
+        ),
         (["execution", "properties", "a&b"], "3", "property 'a&b'"),
         (["execution", "starttime"], "now", "execution.starttime: expected seconds"),
         (["execution", "starttime"], 2000000000, "execution.expiration: not after starttime"),
@@ -144,7 +170,10 @@ def test_resources_from_configuration():
         "starttime": 0.0, "expiration": 0.0, "nodelist": ["fake[0-3],big"], "properties": {"pp": "2-4"},
     }  # fmt: skip
     Inventory(R)
-    assert sources.from_config({}) is None and sources.from_config({"resource": {"noverify": True}}) is None
+    assert (
+        sources.from_config({}) is None
+        and sources.from_config({"resource": {"noverify": True}}) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,8 +186,14 @@ def test_resources_from_configuration():
         ({"config": [{"hosts": "a["}]}, r"resource.config\[0\].hosts: hostlist"),
         ({"config": [{"hosts": "a"}]}, "resource.config: host a has no cores"),
         ({"config": [{"hosts": "a", "cores": "3-1"}]}, r"resource.config\[0\].cores: idset"),
-        ({"config": [{"hosts": "a", "core": "0"}]}, r"resource.config\[0\].core: unknown key: expected one of"),
-        ({"config": [{"hosts": "a", "cores": "0", "properties": "x"}]}, r"resource.config\[0\].properties: expected an array"),
+        (
+            {"config": [{"hosts": "a", "core": "0"}]},
+            r"resource.config\[0\].core: unknown key: expected one of",
+        ),
+        (
+            {"config": [{"hosts": "a", "cores": "0", "properties": "x"}]},
+            r"resource.config\[0\].properties: expected an array",
+        ),
         ({"path": "/nosuch"}, "resource.path: /nosuch: No such file or directory"),
         ({"path": 3}, "resource.path: expected the path of a JSON file"),
     ],
@@ -198,7 +233,10 @@ def test_discovery_gives_every_rank_what_this_host_has():
         ({"q": {"hosts": 3}}, "queues.q.hosts: expected a hostlist"),
         ({"q": {"hosts": "c["}}, "queues.q.hosts: "),
         ({"q": {"hosts": "c9"}}, "queues.q.hosts: invalid hosts: c9"),
-        ({"q": {"hosts": "a1", "requires": []}}, "queues.q.hosts: a queue has hosts or requires, not both"),
+        (
+            {"q": {"hosts": "a1", "requires": []}},
+            "queues.q.hosts: a queue has hosts or requires, not both",
+        ),
         ({"q!": {"hosts": "a1"}}, "property '.q!'"),
     ],
 )

@@ -43,7 +43,13 @@ class Mirror:
         assert self.up <= self.known
 
     def apply(self, update):
-        assert update and set(update) <= {"up", "down", "shrink", "property-add", "property-remove"}, update
+        assert update and set(update) <= {
+            "up",
+            "down",
+            "shrink",
+            "property-add",
+            "property-remove",
+        }, update
         assert "" not in update.values()
         up, down, shrink = (members(update.get(key, "")) for key in ("up", "down", "shrink"))
         add = members(update.get("property-add", {}).get("fast", ""))
@@ -59,7 +65,20 @@ class Mirror:
 
 def step(rng, there, model, gone):
     """Do one random thing; ranks the holder must forget are added to `gone`."""
-    name = rng.choice(["drain", "undrain", "offline", "online", "exclude", "include", "shrink", "lose", "add", "remove"])
+    name = rng.choice(
+        [
+            "drain",
+            "undrain",
+            "offline",
+            "online",
+            "exclude",
+            "include",
+            "shrink",
+            "lose",
+            "add",
+            "remove",
+        ]
+    )
     if not model.there:
         return
     ranks = set(rng.sample(sorted(model.there), rng.randint(1, len(model.there))))
@@ -108,7 +127,9 @@ def step(rng, there, model, gone):
 def test_history(make, capfd, seed, topology):
     rng = random.Random(seed)
     scheduling = {"writer": "TreePool", "children": [{"ranks": "0-5", "topo": {"cores": "0-1"}}]}
-    there = make(6, make_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {})))
+    there = make(
+        6, make_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {}))
+    )
     model = Model(topology)
     holder = there.acquire()
     mirror = Mirror(holder.sent()[0])
@@ -132,5 +153,8 @@ def test_history(make, capfd, seed, topology):
         assert members(status["exclude"]) == model.excluded & model.there
         assert set().union(*map(members, status["drain"]), set()) == model.drained & model.there
         down = there.call("sched-status")["down"]["execution"]["R_lite"]
-        assert set().union(*(members(entry["rank"]) for entry in down), set()) == model.there - model.up()
+        assert (
+            set().union(*(members(entry["rank"]) for entry in down), set())
+            == model.there - model.up()
+        )
     capfd.readouterr()

@@ -39,8 +39,16 @@ SCENARIOS = [
     ("reload scheduler after the exclusion", True, []),
     ("exclusion removed while", False, [exclude(None)]),
     ("reload scheduler after exclusion removed", True, []),
-    ("exclusion loaded with scheduler and resource modules", True, [exclude("3"), lambda t: t.reload_module("noverify")]),
-    ("exclusion removed the same way", True, [exclude(None), lambda t: t.reload_module("noverify")]),
+    (
+        "exclusion loaded with scheduler and resource modules",
+        True,
+        [exclude("3"), lambda t: t.reload_module("noverify")],
+    ),
+    (
+        "exclusion removed the same way",
+        True,
+        [exclude(None), lambda t: t.reload_module("noverify")],
+    ),
     ("rank 3 goes offline", False, [call("overlay.disconnect", rank=3)]),
     ("load scheduler while rank 3 is offline", True, []),
     ("second resource.acquire", True, []),
@@ -49,7 +57,11 @@ SCENARIOS = [
 
 
 def payloads(records):
-    return [r["payload"] for r in records if r.get("topic") == "resource.acquire" and r["dir"] == "recv" and not r["errnum"]]
+    return [
+        r["payload"]
+        for r in records
+        if r.get("topic") == "resource.acquire" and r["dir"] == "recv" and not r["errnum"]
+    ]
 
 
 def recorded():
@@ -110,7 +122,10 @@ def test_recorded_configured_resources(make):
     """[resource.config]: the properties and key order of the recorded R, and no shrink when a rank goes."""
     records = shared.load_jsonl("golden/queues-config.jsonl")
     first, *later = payloads(records)
-    entries = [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}, {"hosts": "fake[2-3]", "properties": ["pp"]}]
+    entries = [
+        {"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"},
+        {"hosts": "fake[2-3]", "properties": ["pp"]},
+    ]
     conf = {"resource": {"noverify": True, "config": entries}}
     there = make(4, conf=conf, services=("kvs",), online=False)
     there.instance.load_module("resource")

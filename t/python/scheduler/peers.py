@@ -48,7 +48,9 @@ def ids(count):
     return "0" if count == 1 else "0-%d" % (count - 1)
 
 
-def jobspec(slots=1, cores=1, gpus=0, nodes=None, duration=0, exclusive=False, constraints=None, **system):
+def jobspec(
+    slots=1, cores=1, gpus=0, nodes=None, duration=0, exclusive=False, constraints=None, **system
+):
     """A jobspec as `flux submit` makes it."""
     within = [{"type": "core", "count": cores}]
     if gpus:
@@ -103,7 +105,7 @@ class Names(Service):
     def add(self, msg):
         name = msg.body["service"]
         if name in self.taken:
-            raise OSError(errno.EEXIST, "could not register service %s: File exists" % name)
+            raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
         self.kernel.add_service(name, msg.sender)
         self.respond(msg)
 
@@ -399,7 +401,9 @@ class Rig:
         self.send("sched.cancel", {"id": jobid}, flags=message.FLAG_NORESPONSE)
 
     def prioritize(self, *jobs):
-        self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=message.FLAG_NORESPONSE)
+        self.send(
+            "sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=message.FLAG_NORESPONSE
+        )
 
     def free(self, jobid, R=None, final=True):
         """Return a job's resources (default: what it was given)."""
@@ -418,7 +422,7 @@ class Rig:
         for got, errnum, answer in self.received[before:]:
             if got == topic:
                 return errnum, answer
-        raise AssertionError("no answer to %s" % topic)
+        raise AssertionError(f"no answer to {topic}")
 
     def kvs_value(self, key):
         """The text stored under a key."""
@@ -431,7 +435,9 @@ class Rig:
         return [
             payload
             for topic, errnum, payload in self.received
-            if topic == "sched.alloc" and payload["id"] == jobid and (not types or payload["type"] in types)
+            if topic == "sched.alloc"
+            and payload["id"] == jobid
+            and (not types or payload["type"] in types)
         ]
 
     def success(self, jobid):
@@ -470,7 +476,9 @@ class Recorder(Task):
         self.tell = None
 
     def receive(self, msg):
-        payload = msg._text if msg.errnum else (json.loads(msg.payload_str) if msg.payload_str else None)
+        payload = (
+            msg._text if msg.errnum else (json.loads(msg.payload_str) if msg.payload_str else None)
+        )
         self.log.append((msg.topic, msg.errnum, payload))
         if self.tell is not None and msg.topic == "sched.alloc" and not msg.errnum:
             self.tell(payload)
@@ -507,7 +515,9 @@ class Simulation(Rig):
 
     def submit(self, jobid, spec, runtime=None, **keys):
         """A request for a job that runs for `runtime` seconds; default: its duration."""
-        self.runtime[jobid] = runtime if runtime is not None else spec["attributes"]["system"]["duration"]
+        self.runtime[jobid] = (
+            runtime if runtime is not None else spec["attributes"]["system"]["duration"]
+        )
         self.alloc(jobid, spec, **keys)
 
     def told(self, payload):

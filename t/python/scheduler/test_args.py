@@ -23,11 +23,20 @@ def failure(*args, module="sched-fifo"):
 @pytest.mark.parametrize(
     "arg, text",
     [
-        ("queue-depth=bogus", "queue-depth='bogus' is invalid: expected a positive integer or 'unlimited'"),
+        (
+            "queue-depth=bogus",
+            "queue-depth='bogus' is invalid: expected a positive integer or 'unlimited'",
+        ),
         ("queue-depth=0", "queue-depth='0' is invalid: expected a positive integer or 'unlimited'"),
-        ("queue-depth=-1", "queue-depth='-1' is invalid: expected a positive integer or 'unlimited'"),
+        (
+            "queue-depth=-1",
+            "queue-depth='-1' is invalid: expected a positive integer or 'unlimited'",
+        ),
         ("queue-depth=", "queue-depth='' is invalid: expected a positive integer or 'unlimited'"),
-        ("queue-depth=1.5", "queue-depth='1.5' is invalid: expected a positive integer or 'unlimited'"),
+        (
+            "queue-depth=1.5",
+            "queue-depth='1.5' is invalid: expected a positive integer or 'unlimited'",
+        ),
         ("queue-depth=٣", "queue-depth='٣' is invalid: expected a positive integer or 'unlimited'"),
         (
             "log-level=bogus",
@@ -43,7 +52,10 @@ def failure(*args, module="sched-fifo"):
         ("alloc-mode=worst-fit", UNKNOWN.format("alloc-mode=worst-fit")),
         ("pool-class=nosuchmodule", "pool-class='nosuchmodule': could not load pool class"),
         ("pool-class=json", "pool-class='json': could not load pool class"),
-        ("pool-class=flux.resource.Rv1Pool:Nope", "pool-class='flux.resource.Rv1Pool:Nope': could not load pool class"),
+        (
+            "pool-class=flux.resource.Rv1Pool:Nope",
+            "pool-class='flux.resource.Rv1Pool:Nope': could not load pool class",
+        ),
         ("pool-class=../evil", "pool-class='../evil': could not load pool class"),
         ("reason-depth=x", "reason-depth='x' is invalid: expected a number of jobs, 0 for none"),
         ("reason-depth=-1", "reason-depth='-1' is invalid: expected a number of jobs, 0 for none"),
@@ -56,7 +68,9 @@ def test_bad_arguments(arg, text, module):
 
 def test_a_pool_class_that_is_no_class():
     text = failure("pool-class=json:loads")
-    assert text.startswith("pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got <function loads")
+    assert text.startswith(
+        "pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got <function loads"
+    )
 
 
 def test_test_hello_nopartial_is_sched_simples():

@@ -155,7 +155,7 @@ def test_a_request_is_answered_once(request_, first, second):
         getattr(request_, how)(*([{}] if how == "success" else []))
 
     answer(first)
-    with pytest.raises(RuntimeError, match="job 77: %s after %s" % (second, first)):
+    with pytest.raises(RuntimeError, match=f"job 77: {second} after {first}"):
         answer(second)
     assert len(request_.scheduler.calls) == 1
 
@@ -172,9 +172,14 @@ def test_the_guides_answers_work_from_outside_too(rig):
     rig.sched.alloc_cancel(msgs[2])
     rig.sched.alloc_success(msgs[3], {"version": 1}, {"sched": {"y": 2}})
     rig.settle()
-    assert rig.answers(1) == [{"id": 1, "type": 1, "annotations": {"sched": {"x": 1}}}, {"id": 1, "type": 2, "note": "no"}]
+    assert rig.answers(1) == [
+        {"id": 1, "type": 1, "annotations": {"sched": {"x": 1}}},
+        {"id": 1, "type": 2, "note": "no"},
+    ]
     assert rig.answers(2) == [{"id": 2, "type": 3}]
-    assert rig.answers(3) == [{"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}]
+    assert rig.answers(3) == [
+        {"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}
+    ]
 
 
 # -- times in R -------------------------------------------------------------------------------------------
@@ -231,7 +236,10 @@ def test_times_for_a_policy_with_a_queue_of_its_own():
 def test_signatures_are_those_of_the_guide():
     """Sites make these objects themselves, in tests at least."""
     assert str(inspect.signature(AllocRequest)) == "(scheduler, msg)"
-    assert str(inspect.signature(PendingJob)) == "(jobid, priority, t_submit, request, resource_request)"
+    assert (
+        str(inspect.signature(PendingJob))
+        == "(jobid, priority, t_submit, request, resource_request)"
+    )
     assert str(inspect.signature(Scheduler)) == "(h, *args)"
 
 
@@ -246,5 +254,8 @@ def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1))
         rig.settle()
-        assert json.loads(rig.kvs_value("job.0000.0000.0000.000%d.R" % jobid)) == rig.success(jobid)["R"]
+        assert (
+            json.loads(rig.kvs_value("job.0000.0000.0000.000%d.R" % jobid))
+            == rig.success(jobid)["R"]
+        )
     assert rig.logged(ERR) == []

@@ -26,8 +26,8 @@ def test_every_example_is_in_the_guide_and_tested_here():
     names = [path.stem for path in EXAMPLES.glob("*.py") if "flux.scheduler" in path.read_text()]
     assert names
     for name in names:
-        assert "/examples/%s.py" % name in guide, name
-        assert re.search(r'load\("%s"|%s' % (name, name), here), name
+        assert f"/examples/{name}.py" in guide, name
+        assert re.search(rf'load\("{name}"|{name}', here), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -127,7 +127,9 @@ def test_widest():
     assert rig.started() == [3]
     assert rig.denied(2) == "no jobs of less than 2 cores here"
     assert rig.annotations(3)["sched"]["width"] == 15
-    assert rig.annotations(1)["sched"]["reason_pending"].startswith("insufficient resources: needs 2 slots, 1 free")
+    assert rig.annotations(1)["sched"]["reason_pending"].startswith(
+        "insufficient resources: needs 2 slots, 1 free"
+    )
 
 
 def test_lookahead():

@@ -38,7 +38,7 @@ HONOURED = "specifies discrete valid values"
 def runs(name):
     """The life of each scheduler module in a trace: (module, args, messages)."""
     found = []
-    for line in load_jsonl("golden/%s.jsonl" % name):
+    for line in load_jsonl(f"golden/{name}.jsonl"):
         if line.get("mark") == "scheduler module starts":
             found.append((line["module"], line["args"], []))
         elif found and "mark" not in line:
@@ -48,7 +48,7 @@ def runs(name):
 
 def cases():
     for name in FILES:
-        if optional_jsonl("golden/%s.jsonl" % name):
+        if optional_jsonl(f"golden/{name}.jsonl"):
             for number, run in enumerate(runs(name)):
                 yield pytest.param(run, id="%s-%d-%s" % (name, number, run[0]))
 
@@ -61,14 +61,20 @@ class Replay:
         self.specs = {}
         self.last = 0.0
         first = next(
-            (m["payload"] for m in messages if m["topic"] == "resource.acquire" and m["dir"] == "recv" and not m["errnum"]),
+            (
+                m["payload"]
+                for m in messages
+                if m["topic"] == "resource.acquire" and m["dir"] == "recv" and not m["errnum"]
+            ),
             None,
         )
         self.first = first
         self.module = module
         if first is None:
             return
-        self.rig = rig = Rig(first["resources"], up=first["up"], clock=VirtualClock(1_795_182_000.0))
+        self.rig = rig = Rig(
+            first["resources"], up=first["up"], clock=VirtualClock(1_795_182_000.0)
+        )
         self.begin = rig.now
         looked = {}
         key = None
@@ -93,8 +99,17 @@ class Replay:
     def run(self):
         rig = self.rig
         ready = False
-        skip = {"service.add", "module.status", "kvs.commit", "kvs.lookup", "resource.acquire", "job-manager.raise"}
-        came = [m["t"] for m in self.messages if m["dir"] == "recv" and m["type"] == "request"] + [1e9]
+        skip = {
+            "service.add",
+            "module.status",
+            "kvs.commit",
+            "kvs.lookup",
+            "resource.acquire",
+            "job-manager.raise",
+        }
+        came = [m["t"] for m in self.messages if m["dir"] == "recv" and m["type"] == "request"] + [
+            1e9
+        ]
         for m in self.messages:
             topic = m["topic"]
             if topic == "job-manager.sched-ready" and m["dir"] == "send":
@@ -106,23 +121,33 @@ class Replay:
                     self.pass_until(m["t"])
                     rig.resource.respond(rig.resource.stream, m["payload"])
                 ready = True
-            elif topic.startswith("sched.") or topic.endswith(".debug") or topic == "feasibility.check":
+            elif (
+                topic.startswith("sched.")
+                or topic.endswith(".debug")
+                or topic == "feasibility.check"
+            ):
                 if m["dir"] == "recv" and m["type"] == "request":
                     came.pop(0)
                     self.pass_until(m["t"])
                     self.request(m)
                     if came[0] - m["t"] > TOGETHER:
                         rig.settle()
-                elif topic == "sched.alloc" and not m["errnum"] and m["payload"]["type"] != ANNOTATE:
+                elif (
+                    topic == "sched.alloc" and not m["errnum"] and m["payload"]["type"] != ANNOTATE
+                ):
                     self.expected.setdefault(m["payload"]["id"], []).append(m["payload"])
                     self.let_go(m["payload"])
             else:
                 if m["dir"] == "recv" and m["type"] == "request":
                     came.pop(0)
-                assert topic in skip or topic.split(".")[1] in (
-                    "sched-hello sched-ready shutdown disconnect config-reload stats-get stats-clear ping rusage nosuch"
-                    " config-get resource-status sched-status raise"
-                ).split(), topic
+                assert (
+                    topic in skip
+                    or topic.split(".")[1]
+                    in (
+                        "sched-hello sched-ready shutdown disconnect config-reload stats-get stats-clear ping rusage nosuch"
+                        " config-get resource-status sched-status raise"
+                    ).split()
+                ), topic
         rig.settle()
 
     def request(self, m):
@@ -153,7 +178,12 @@ class Replay:
         """What comes back of a job, where we gave it something else than the reference did."""
         mine = self.actual.get(payload["id"], [])
         theirs = self.expected.get(payload["id"], [])
-        if mine and theirs and mine[-1]["type"] == SUCCESS and meaning(mine[-1]["R"]) != meaning(theirs[-1]["R"]):
+        if (
+            mine
+            and theirs
+            and mine[-1]["type"] == SUCCESS
+            and meaning(mine[-1]["R"]) != meaning(theirs[-1]["R"])
+        ):
             return mine[-1]["R"]
         return payload["R"]
 
@@ -187,7 +217,11 @@ def plain(resources):
         within = vertex.get("with", [])
         return len(within) == 1 and type(within[0].get("count")) is int and plain(within)
     types = [child["type"] for child in vertex.get("with", [])]
-    return vertex["type"] == "slot" and type(vertex["count"]) is not float and types in (["core"], ["core", "gpu"])
+    return (
+        vertex["type"] == "slot"
+        and type(vertex["count"]) is not float
+        and types in (["core"], ["core", "gpu"])
+    )
 
 
 def meaning(R):
@@ -208,14 +242,18 @@ def test_replay(run, shared_data):
     if replay.first is None:
         pytest.skip("the module never got its resources")
     replay.run()
-    raised = [m["payload"] for m in messages if m["topic"] == "job-manager.raise" and m["dir"] == "send"]
+    raised = [
+        m["payload"] for m in messages if m["topic"] == "job-manager.raise" and m["dir"] == "send"
+    ]
     assert replay.rig.manager.raised == raised
     assert replay.rig.sched.stats_get()["errors"] == len(raised)
     for jobid, expected in replay.expected.items():
         actual = replay.actual.get(jobid, [])
         if expected[-1]["type"] == DENY and HONOURED in expected[-1]["note"]:
             continue
-        if not plain(replay.specs[jobid]["resources"]) and [p["type"] for p in expected] == [SUCCESS]:
+        if not plain(replay.specs[jobid]["resources"]) and [p["type"] for p in expected] == [
+            SUCCESS
+        ]:
             continue
         assert [p["type"] for p in actual] == [p["type"] for p in expected], "job %d" % jobid
         for mine, theirs in zip(actual, expected):
@@ -228,7 +266,10 @@ def compare(spec, mine, theirs):
         if not plain(spec["resources"]):
             return
         got, wanted = meaning(mine["R"]), meaning(theirs["R"])
-        if wanted["execution"]["lasts"] and got["execution"]["lasts"] != wanted["execution"]["lasts"]:
+        if (
+            wanted["execution"]["lasts"]
+            and got["execution"]["lasts"] != wanted["execution"]["lasts"]
+        ):
             # The end of the instance: in the recording's time, which ours does not share.
             del got["execution"]["lasts"], wanted["execution"]["lasts"]
         assert got == wanted
@@ -263,7 +304,9 @@ def occupied():
 
     def get(module, idle=False):
         if (module, idle) not in rigs:
-            inventory = R(4, 4, 2, properties={"big": "0-1", "small": "2-3"}, scheduling={"mykey": [1, 2]})
+            inventory = R(
+                4, 4, 2, properties={"big": "0-1", "small": "2-3"}, scheduling={"mykey": [1, 2]}
+            )
             rig = rigs[module, idle] = Rig(inventory)
             rig.load_file(module)
             if not idle:
@@ -299,14 +342,20 @@ def test_feasibility(module, occupied, shared_data):
 def test_resource_status(module, occupied, shared_data):
     checked = 0
     for name, line in requests("sched.resource-status"):
-        if name != module or "idle" not in line["scenario"] and "rank 3 drained" not in line["scenario"]:
+        if (
+            name != module
+            or "idle" not in line["scenario"]
+            and "rank 3 drained" not in line["scenario"]
+        ):
             continue
         rig = occupied(module, idle="idle" in line["scenario"])
         errnum, answer = rig.ask("sched.resource-status")
         assert errnum == 0
         for key, wanted in line["response"]["payload"].items():
             for part in ("R_lite",) if key == "down" else ("R_lite", "properties"):
-                assert answer[key]["execution"].get(part, {}) == wanted["execution"].get(part, {}), (key, part)
+                assert answer[key]["execution"].get(part, {}) == wanted["execution"].get(
+                    part, {}
+                ), (key, part)
             if key == "all":
                 assert answer[key] == wanted
         checked += 1
@@ -335,7 +384,9 @@ def test_log_lines(shared_data):
             if module == "sched-backfill" and jobid == 2:
                 rig.cancel(3)
                 rig.settle()
-        assert [normal(text) for text in rig.logged()] == [normal(text.partition(": ")[2]) for text in lines]
+        assert [normal(text) for text in rig.logged()] == [
+            normal(text.partition(": ")[2]) for text in lines
+        ]
 
 
 def normal(text):

@@ -25,7 +25,9 @@ def part(rank, cores, expiration=0.0):
 
 
 def running(rig, jobid, R, **keys):
-    rig.manager.running.append(dict({"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5}, **keys))
+    rig.manager.running.append(
+        dict({"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5}, **keys)
+    )
     rig.info.R[jobid] = R
 
 
@@ -43,7 +45,9 @@ def test_order_of_business():
     ]
     assert rig.manager.hello_request == {"partial-ok": True}
     assert rig.manager.ready_request == {"mode": "limited", "limit": 3}
-    assert rig.logged(INFO) == ["ready: queue-depth=3 log-level=info pool-class=Rv1Pool Rv1 rank[0-1]/core[0-3]"]
+    assert rig.logged(INFO) == [
+        "ready: queue-depth=3 log-level=info pool-class=Rv1Pool Rv1 rank[0-1]/core[0-3]"
+    ]
     assert rig.task.running
 
 
@@ -133,7 +137,12 @@ def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
     running(rig, 3, part("1", "0"))
     rig.load(Guide)
     assert rig.manager.raised == [
-        {"id": 2, "type": "scheduler-restart", "severity": 0, "note": "failed to reallocate R for running job"}
+        {
+            "id": 2,
+            "type": "scheduler-restart",
+            "severity": 0,
+            "note": "failed to reallocate R for running job",
+        }
     ]
     assert sorted(jobid for jobid, _ in rig.sched.resources.job_end_times()) == [1, 3]
     assert rig.sched.stats_get()["errors"] == 1
@@ -182,7 +191,10 @@ def test_without_job_info_the_kvs_is_read_with_updates_applied():
             continue
         txn = KVSTxn(handle)
         txn.put(r_key(jobid), part(str(jobid - 1), "0", expiration=100.0))
-        lines = ['{"timestamp":1.0,"name":"submit"}\n', '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n']
+        lines = [
+            '{"timestamp":1.0,"name":"submit"}\n',
+            '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n',
+        ]
         txn.put(kvs_dir(jobid) + ".eventlog", "".join(lines[:events]), raw=True)
         txn.commit()
     assert json.loads(rig.kvs_value(r_key(1)))["execution"]["expiration"] == 100.0
@@ -207,7 +219,7 @@ def failing_start(rig, cls=Guide, *args):
     rig.settle()
     assert rig.task.ended
     assert rig.task.failure is not None
-    assert rig.logged(CRIT) == ["cannot start: %s" % rig.task.failure]
+    assert rig.logged(CRIT) == [f"cannot start: {rig.task.failure}"]
     return rig.task.failure
 
 
@@ -231,7 +243,9 @@ def test_trap_10_hello_refused():
     assert failing_start(rig).errno == errno.ENOTSUP
 
 
-@pytest.mark.parametrize("inventory", [{"version": 7}, {"version": 1}, {"version": 1, "execution": {"R_lite": 3}}])
+@pytest.mark.parametrize(
+    "inventory", [{"version": 7}, {"version": 1}, {"version": 1, "execution": {"R_lite": 3}}]
+)
 def test_trap_10_unusable_inventory(inventory):
     rig = Rig(inventory, up="")
     failing_start(rig)
@@ -244,7 +258,9 @@ def test_trap_10_pool_class_that_is_none():
     rig = Rig(R(1, 1))
     rig.load(Mine, wait=False)
     rig.settle()
-    assert "pool_class must be a ResourcePool or ResourcePoolImplementation subclass" in str(rig.task.failure)
+    assert "pool_class must be a ResourcePool or ResourcePoolImplementation subclass" in str(
+        rig.task.failure
+    )
     assert rig.logged()
 
 
@@ -313,7 +329,9 @@ def test_the_pools_clock_is_the_schedulers():
     assert sched.resources.clock() == sched.now() == rig.now
 
 
-@pytest.mark.parametrize("writer, warned", [("fluxion", 0), ("fluxion:jgf", 0), (None, 0), ("no-such-pool", 1), (7, 1)])
+@pytest.mark.parametrize(
+    "writer, warned", [("fluxion", 0), ("fluxion:jgf", 0), (None, 0), ("no-such-pool", 1), (7, 1)]
+)
 def test_unknown_writers_fall_back(writer, warned):
     scheduling = {} if writer is None else {"writer": writer}
     rig = Rig(R(1, 1, scheduling=scheduling))
@@ -376,8 +394,12 @@ def guide_pool():
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.resource.Rv1Pool import Rv1Pool
 
-    guide = set("alloc check_feasibility copy copy_allocated copy_down dumps expiration free generation".split())
-    guide |= set("job_end_times mark_down mark_up parse_resource_request register_alloc remove_ranks".split())
+    guide = set(
+        "alloc check_feasibility copy copy_allocated copy_down dumps expiration free generation".split()
+    )
+    guide |= set(
+        "job_end_times mark_down mark_up parse_resource_request register_alloc remove_ranks".split()
+    )
     guide |= set("set_expiration set_starttime to_dict to_resource_set update_expiration".split())
 
     class Plain(ResourcePoolImplementation):
@@ -434,5 +456,7 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     rig.alloc(1, jobspec(1))
     rig.settle()
     assert rig.task.failure is None
-    assert rig.logged(CRIT) == ["sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"]
+    assert rig.logged(CRIT) == [
+        "sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"
+    ]
     assert rig.task.ended

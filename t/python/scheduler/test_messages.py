@@ -98,15 +98,24 @@ def test_cannot_parse_is_denied_and_logged(rig):
 
 @pytest.mark.parametrize("spec", [None, [], "text", 7, True])
 def test_a_jobspec_that_is_no_object_is_denied(rig, spec):
-    rig.send("sched.alloc", {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": spec})
+    rig.send(
+        "sched.alloc", {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": spec}
+    )
     rig.settle()
     assert rig.denied(1).startswith("cannot parse jobspec: ")
     healthy(rig)
 
 
 def test_a_jobspec_nested_past_any_depth_is_denied(rig):
-    text = '{"type": "rack", "count": 1, "id": 7, "with": [' * 5000 + '{"type": "core", "count": 1}' + "]}" * 5000
-    rig.send_text("sched.alloc", '{"priority": 16, "jobspec": {"resources": [%s]}, "u": "}\\"[", "id": 1}' % text)
+    text = (
+        '{"type": "rack", "count": 1, "id": 7, "with": [' * 5000
+        + '{"type": "core", "count": 1}'
+        + "]}" * 5000
+    )
+    rig.send_text(
+        "sched.alloc",
+        f'{{"priority": 16, "jobspec": {{"resources": [{text}]}}, "u": "}}\\"[", "id": 1}}',
+    )
     nested = jobspec(1)
     for _ in range(200):
         nested["resources"] = [{"type": "rack", "count": 1, "with": nested["resources"]}]
@@ -114,7 +123,7 @@ def test_a_jobspec_nested_past_any_depth_is_denied(rig):
     rig.settle()
     assert rig.denied(1) == "cannot parse jobspec: jobspec is nested too deeply"
     assert rig.denied(2).startswith("cannot parse jobspec: ")
-    rig.send_text("sched.alloc", '{"jobspec": %s}' % text)
+    rig.send_text("sched.alloc", f'{{"jobspec": {text}}}')
     rig.settle()
     healthy(rig)
 
@@ -436,7 +445,10 @@ def test_an_expiration_override_that_raises_is_answered():
 
     rig = Rig(R(1, 1))
     rig.load(Mine)
-    assert rig.ask("sched.expiration", {"id": 1, "expiration": 1.0}) == (22, "RuntimeError: not today")
+    assert rig.ask("sched.expiration", {"id": 1, "expiration": 1.0}) == (
+        22,
+        "RuntimeError: not today",
+    )
 
 
 # -- feasibility.check, resource-status, stats ---------------------------------------------------------
@@ -527,7 +539,11 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
     assert not rig.received
     rig.kvs.release()
     rig.settle()
-    assert [topic for topic, _, _ in rig.received] == ["sched.alloc", "sched.alloc", "sched.quiescent"]
+    assert [topic for topic, _, _ in rig.received] == [
+        "sched.alloc",
+        "sched.alloc",
+        "sched.quiescent",
+    ]
     assert rig.received[-1][2] == {"status": 0, "alloc_current": 2}
 
 
@@ -672,7 +688,9 @@ def test_property_updates_let_a_job_run(rig):
     assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "2"
     rig.resource.update(property_remove={"fast": "2", "nosuch": "1"})
     rig.settle()
-    errnum, _ = rig.ask("feasibility.check", {"jobspec": jobspec(1, constraints={"properties": ["fast"]})})
+    errnum, _ = rig.ask(
+        "feasibility.check", {"jobspec": jobspec(1, constraints={"properties": ["fast"]})}
+    )
     assert errnum == errno.EINVAL
 
 
@@ -684,7 +702,16 @@ def test_expiration_of_the_instance(rig):
 
 @pytest.mark.parametrize(
     "keys",
-    [{"up": 7}, {"up": "x"}, {"down": None}, {"shrink": []}, {"property_add": "x"}, {"expiration": "late"}, {"odd": 1}, {}],
+    [
+        {"up": 7},
+        {"up": "x"},
+        {"down": None},
+        {"shrink": []},
+        {"property_add": "x"},
+        {"expiration": "late"},
+        {"odd": 1},
+        {},
+    ],
 )
 def test_malformed_updates_are_counted_not_fatal(rig, keys):
     rig.resource.update(**keys)

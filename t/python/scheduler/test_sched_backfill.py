@@ -9,7 +9,11 @@ UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, p
 
 
 def sched(rig):
-    return {jobid: rig.annotations(jobid).get("sched", {}) for jobid in range(1, 20) if rig.answers(jobid)}
+    return {
+        jobid: rig.annotations(jobid).get("sched", {})
+        for jobid in range(1, 20)
+        if rig.answers(jobid)
+    }
 
 
 @pytest.fixture
@@ -27,7 +31,9 @@ def test_bad_reservations(value):
     rig = Rig(R(1, 1))
     with pytest.raises(ValueError) as caught:
         rig.load_file("sched-backfill", "reservations=" + value)
-    assert str(caught.value) == "reservations=%r is invalid: expected a number or 'unlimited'" % value
+    assert (
+        str(caught.value) == f"reservations={value!r} is invalid: expected a number or 'unlimited'"
+    )
 
 
 def test_no_reservations_whatever_fits_starts():
@@ -147,7 +153,11 @@ def test_reservations_for_more_than_one(rig):
         one.settle()
     start = rig.now
     assert [sched(rig)[i].get("t_estimate") for i in (2, 3, 4)] == [start + 100, None, None]
-    assert [sched(other)[i].get("t_estimate") for i in (2, 3, 4)] == [start + 100, start + 150, None]
+    assert [sched(other)[i].get("t_estimate") for i in (2, 3, 4)] == [
+        start + 100,
+        start + 150,
+        None,
+    ]
     assert other.sched.stats_get()["reserved"] == 2
 
 
@@ -208,7 +218,10 @@ def test_reason_depth(depth, told):
     for jobid in range(1, 7):
         rig.alloc(jobid, jobspec(1))
     rig.settle()
-    assert sum("reason_pending" in rig.annotations(jobid).get("sched", {}) for jobid in range(2, 7)) == told
+    assert (
+        sum("reason_pending" in rig.annotations(jobid).get("sched", {}) for jobid in range(2, 7))
+        == told
+    )
 
 
 # -- queues ------------------------------------------------------------------------------------------------
@@ -279,19 +292,23 @@ def workload(seed, jobs=50, nodes=8, early=False):
     """A random run: every job submitted at a random time; all end on time, or earlier."""
     rnd = random.Random(seed)
     sim = Simulation(R(nodes, 4))
-    return rnd, sim, [
-        (
-            rnd.choice([0, 0, rnd.uniform(0, 400)]),
-            jobspec(
-                rnd.choice([1, 1, 2]),
-                nodes=rnd.choice([None, 1, 1, 2, 3, nodes // 2, nodes]),
-                cores=rnd.choice([1, 2, 4] if rnd.random() < 0.5 else [1, 2]),
-                duration=rnd.choice([5, 20, 60, 100, 300]),
-            ),
-            rnd.random() if early else 1.0,
-        )
-        for _ in range(jobs)
-    ]
+    return (
+        rnd,
+        sim,
+        [
+            (
+                rnd.choice([0, 0, rnd.uniform(0, 400)]),
+                jobspec(
+                    rnd.choice([1, 1, 2]),
+                    nodes=rnd.choice([None, 1, 1, 2, 3, nodes // 2, nodes]),
+                    cores=rnd.choice([1, 2, 4] if rnd.random() < 0.5 else [1, 2]),
+                    duration=rnd.choice([5, 20, 60, 100, 300]),
+                ),
+                rnd.random() if early else 1.0,
+            )
+            for _ in range(jobs)
+        ],
+    )
 
 
 @pytest.mark.parametrize("reservations", ["1", "3", "unlimited"])

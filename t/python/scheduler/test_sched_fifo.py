@@ -74,13 +74,27 @@ def test_estimates_in_order(module):
     rig.alloc(4, jobspec(1))
     rig.alloc(5, jobspec(1, duration=10))
     rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 4, 5)] == [start + 100, start + 200, start + 200, None]
+    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 4, 5)] == [
+        start + 100,
+        start + 200,
+        start + 200,
+        None,
+    ]
     rig.prioritize((4, 31))
     rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (4, 2, 3, 5)] == [start + 100, None, None, None]
+    assert [shown(rig, i).get("t_estimate") for i in (4, 2, 3, 5)] == [
+        start + 100,
+        None,
+        None,
+        None,
+    ]
     rig.cancel(4)
     rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [start + 100, start + 200, start + 200]
+    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [
+        start + 100,
+        start + 200,
+        start + 200,
+    ]
     rig.resource.update(down="0")
     rig.settle()
     assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
@@ -108,7 +122,10 @@ def test_reasons(module):
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True))
     rig.alloc(3, jobspec(1))
     rig.settle()
-    assert shown(rig, 2)["reason_pending"] == "insufficient resources: needs 2 nodes, 1 free of 4 matching constraint"
+    assert (
+        shown(rig, 2)["reason_pending"]
+        == "insufficient resources: needs 2 nodes, 1 free of 4 matching constraint"
+    )
     assert shown(rig, 3)["reason_pending"] == "behind ƒ3"
     rig.resource.update(down="1-3")
     rig.settle()
@@ -173,7 +190,10 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
         simple.alloc(jobid, jobspec(1, duration=10))
     simple.settle()
     for jobid, ahead in ((2, 0), (3, 1), (4, 2)):
-        assert shown(simple, jobid) == {"reason_pending": "insufficient resources", "jobs_ahead": ahead}
+        assert shown(simple, jobid) == {
+            "reason_pending": "insufficient resources",
+            "jobs_ahead": ahead,
+        }
     simple.prioritize((4, 30))
     simple.settle()
     assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]

@@ -5,8 +5,33 @@ import random
 import pytest
 from peers import R, Rig, jobspec
 
-TOPICS = ["sched.alloc", "sched.cancel", "sched.prioritize", "sched.free", "sched.expiration", "feasibility.check"]
-JUNK = [None, True, -1, 0, 1.5, 1e308, float("nan"), "", "0-3", "x" * 50, [], [[]], {}, {"id": 1}, 1 << 70, "\ud800", "0-999999999"]
+TOPICS = [
+    "sched.alloc",
+    "sched.cancel",
+    "sched.prioritize",
+    "sched.free",
+    "sched.expiration",
+    "feasibility.check",
+]
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    1e308,
+    float("nan"),
+    "",
+    "0-3",
+    "x" * 50,
+    [],
+    [[]],
+    {},
+    {"id": 1},
+    1 << 70,
+    "\ud800",
+    "0-999999999",
+]
 
 
 def mutate(rnd, value, depth=0):
@@ -45,14 +70,24 @@ def message(rnd, rig, ids):
             gpus=rnd.choice([0, 0, 1]),
             nodes=rnd.choice([None, None, 1, 2, "1-3"]),
             duration=rnd.choice([0, 10, 100.5]),
-            constraints=rnd.choice([None, None, {"properties": ["a"]}, {"not": [{"ranks": ["1"]}]}]),
+            constraints=rnd.choice(
+                [None, None, {"properties": ["a"]}, {"not": [{"ranks": ["1"]}]}]
+            ),
         )
-        payload = {"id": jobid, "priority": rnd.choice([0, 16, 31]), "userid": 0, "t_submit": 1.0, "jobspec": spec}
+        payload = {
+            "id": jobid,
+            "priority": rnd.choice([0, 16, 31]),
+            "userid": 0,
+            "t_submit": 1.0,
+            "jobspec": spec,
+        }
     elif topic == "sched.free":
         held = rig.answers(jobid, 0)
         payload = {"id": jobid, "R": held[-1]["R"] if held else R(1, 1), "final": True}
     elif topic == "sched.prioritize":
-        payload = {"jobs": [[rnd.randrange(1, ids), rnd.choice([0, 16, 4294967295])] for _ in range(3)]}
+        payload = {
+            "jobs": [[rnd.randrange(1, ids), rnd.choice([0, 16, 4294967295])] for _ in range(3)]
+        }
     elif topic == "sched.expiration":
         payload = {"id": jobid, "expiration": rnd.choice([0, rig.now + 5, 1.0])}
     elif topic == "feasibility.check":
@@ -67,7 +102,11 @@ def message(rnd, rig, ids):
 def test_random_and_mutated_messages(module, seed):
     rnd = random.Random("%s %d" % (module, seed))
     rig = Rig(R(4, 4, 1, properties={"a": "0-1"}))
-    args = ["reservations=%s" % rnd.choice(["0", "1", "3", "unlimited"])] if module == "sched-backfill" else []
+    args = (
+        ["reservations={}".format(rnd.choice(["0", "1", "3", "unlimited"]))]
+        if module == "sched-backfill"
+        else []
+    )
     rig.load_file(module, "queue-depth=unlimited", *args)
     for _ in range(150):
         topic, payload = message(rnd, rig, 25)
@@ -77,7 +116,9 @@ def test_random_and_mutated_messages(module, seed):
         what = rnd.random()
         if what < 0.05:
             ranks = str(rnd.randrange(4))
-            rig.resource.update(**rnd.choice([{"down": ranks}, {"up": ranks}, {"up": rnd.choice(JUNK)}]))
+            rig.resource.update(
+                **rnd.choice([{"down": ranks}, {"up": ranks}, {"up": rnd.choice(JUNK)}])
+            )
         if what < 0.4:
             rig.turn()
         elif what < 0.6:
@@ -109,7 +150,9 @@ def test_one_final_answer_for_each_request(module):
     for _ in range(400):
         jobid = rnd.randrange(1, 40)
         pending = jobid in rig.sched._requests
-        if not pending and not any(known == jobid for known, _ in rig.sched.resources.job_end_times()):
+        if not pending and not any(
+            known == jobid for known, _ in rig.sched.resources.job_end_times()
+        ):
             rig.alloc(jobid, jobspec(rnd.choice([1, 2, 9, 99]), duration=rnd.choice([0, 10])))
             opened[jobid] = opened.get(jobid, 0) + 1
         elif pending and rnd.random() < 0.5:

@@ -21,7 +21,10 @@ def meaning(R):
     for entry in R["execution"]["R_lite"]:
         for rank in members(parse_idset(entry["rank"])):
             children = entry["children"]
-            what[rank] = (parse_idset(children.get("core", "")), parse_idset(children.get("gpu", "")))
+            what[rank] = (
+                parse_idset(children.get("core", "")),
+                parse_idset(children.get("gpu", "")),
+            )
     hosts = [name for text in execution.get("nodelist") or [] for name in expand(text)]
     properties = {
         name: parse_idset(ranks) for name, ranks in (execution.get("properties") or {}).items()

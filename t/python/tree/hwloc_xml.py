@@ -65,7 +65,9 @@ def pci(*below, pci_class="0302"):
 
 def gpu(*backends, **kw):
     """A PCI device with an OS device for each backend."""
-    return pci(*[osdev(backend, f"{backend.lower()}{i}") for i, backend in enumerate(backends)], **kw)
+    return pci(
+        *[osdev(backend, f"{backend.lower()}{i}") for i, backend in enumerate(backends)], **kw
+    )
 
 
 def bridge(*below):
@@ -124,7 +126,12 @@ def _write(obj, lines, depth, state, allowed, nodes=0):
     attributes.update(obj.attributes)
     nodes = obj.nodes or nodes
     if obj.type not in IO_TYPES:
-        sets = {"cpuset": obj.mask, "complete_cpuset": obj.mask, "nodeset": nodes, "complete_nodeset": nodes}
+        sets = {
+            "cpuset": obj.mask,
+            "complete_cpuset": obj.mask,
+            "nodeset": nodes,
+            "complete_nodeset": nodes,
+        }
         if obj.type == "Machine":
             attributes["os_index"] = "0"
             sets["allowed_cpuset"] = allowed

@@ -38,7 +38,11 @@ def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
         source.chmod(0o755)
     assert (done.returncode, done.stderr) == (0, "")
     (made,) = (tmp_path / "out" / "deep").iterdir()
-    assert done.stdout.strip() == str(made) and made.name.startswith("_flux_hwloc.") and made.suffix == ".so"
+    assert (
+        done.stdout.strip() == str(made)
+        and made.name.startswith("_flux_hwloc.")
+        and made.suffix == ".so"
+    )
     assert [path.name for path in source.iterdir()] == ["build.py"]
     code = "import _flux_hwloc as h; print(h.lib.hwloc_get_api_version() >> 16)"
     env = {**os.environ, "PYTHONPATH": str(made.parent)}
@@ -49,8 +53,14 @@ def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
 @pytest.mark.parametrize(
     "environment, reason",
     [
-        ({"HWLOC_LIBS": "-lno_such_library"}, "libhwloc 2.x or its headers are missing (libhwloc-dev)"),
-        ({"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"}, "libhwloc 2.x or its headers are missing"),
+        (
+            {"HWLOC_LIBS": "-lno_such_library"},
+            "libhwloc 2.x or its headers are missing (libhwloc-dev)",
+        ),
+        (
+            {"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"},
+            "libhwloc 2.x or its headers are missing",
+        ),
         ({"CC": "/no/such/compiler"}, "no C compiler (/no/such/compiler)"),
     ],
 )

@@ -9,7 +9,9 @@ XML = str(SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml")
 
 
 def fake(**table):
-    return fake_resources({"fake-resources": {key.replace("_", "-"): value for key, value in table.items()}})
+    return fake_resources(
+        {"fake-resources": {key.replace("_", "-"): value for key, value in table.items()}}
+    )
 
 
 def test_no_table():
@@ -66,7 +68,10 @@ def test_a_site_amender(tmp_path, monkeypatch):
         ({"nnodes": 1, "gpus_per_node": 1.5}, "gpus-per-node=1.5"),
         ({"nnodes": 1, "host_prefix": ""}, "host-prefix=''"),
         ({"nnodes": 1, "sockets": 2}, "fake-resources.sockets: unknown key"),
-        ({"nnodes": 1, "hwloc_xml_path": "/nonexistent"}, "hwloc-xml-path: /nonexistent: No such file"),
+        (
+            {"nnodes": 1, "hwloc_xml_path": "/nonexistent"},
+            "hwloc-xml-path: /nonexistent: No such file",
+        ),
         ({"nnodes": 1, "amend_r": "no_such_module:f"}, "No module named 'no_such_module'"),
         ({"nnodes": 1, "amend_r": "json:nothing"}, "has no attribute 'nothing'"),
         ({"nnodes": 1, "amend_r": "json"}, "expected MODULE:FUNCTION"),

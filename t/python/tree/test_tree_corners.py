@@ -45,7 +45,9 @@ def test_removing_ranks_that_are_not_there_changes_nothing():
 def test_the_constraint_is_in_the_reason():
     pool = TreePool(topo_R((2, "0-7", "0-1", SOCKETS), properties={"fast": "1"}))
     alloc(pool, 1, "slot=3/socket{x}")
-    request = pool.parse_resource_request(jobspec("slot=2/socket{x}", constraints={"properties": ["fast"]}))
+    request = pool.parse_resource_request(
+        jobspec("slot=2/socket{x}", constraints={"properties": ["fast"]})
+    )
     with pytest.raises(TreePool.InsufficientResources, match="of 1 node matching constraint"):
         pool.alloc(2, request)
 
@@ -114,7 +116,9 @@ def test_what_the_child_sends_is_what_is_read_here(hwloc):
     assert [node.memory >> 30 for node in machine.numas] == [1, 2, 2]
     assert tree_hwloc._read(hwloc, b"<topology/>")["error"]
     assert "error" in tree_hwloc._read(hwloc, b"nothing")
-    assert tree_hwloc._in_child(hwloc, text.encode()) == {"rows": [list(row) for row in answer["rows"]]}
+    assert tree_hwloc._in_child(hwloc, text.encode()) == {
+        "rows": [list(row) for row in answer["rows"]]
+    }
     assert tree_hwloc.XML_BYTES > len(text)
 
 

@@ -1,6 +1,5 @@
 """A site's own TreePool: the hooks choose nodes, the topology what is taken of them."""
 
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tree_model import entries, kinds, requests

@@ -77,7 +77,9 @@ def requests(draw):
         each = draw(st.sampled_from((1, 1, 1, 2)))
         return Request(nodes, draw(ranges(3)), 0, 0, level=draw(st.sampled_from(NAMES)), each=each)
     exclusive = nodes is not None and draw(st.integers(0, 4)) == 0
-    return Request(nodes, draw(ranges(4)), draw(st.integers(1, 5)), draw(st.integers(0, 2)), exclusive)
+    return Request(
+        nodes, draw(ranges(4)), draw(st.integers(1, 5)), draw(st.integers(0, 2)), exclusive
+    )
 
 
 def entries(pool):
@@ -186,7 +188,9 @@ TestHistories.settings = settings(
 
 
 @settings(max_examples=150)
-@given(kind=kinds(), wanted=st.lists(requests(), max_size=6), c=st.integers(1, 6), g=st.integers(0, 3))
+@given(
+    kind=kinds(), wanted=st.lists(requests(), max_size=6), c=st.integers(1, 6), g=st.integers(0, 3)
+)
 def test_locality(kind, wanted, c, g):
     """If some group of the node can hold a slot, the slot lies in one, and in one of the finest."""
     pool, model = both([(1, *kind[1:])])
@@ -199,7 +203,9 @@ def test_locality(kind, wanted, c, g):
     node = model.nodes[0]
     free_cores, free_gpus = set(node.free_cores), set(node.free_gpus)
     try:
-        job = pool.alloc(99, pool.parse_resource_request(jobspec(Request(None, (1, 1), c, g).shape())))
+        job = pool.alloc(
+            99, pool.parse_resource_request(jobspec(Request(None, (1, 1), c, g).shape()))
+        )
     except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
         assert len(free_cores) < c or len(free_gpus) < g
         return

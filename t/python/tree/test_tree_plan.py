@@ -117,7 +117,13 @@ def test_a_reserved_container_is_kept():
 
 @pytest.mark.parametrize(
     "shape",
-    ["slot/numa{x}", "slot=2+/socket{x}", "slot=1,9/socket{x}", "node=1-2/slot=1+/numa{x}", "node{x}/slot/numa{x}"],
+    [
+        "slot/numa{x}",
+        "slot=2+/socket{x}",
+        "slot=1,9/socket{x}",
+        "node=1-2/slot=1+/numa{x}",
+        "node{x}/slot/numa{x}",
+    ],
 )
 def test_there_is_no_reason_while_containers_suffice(shape):
     pool = make_pool(2)
@@ -140,7 +146,9 @@ def test_containers_promised_beside_a_running_job_are_not_lost():
     assert plan.earliest(head) == 1050.0
     plan.reserve(4, head, 1050.0)
     assert plan.stale() == []
-    pool.alloc(5, parse(pool, "slot/[core;gpu]", 60))  # behind the plan's back, in a NUMA domain of its own
+    pool.alloc(
+        5, parse(pool, "slot/[core;gpu]", 60)
+    )  # behind the plan's back, in a NUMA domain of its own
     assert plan.stale() == [4]
     pool.free(5)
     assert plan.stale() == []

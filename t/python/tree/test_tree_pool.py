@@ -52,7 +52,10 @@ def test_names():
         (lambda R: children(R).append({"ranks": "1"}), r"children\[1\]: topo is missing"),
         (lambda R: children(R)[0].update(topo=[]), r"children\[0\]\.topo: expected an object"),
         (lambda R: children(R)[0].update(topo={"numa": []}), "no entry has both"),
-        (lambda R: children(R)[0].update(topo={"cores": "3-1"}), r"\[0\]\.topo\.cores: invalid idset"),
+        (
+            lambda R: children(R)[0].update(topo={"cores": "3-1"}),
+            r"\[0\]\.topo\.cores: invalid idset",
+        ),
         (lambda R: children(R)[0].update(topo={"cores": 7}), r"\[0\]\.topo\.cores: idset must be"),
         (lambda R: children(R)[0].update(topo={"cores": "0-70000"}), r"\[0\]\.topo\.cores"),
         (
@@ -88,7 +91,9 @@ def test_text_and_object_are_the_same():
 
 
 def test_ranks_of_the_enclosing_instance_are_renumbered():
-    R = topo_R((1, "0-7", "", {"cores": "0-7"}), (2, "0-7", "0-1", TWO), (1, "0-7", "", {"cores": "0-7"}))
+    R = topo_R(
+        (1, "0-7", "", {"cores": "0-7"}), (2, "0-7", "0-1", TWO), (1, "0-7", "", {"cores": "0-7"})
+    )
     children(R)[0]["ranks"] = "12,400"
     children(R)[1]["ranks"] = "9"
     children(R)[1]["note"] = "kept"
@@ -255,7 +260,9 @@ def test_part_of_a_job_can_be_freed_and_its_R_read_again():
     other = TreePool(two_sockets(4))
     other.register_alloc(1, R)  # by the ranks of the pool, whatever they are
     assert other.copy().impl.dumps() == other.dumps()
-    assert alloc(other, 2, "slot=4/socket{x}") == "rank[0,2]/core[4-7],gpu1 rank1/core[0-7],gpu[0-1]"
+    assert (
+        alloc(other, 2, "slot=4/socket{x}") == "rank[0,2]/core[4-7],gpu1 rank1/core[0-7],gpu[0-1]"
+    )
     pool.free(1, {**R, "execution": {**R["execution"]}})
     pool._check()
 
@@ -302,7 +309,9 @@ def test_allocation_and_copy_keep_the_wrapper():
 
 def test_reasons_name_the_container():
     pool = TreePool(two_sockets())
-    with pytest.raises(TreePool.InfeasibleRequest, match="need 5 exclusive 'socket' container.*only 4"):
+    with pytest.raises(
+        TreePool.InfeasibleRequest, match="need 5 exclusive 'socket' container.*only 4"
+    ):
         pool.alloc(1, pool.parse_resource_request(jobspec("slot=5/socket{x}")))
     alloc(pool, 1, "node=2/slot/core")
     pool.mark_down("1")

@@ -23,7 +23,9 @@ def pool_with_jobs(*shapes, nodes=3):
     pool = TreePool(R)
     jobs = {}
     for number, shape in enumerate(shapes, 1):
-        jobs[f"job{number}"] = pool.alloc(number, pool.parse_resource_request(jobspec(shape))).to_dict()
+        jobs[f"job{number}"] = pool.alloc(
+            number, pool.parse_resource_request(jobspec(shape))
+        ).to_dict()
     return R, jobs
 
 
@@ -63,7 +65,10 @@ def test_text():
 def test_nodes_in_one_state_are_one_block():
     R, jobs = pool_with_jobs("node=3/slot/core")
     (state,) = view(R, jobs)
-    assert (state.title(), state.summary()) == ("n[0-2] (ranks 0-2)", "9 cores, 3 GPUs; 8 cores, 3 GPUs free")
+    assert (state.title(), state.summary()) == (
+        "n[0-2] (ranks 0-2)",
+        "9 cores, 3 GPUs; 8 cores, 3 GPUs free",
+    )
     text = render_text(R, jobs, ascii_only=True)
     assert text.isascii() and "a job1: 3 cores on 3 nodes" in text
 

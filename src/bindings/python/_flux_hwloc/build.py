@@ -152,13 +152,17 @@ def missing(cflags, libs):
     with tempfile.TemporaryDirectory() as tmp:
         path = os.path.join(tmp, "probe.c")
         with open(path, "w", encoding="utf-8") as probe:
-            probe.write("#include <Python.h>\n" + SOURCE + "int main (void) "
-                        "{ return hwloc_get_api_version () + flux_hwloc_local_memory (0); }\n")
+            probe.write(
+                "#include <Python.h>\n" + SOURCE + "int main (void) "
+                "{ return hwloc_get_api_version () + flux_hwloc_local_memory (0); }\n"
+            )
         import sysconfig
 
         include = "-I" + sysconfig.get_paths()["include"]
         command = compiler + cflags + [include, path, "-o", os.path.join(tmp, "probe")] + libs
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
     text = done.stdout.decode(errors="replace")
     if done.returncode == 0:
         return None

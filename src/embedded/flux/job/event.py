@@ -64,7 +64,9 @@ class JobException(Exception):
         self.type = event.context.get("type", "")
         self.severity = event.context.get("severity", 0)
         self.note = event.context.get("note", "")
-        super().__init__(f"job.exception: type={self.type} severity={self.severity} note={self.note}")
+        super().__init__(
+            f"job.exception: type={self.type} severity={self.severity} note={self.note}"
+        )
 
 
 class JobEventWatchFuture(RPC):
@@ -108,7 +110,12 @@ def event_watch_async(h, jobid, eventlog="eventlog"):
     """
     payload = {"id": int(JobID(jobid)), "path": eventlog, "flags": 0}
     return h._send(
-        JobEventWatchFuture, "job-info.eventlog-watch", None, payload, NODEID_ANY, FLUX_RPC_STREAMING
+        JobEventWatchFuture,
+        "job-info.eventlog-watch",
+        None,
+        payload,
+        NODEID_ANY,
+        FLUX_RPC_STREAMING,
     )
 
 

@@ -67,7 +67,11 @@ class Rv1Set(ResourceSetImplementation):
                 self._properties[name] = members
         for key in ("starttime", "expiration"):
             value = execution.get(key, 0.0)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not 0 <= value < 1e18
+            ):
                 raise ValueError(f"execution.{key}: {value!r} is not a time")
             setattr(self, key, float(value))
         if self.starttime and self.expiration and self.expiration <= self.starttime:

@@ -108,9 +108,9 @@ class AttrTable:
         Raises ValueError if it is unknown or belongs to the instance.
         """
         if name not in DECLARED:
-            raise ValueError("%s: unknown attribute" % name)
+            raise ValueError(f"{name}: unknown attribute")
         if not DECLARED[name][1] & START:
-            raise ValueError("%s: attribute may not be set on the command line" % name)
+            raise ValueError(f"{name}: attribute may not be set on the command line")
         self.define(name, value)
 
     def set(self, name, value):
@@ -142,4 +142,4 @@ def _check_level(name, value):
             return
     except ValueError:
         pass
-    raise OSError(errno.EINVAL, "%s=%s: expected a number from 0 (emerg) to 7 (debug)" % (name, value))
+    raise OSError(errno.EINVAL, f"{name}={value}: expected a number from 0 (emerg) to 7 (debug)")

@@ -39,7 +39,7 @@ def parse_toml(text, source):
     try:
         config = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise ConfigError("%s: TOML parse error: %s" % (source, exc)) from None
+        raise ConfigError(f"{source}: TOML parse error: {exc}") from None
     return check(config, source)
 
 
@@ -48,8 +48,9 @@ def check(config, source):
     try:
         json.dumps(config, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise ConfigError("%s: only strings, numbers, booleans, arrays and tables can be used: %s"
-                          % (source, exc)) from None
+        raise ConfigError(
+            f"{source}: only strings, numbers, booleans, arrays and tables can be used: {exc}"
+        ) from None
     return config
 
 
@@ -68,16 +69,16 @@ def load_path(path):
         with open(path, encoding="utf-8") as stream:
             text = stream.read()
     except OSError as exc:
-        raise ConfigError("%s: %s" % (path, exc.strerror)) from None
+        raise ConfigError(f"{path}: {exc.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError("%s: not UTF-8 text" % path) from None
+        raise ConfigError(f"{path}: not UTF-8 text") from None
     if path.endswith(".json"):
         try:
             config = json.loads(text)
         except ValueError as exc:
-            raise ConfigError("%s: JSON parse error: %s" % (path, exc)) from None
+            raise ConfigError(f"{path}: JSON parse error: {exc}") from None
         if not isinstance(config, dict):
-            raise ConfigError("%s: expected a JSON object" % path)
+            raise ConfigError(f"{path}: expected a JSON object")
         return config
     return parse_toml(text, path)
 
@@ -93,10 +94,11 @@ def parse_setting(text):
     parts = key.split(".")
     for part in parts:
         if not _BARE_KEY.match(part):
-            raise ConfigError("%s: expected KEY=VALUE with a dotted KEY, or the path of a TOML file"
-                              % text)
+            raise ConfigError(
+                f"{text}: expected KEY=VALUE with a dotted KEY, or the path of a TOML file"
+            )
     try:
-        parsed = tomllib.loads("x = %s" % value)
+        parsed = tomllib.loads(f"x = {value}")
         parsed = check(parsed, key)["x"] if list(parsed) == ["x"] else value
     except (tomllib.TOMLDecodeError, RecursionError):
         parsed = value

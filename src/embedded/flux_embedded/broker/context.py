@@ -47,7 +47,7 @@ class BrokerContext:
         define("hostlist", hostlist.encode(self.hosts))
         define("hostname", self.hostname)
         define("broker.pid", os.getpid())
-        define("broker.starttime", "%.6f" % kernel.clock.now())
+        define("broker.starttime", f"{kernel.clock.now():.6f}")
         define("security.owner", OWNER)
         define("version", HOST_VERSION)
         if self.attrs.get("broker.quorum") is None:

@@ -10,15 +10,19 @@ import resource
 #: Where a task keeps its debug word, in ``Task.aux``.
 DEBUG_FLAGS = "debug_flags"
 
-_RUSAGE = (
-    "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
-)
+_RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
 
 
 def ping(task, msg):
     """The payload comes back, with what the module saw of the request."""
     route = "!".join(uuid[-8:] for uuid in (msg.sender.uuid, task.uuid))
-    return {**(msg.body or {}), "route": route, "userid": msg.userid, "rolemask": msg.rolemask, "rank": 0}
+    return {
+        **(msg.body or {}),
+        "route": route,
+        "userid": msg.userid,
+        "rolemask": msg.rolemask,
+        "rank": 0,
+    }
 
 
 def debug(task, msg):
@@ -71,7 +75,9 @@ def attach(service):
         if f"{service.name}.{method}" not in service.methods:
             service.add_method(method, _handler(service, function), guest)
     if f"{service.name}.stats-get" not in service.methods:
-        service.add_method("stats-get", lambda msg: service.respond(msg, {"queued": len(service.task.inbox)}))
+        service.add_method(
+            "stats-get", lambda msg: service.respond(msg, {"queued": len(service.task.inbox)})
+        )
     service.add_method("shutdown", lambda msg: _shutdown(service))
 
 

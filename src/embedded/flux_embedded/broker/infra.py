@@ -105,7 +105,9 @@ class AttrService(Service):
     @request("list", guest=True)
     def list(self, msg):
         names = self.ctx.attrs.names()
-        self.respond(msg, {"names": names, "attrs": {name: self.ctx.attrs.get(name) for name in names}})
+        self.respond(
+            msg, {"names": names, "attrs": {name: self.ctx.attrs.get(name) for name in names}}
+        )
 
 
 class BrokerService(Service):

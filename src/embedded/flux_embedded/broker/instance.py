@@ -16,7 +16,13 @@ from greenlet import getcurrent
 from flux_embedded.broker import defaults, paths
 from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
-from flux_embedded.broker.infra import AttrService, BrokerService, EventService, LogService, NameService
+from flux_embedded.broker.infra import (
+    AttrService,
+    BrokerService,
+    EventService,
+    LogService,
+    NameService,
+)
 from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.personality import Startup
@@ -64,7 +70,10 @@ class Instance:
         self.services = tuple(services)
         self.R = R
         self.modules = ModuleManager(self.ctx, search_path(environ, paths.module_dirs()))
-        self.infra = [cls(self.ctx) for cls in (LogService, AttrService, NameService, EventService, BrokerService)]
+        self.infra = [
+            cls(self.ctx)
+            for cls in (LogService, AttrService, NameService, EventService, BrokerService)
+        ]
         self.infra.append(self.modules)
         self.handle = None
         self.startup = None

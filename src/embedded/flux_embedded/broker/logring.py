@@ -20,8 +20,16 @@ def format_entry(entry):
     seconds, micro = divmod(int(round(entry.timestamp * 1e6)), 1000000)
     tm = time.gmtime(seconds)
     return "%s %d %s.%06d UTC %d %s.%s[%s]: %s" % (
-        time.strftime("%b", tm), tm.tm_mday, time.strftime("%H:%M:%S", tm), micro, tm.tm_year,
-        entry.name, LEVELS[entry.level], entry.rank, entry.text)
+        time.strftime("%b", tm),
+        tm.tm_mday,
+        time.strftime("%H:%M:%S", tm),
+        micro,
+        tm.tm_year,
+        entry.name,
+        LEVELS[entry.level],
+        entry.rank,
+        entry.text,
+    )
 
 
 class LogRing:

@@ -118,8 +118,12 @@ class GroupsService(Service):
             update = future.body
         except OSError:  # the overlay is unloaded at the end
             return
-        self.online = idset.combine(self.online, idset.decode(update.get("online", "")), idset.UNION)
-        self.online = idset.combine(self.online, idset.decode(update.get("offline", "")), idset.DIFFERENCE)
+        self.online = idset.combine(
+            self.online, idset.decode(update.get("online", "")), idset.UNION
+        )
+        self.online = idset.combine(
+            self.online, idset.decode(update.get("offline", "")), idset.DIFFERENCE
+        )
         future.reset()
         self.streams.tell({"members": idset.encode(self.online)})
 

@@ -20,8 +20,11 @@ def search_path(environ, builtin_dirs):
     path) is listed once.
     """
     dirs = []
-    for directory in (split_path(environ.get("FLUX_MODULE_PATH_PREPEND")) + list(builtin_dirs)
-                      + split_path(environ.get("FLUX_MODULE_PATH"))):
+    for directory in (
+        split_path(environ.get("FLUX_MODULE_PATH_PREPEND"))
+        + list(builtin_dirs)
+        + split_path(environ.get("FLUX_MODULE_PATH"))
+    ):
         if directory not in dirs:
             dirs.append(directory)
     return dirs
@@ -50,7 +53,7 @@ def find(text, dirs, builtins=()):
             raise OSError(errno.ENOENT, "No such file or directory")
         if not text.endswith(".py"):
             if ".so" in os.path.basename(text):
-                raise OSError(errno.ENOEXEC, "compiled modules need a real Flux: %s" % text)
+                raise OSError(errno.ENOEXEC, f"compiled modules need a real Flux: {text}")
             raise OSError(errno.EINVAL, "could not determine loader from path suffix")
         return ModuleFile(module_name(text), os.path.realpath(text), False)
     for directory in dirs:

@@ -96,7 +96,10 @@ class ModuleManager(Service):
     def _make_builtin(self, builtin, name, args):
         service = registry.builtin_class(builtin)(self.ctx, *args)
         if name != service.name:
-            raise OSError(errno.EINVAL, f"{service.name} is part of the instance and cannot be given another name")
+            raise OSError(
+                errno.EINVAL,
+                f"{service.name} is part of the instance and cannot be given another name",
+            )
         defaults.attach(service)
         return _Module(name, "builtin", service.task, service)
 
@@ -186,7 +189,9 @@ class ModuleManager(Service):
         self._close(module)
         del self.table[name]
         end_greenlet(module.task)
-        text = f"loader ({LOADER}) killed by {signame}" if module.service is None else "does not end"
+        text = (
+            f"loader ({LOADER}) killed by {signame}" if module.service is None else "does not end"
+        )
         self.ctx.log(ERR, f"{name}: {text}")
         self._answer_load(module, errno.EIO, text)
         if was_running:
@@ -217,7 +222,9 @@ class ModuleManager(Service):
         self.respond(msg, {"mods": [self._describe(module) for module in self.table.values()]})
 
     def _describe(self, module):
-        holds = sorted(name for name, holder in self.kernel.services.items() if holder is module.task)
+        holds = sorted(
+            name for name, holder in self.kernel.services.items() if holder is module.task
+        )
         return {
             "name": module.name,
             "path": module.path,
@@ -234,7 +241,9 @@ class ModuleManager(Service):
         Python modules first, whenever they were loaded: they use the services of the others. Within
         each kind the latest first.
         """
-        builtin = [module.name for module in reversed(self.table.values()) if module.service is not None]
+        builtin = [
+            module.name for module in reversed(self.table.values()) if module.service is not None
+        ]
         return self.python_modules() + builtin
 
     def python_modules(self):

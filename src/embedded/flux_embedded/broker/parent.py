@@ -58,7 +58,9 @@ class Parent:
 
     def resources(self):
         """Return the job's R with ranks from 0 on, as the instance in it has them."""
-        return renumber(self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"])
+        return renumber(
+            self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"]
+        )
 
     def call(self, topic, payload):
         """Make a request and wait for its answer; for use before the instance's own loop runs."""
@@ -94,7 +96,9 @@ class Parent:
 
     def announce(self, uri):
         """Tell the enclosing instance where the one in the job can be reached (``flux proxy JOBID``)."""
-        self._send("job-manager.memo", {"id": self.id, "memo": {"uri": uri}}, message.FLAG_NORESPONSE)
+        self._send(
+            "job-manager.memo", {"id": self.id, "memo": {"uri": uri}}, message.FLAG_NORESPONSE
+        )
 
     def close(self, kernel):
         """Hang up."""
@@ -121,16 +125,22 @@ def renumber(R):
     Who understands ``scheduling`` renumbers it for itself (RFC 49).
     """
     execution = R["execution"]
-    ranks = sorted(r for entry in execution["R_lite"] for r in idset.members(idset.decode(entry["rank"])))
+    ranks = sorted(
+        r for entry in execution["R_lite"] for r in idset.members(idset.decode(entry["rank"]))
+    )
     new = {rank: i for i, rank in enumerate(ranks)}
 
     def mapped(text):
-        return idset.encode(idset.from_ids(new[r] for r in idset.members(idset.decode(text)) if r in new))
+        return idset.encode(
+            idset.from_ids(new[r] for r in idset.members(idset.decode(text)) if r in new)
+        )
 
     result = dict(execution)
     result["R_lite"] = [{**entry, "rank": mapped(entry["rank"])} for entry in execution["R_lite"]]
     if "properties" in execution:
-        result["properties"] = {name: mapped(text) for name, text in execution["properties"].items()}
+        result["properties"] = {
+            name: mapped(text) for name, text in execution["properties"].items()
+        }
     return {**R, "execution": result}
 
 

@@ -14,7 +14,9 @@ EMBEDDED = os.path.join(BASE, "embedded")
 
 def module_dirs():
     """Return the directories of the modules that come with the project, one a module."""
-    return sorted({os.path.dirname(path) for path in glob.glob(os.path.join(BASE, "modules", "*", "*.py"))})
+    return sorted(
+        {os.path.dirname(path) for path in glob.glob(os.path.join(BASE, "modules", "*", "*.py"))}
+    )
 
 
 def command_dir():

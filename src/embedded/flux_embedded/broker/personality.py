@@ -105,7 +105,11 @@ def scheduler(config):
     """Return the name of the scheduler module: ``[modules] alternatives.sched``, or sched-simple."""
     alternatives = config.get("modules", {})
     alternatives = alternatives.get("alternatives", {}) if isinstance(alternatives, dict) else {}
-    return alternatives.get("sched", "sched-simple") if isinstance(alternatives, dict) else "sched-simple"
+    return (
+        alternatives.get("sched", "sched-simple")
+        if isinstance(alternatives, dict)
+        else "sched-simple"
+    )
 
 
 PERSONALITIES = {"minimal": _minimal, "kvs": _kvs, "job": _job, "full": _full}
@@ -129,7 +133,10 @@ def wind_down(h):
     for topic, payload in (
         ("job-manager.queue-start", {"start": False, "all": True}),
         ("resource.acquire-mute", {}),
-        ("job-manager.raiseall", {"states": 48, "type": "cancel", "severity": 0, "note": "instance is shutting down"}),
+        (
+            "job-manager.raiseall",
+            {"states": 48, "type": "cancel", "severity": 0, "note": "instance is shutting down"},
+        ),
         ("job-manager.idle", {}),
     ):
         try:

@@ -57,7 +57,9 @@ class Command:
         self.pid = self._process.pid
         if self.terminal:
             _give_terminal(self.pid)
-            self.kill(signal.SIGCONT)  # it may have asked for the terminal already, and been stopped
+            self.kill(
+                signal.SIGCONT
+            )  # it may have asked for the terminal already, and been stopped
         watch_exit(self.ctx.kernel, self._process, lambda: self._reap(callback))
 
     def _reap(self, callback):

@@ -128,7 +128,9 @@ def print_traceback(exc, path=None):
     tb = exc.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename != path:
         tb = tb.tb_next
-    traceback.print_exception(type(exc), exc, tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__))
+    traceback.print_exception(
+        type(exc), exc, tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__)
+    )
     sys.stderr.flush()
 
 

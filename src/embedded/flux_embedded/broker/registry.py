@@ -36,6 +36,10 @@ def builtin_class(name):
     """Import and return the Service class of builtin module `name`."""
     target = BUILTIN[name]
     if target is None:
-        return type(name, (Service,), {"name": name, "__doc__": f"The name of the {name} module; it does nothing."})
+        return type(
+            name,
+            (Service,),
+            {"name": name, "__doc__": f"The name of the {name} module; it does nothing."},
+        )
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -58,7 +58,10 @@ class Client(Endpoint):
             self.server.ctx.log(ERR, f"{msg.topic}: the payload cannot be sent: {exc}")
             if msg.type != message.RESPONSE:
                 return
-            frame = pack(msg.error_response(errno.EIO, f"{msg.topic}: the payload cannot be sent: {exc}"), tag)
+            frame = pack(
+                msg.error_response(errno.EIO, f"{msg.topic}: the payload cannot be sent: {exc}"),
+                tag,
+            )
         self._write(frame)
 
     def _write(self, data):
@@ -73,7 +76,9 @@ class Client(Endpoint):
             if sent == len(data):
                 return
             data = data[sent:]
-            self.kernel.modify_fd(self.sock.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+            self.kernel.modify_fd(
+                self.sock.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready
+            )
         self.backlog += data
         if len(self.backlog) > MAX_BACKLOG:
             self.server.ctx.log(ERR, f"{self.name} does not read what it asked for: disconnected")
@@ -120,7 +125,10 @@ class Client(Endpoint):
         if msg.type == message.RESPONSE and self._answer(msg):
             return
         if msg.type != message.REQUEST:
-            self.server.ctx.log(ERR, f"{self.name}: sent a message of type {msg.type}, only requests are taken: ignored")
+            self.server.ctx.log(
+                ERR,
+                f"{self.name}: sent a message of type {msg.type}, only requests are taken: ignored",
+            )
             return
         msg.sender = self
         try:
@@ -142,7 +150,9 @@ class Client(Endpoint):
             del waiting[key]
         msg.matchtag = request.matchtag
         if not msg.errnum and not _is_object(msg):
-            msg = request.error_response(errno.EPROTO, f"{msg.topic}: the answer is not a JSON object")
+            msg = request.error_response(
+                errno.EPROTO, f"{msg.topic}: the answer is not a JSON object"
+            )
         self.kernel.respond(request, msg, self)
         return True
 
@@ -188,7 +198,11 @@ class SocketServer:
             self.sock.bind(path)
         except OSError as exc:
             self.sock.close()
-            hint = "is TMPDIR too long?" if exc.errno is None else "does an instance run there, or did one end badly?"
+            hint = (
+                "is TMPDIR too long?"
+                if exc.errno is None
+                else "does an instance run there, or did one end badly?"
+            )
             raise OSError(exc.errno, f"{path}: {exc.strerror or exc}: {hint}") from None
         finally:
             os.umask(mask)

@@ -16,7 +16,13 @@ from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import BUILTIN, Instance
 from flux_embedded.broker.logring import CRIT, ERR, INFO
-from flux_embedded.broker.process import Command, adopt_orphans, duration, kill_descendants, own_children
+from flux_embedded.broker.process import (
+    Command,
+    adopt_orphans,
+    duration,
+    kill_descendants,
+    own_children,
+)
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
@@ -82,7 +88,9 @@ class Session:
             self.conductor.on_exit = self._conducted
             self.conductor.start()
             if self.options.parent is not None:
-                self.options.parent.watch_expiration(self.kernel, self._expires, lambda: self.stop(signal.SIGTERM))
+                self.options.parent.watch_expiration(
+                    self.kernel, self._expires, lambda: self.stop(signal.SIGTERM)
+                )
             collector.settle()
             with Watchdog(self.ctx, stuck=self._stuck):
                 self.kernel.run(until=lambda: self.done)
@@ -202,7 +210,9 @@ class Session:
 
         A site's own modprobe files are that command's to read.
         """
-        return path == default and not any(name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ)
+        return path == default and not any(
+            name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ
+        )
 
     def _rc1(self, startup):
         """Load modules; returns whether that worked."""
@@ -247,7 +257,9 @@ class Session:
         helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc) if exc else None))
         Flux(helper)
         helper.start()
-        self.ctx.call_later_real(CLEANUP_TIMEOUT, lambda: future.fulfill("jobs did not end in time"))
+        self.ctx.call_later_real(
+            CLEANUP_TIMEOUT, lambda: future.fulfill("jobs did not end in time")
+        )
         text = future.get()
         if text:
             self.ctx.log(ERR, f"cleanup.0: {text}")

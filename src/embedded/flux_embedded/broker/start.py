@@ -82,10 +82,16 @@ def parse(argv):
     try:
         pairs, options.command = getopt.getopt(argv, _SHORT[1:], _LONG)
     except getopt.GetoptError as exc:
-        text = f"unrecognized option '--{exc.opt}'" if len(exc.opt) > 1 else f"invalid option -- '{exc.opt}'"
+        text = (
+            f"unrecognized option '--{exc.opt}'"
+            if len(exc.opt) > 1
+            else f"invalid option -- '{exc.opt}'"
+        )
         if "requires argument" in exc.msg:
             text = f"option '{'--' if len(exc.opt) > 1 else '-'}{exc.opt}' requires an argument"
-        raise UsageError(f"flux-start: {text}\nTry `flux-start --help' for more information.") from None
+        raise UsageError(
+            f"flux-start: {text}\nTry `flux-start --help' for more information."
+        ) from None
     hosts = None
     paths = []
     for name, value in pairs:
@@ -118,7 +124,9 @@ def _plain(options, name, value):
         _set_attribute(options, value)
     elif name == "--personality":
         if value not in _PERSONALITIES:
-            raise UsageError(f"flux-start: --personality={value}: expected one of {', '.join(_PERSONALITIES)}")
+            raise UsageError(
+                f"flux-start: --personality={value}: expected one of {', '.join(_PERSONALITIES)}"
+            )
         options.personality = value
     elif name == "--virtual-time":
         options.virtual_time = True
@@ -130,14 +138,18 @@ def _plain(options, name, value):
     elif name in ("-X", "--noexec"):
         options.dry_run = True
     elif name == "--wrap":
-        raise UsageError("flux-start: --wrap: the embedded instance has no broker process of its own to wrap")
+        raise UsageError(
+            "flux-start: --wrap: the embedded instance has no broker process of its own to wrap"
+        )
 
 
 def _config(read, value, name):
     try:
         return read(value)
     except config.ConfigError as exc:
-        raise config.ConfigError(f"{'--conf' if name == '--conf' else '--config-path'}: {exc}") from None
+        raise config.ConfigError(
+            f"{'--conf' if name == '--conf' else '--config-path'}: {exc}"
+        ) from None
 
 
 def _size(text):
@@ -248,7 +260,11 @@ def _join_job(options, environ):
     options.parent = parent
     options.hosts = hosts_of(options.job_R)
     options.size = len(options.hosts)
-    for name, value in (("instance-level", level), ("jobid", parent.job), ("parent-uri", parent.uri)):
+    for name, value in (
+        ("instance-level", level),
+        ("jobid", parent.job),
+        ("parent-uri", parent.uri),
+    ):
         options.attrs.define(name, value)
     return True
 

@@ -65,7 +65,11 @@ class Watchdog:
         name = task.name if task is not None else "broker"
         stack = traceback.extract_stack(frame)
         where = f"{stack[-1].filename}:{stack[-1].lineno} ({stack[-1].name})"
-        own = [entry for entry in stack if task is not None and entry.filename == getattr(task, "path", None)]
+        own = [
+            entry
+            for entry in stack
+            if task is not None and entry.filename == getattr(task, "path", None)
+        ]
         if own and own[-1] is not stack[-1]:
             where = f"{own[-1].filename}:{own[-1].lineno} ({own[-1].name}), in {where}"
         self.ctx.log(ERR, f"{name} has blocked the instance for {standing:.0f}s, at {where}")

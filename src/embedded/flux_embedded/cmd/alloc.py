@@ -14,7 +14,9 @@ def main(argv):
         "alloc", "allocate a Flux instance for interactive use", "[COMMAND...]", slots=True
     )
     subinstance.add_options(parser)
-    parser.add_argument("--bg", action="store_true", help="Wait for new instance to start, but do not attach")
+    parser.add_argument(
+        "--bg", action="store_true", help="Wait for new instance to start, but do not attach"
+    )
     submission.add_command(parser)
     args = parser.parse_args(argv)
     spec = subinstance.build(args, args.command or [os.environ.get("SHELL", "/bin/sh")])

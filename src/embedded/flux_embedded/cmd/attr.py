@@ -19,7 +19,10 @@ def main(name, argv):
         print(get(connect(), args[0]))
     elif name == "setattr":
         parser = Parser(
-            "flux-setattr", "name value", "Set broker attribute", [Opt("force", "f", usage="Set the attribute even if unknown")]
+            "flux-setattr",
+            "name value",
+            "Set broker attribute",
+            [Opt("force", "f", usage="Set the attribute even if unknown")],
         )
         args = parser.parse(argv).args
         if len(args) != 2:
@@ -45,7 +48,12 @@ def get(client, name):
 
 
 def _list(argv):
-    parser = Parser("flux-lsattr", "[OPTIONS]", "List broker attributes", [Opt("values", "v", usage="List values with attributes")])
+    parser = Parser(
+        "flux-lsattr",
+        "[OPTIONS]",
+        "List broker attributes",
+        [Opt("values", "v", usage="List values with attributes")],
+    )
     opts = parser.parse(argv)
     if opts.args:
         raise parser.fail_usage()

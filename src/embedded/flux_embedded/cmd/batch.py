@@ -47,9 +47,13 @@ def _script(args):
 
 
 def main(argv):
-    parser = submission.make_parser("batch", "enqueue a batch script", "[OPTIONS...] SCRIPT [ARGS...]", slots=True)
+    parser = submission.make_parser(
+        "batch", "enqueue a batch script", "[OPTIONS...] SCRIPT [ARGS...]", slots=True
+    )
     subinstance.add_options(parser)
-    parser.add_argument("--wrap", action="store_true", help="Wrap arguments or stdin in a /bin/sh script")
+    parser.add_argument(
+        "--wrap", action="store_true", help="Wrap arguments or stdin in a /bin/sh script"
+    )
     parser.add_argument("--quiet", action="store_true", help="Do not print jobid to stdout")
     submission.add_command(parser)
     args = parser.parse_args(argv)
@@ -60,7 +64,11 @@ def main(argv):
         args = parser.parse_args(directives + argv)
     if args.output is None:
         args.output = "flux-{{id}}.out"
-    name = "batch" if args.wrap or not args.command or args.command[0] == "-" else os.path.basename(args.command[0])
+    name = (
+        "batch"
+        if args.wrap or not args.command or args.command[0] == "-"
+        else os.path.basename(args.command[0])
+    )
     if not args.job_name:
         args.job_name = name
     spec = subinstance.build(args, words, script=text)

@@ -12,9 +12,20 @@ def main(argv):
     usage = "[OPTIONS...] COMMAND [ARGS...] ::: INPUT..."
     parser = submission.make_parser("bulksubmit", "enqueue jobs in bulk", usage)
     submission.add_bulk_options(parser)
-    parser.add_argument("--shuffle", action="store_true", help="Shuffle list of commands before submission")
-    parser.add_argument("--sep", metavar="STRING", help="Set the input argument separator. By default, inputs are separated by newline")
-    parser.add_argument("--define", action="append", metavar="NAME=EXPR", help="Define a replacement field that evaluates EXPR, with the input as x")
+    parser.add_argument(
+        "--shuffle", action="store_true", help="Shuffle list of commands before submission"
+    )
+    parser.add_argument(
+        "--sep",
+        metavar="STRING",
+        help="Set the input argument separator. By default, inputs are separated by newline",
+    )
+    parser.add_argument(
+        "--define",
+        action="append",
+        metavar="NAME=EXPR",
+        help="Define a replacement field that evaluates EXPR, with the input as x",
+    )
     submission.add_command(parser)
     args = parser.parse_args(argv)
     command, inputs = bulkargs.split(args.command, args.sep)

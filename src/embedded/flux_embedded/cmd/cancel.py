@@ -12,12 +12,23 @@ from flux_embedded.formats import jobid as encodings
 def main(argv):
     parser = pyargs.Parser(prog="flux-cancel")
     add = parser.add_argument
-    add("-n", "--dry-run", action="store_true", help="Do not cancel any jobs, but print a message indicating how many jobs would have been canceled")
+    add(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="Do not cancel any jobs, but print a message indicating how many jobs would have been canceled",
+    )
     add("-m", "--message", metavar="NOTE", help="Set optional cancel exception note")
     add("-q", "--quiet", action="store_true", help="Do not print jobids or messages")
     add("-a", "--all", action="store_true", help="Target all jobs")
     add("-u", "--user", metavar="USER", help="Set target user or 'all' (instance owner only)")
-    add("-s", "-S", "--states", metavar="STATES", help="Filter targeted jobs by state (default=ACTIVE)")
+    add(
+        "-s",
+        "-S",
+        "--states",
+        metavar="STATES",
+        help="Filter targeted jobs by state (default=ACTIVE)",
+    )
     add("jobids", nargs="*", metavar="JOBID", help="jobids to cancel")
     args = parser.parse_args(argv)
     selecting = args.all or args.user is not None or args.states is not None

@@ -29,7 +29,12 @@ def get(argv):
         "[--default=VAL] [--type=TYPE] [NAME]",
         "Query broker configuration values",
         [
-            Opt("type", "t", "TYPE", "Set expected type (any, string, integer, real, boolean, object, array, fsd, fsd-integer, fsd-real)"),
+            Opt(
+                "type",
+                "t",
+                "TYPE",
+                "Set expected type (any, string, integer, real, boolean, object, array, fsd, fsd-integer, fsd-real)",
+            ),
             Opt("default", "d", "VAL", "Set default value to use if config value is not set"),
             Opt("quiet", "q", usage="Suppress printing of errors and values"),
         ],
@@ -71,7 +76,9 @@ def _text(value, kind, name):
 
 
 def load(argv):
-    parser = Parser("flux-config load", "[PATH]", "Load broker configuration from TOML files or stdin")
+    parser = Parser(
+        "flux-config load", "[PATH]", "Load broker configuration from TOML files or stdin"
+    )
     opts = parser.parse(argv)
     if len(opts.args) > 1:
         raise parser.fail_usage()

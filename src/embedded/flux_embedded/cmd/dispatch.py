@@ -131,9 +131,7 @@ def run(argv=None):
             enter_parent(root=option in ("-r", "--root"))
             continue
         word = f"'{option}'"
-        errors.warn(
-            f"flux: unrecognized option {word}\nTry `flux --help' for more information."
-        )
+        errors.warn(f"flux: unrecognized option {word}\nTry `flux --help' for more information.")
         return 1
     if not argv:
         from flux_embedded.cmd.help import USAGE

@@ -21,8 +21,16 @@ def main(argv):
             Opt("new", "n", usage="Show only new log messages"),
             Opt("human", "H", usage="Human readable output"),
             Opt("delta", "d", usage="With --human, show timestamp delta between messages"),
-            Opt("stderr-level", None, "LEVEL", "accepted for compatibility", kind="int", hidden=True),
-            Opt("color", "L", "WHEN", "Colorize output when supported; WHEN can be 'always' (default if omitted), 'never', or 'auto' (default).", optional=True),
+            Opt(
+                "stderr-level", None, "LEVEL", "accepted for compatibility", kind="int", hidden=True
+            ),
+            Opt(
+                "color",
+                "L",
+                "WHEN",
+                "Colorize output when supported; WHEN can be 'always' (default if omitted), 'never', or 'auto' (default).",
+                optional=True,
+            ),
         ],
     )
     opts = parser.parse(argv)

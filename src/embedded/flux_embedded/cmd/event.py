@@ -39,7 +39,10 @@ def sub(argv):
         "flux-event sub",
         "[OPTIONS] [topic] [topic ...]",
         "Subscribe to events",
-        [Opt("count", "c", "N", "Process N events then exit", kind="int"), Opt("raw", "r", usage="Dump raw event payload")],
+        [
+            Opt("count", "c", "N", "Process N events then exit", kind="int"),
+            Opt("raw", "r", usage="Dump raw event payload"),
+        ],
     )
     opts = parser.parse(argv)
     left = [opts.get("count", 0)]

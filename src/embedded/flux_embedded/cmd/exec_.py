@@ -22,7 +22,7 @@ def main(argv):
         "[OPTIONS] COMMAND...",
         "Execute a process remotely",
         [
-            Opt("rank", "r", "IDSET", "Specify specific target ranks. Default is \"all\""),
+            Opt("rank", "r", "IDSET", 'Specify specific target ranks. Default is "all"'),
             Opt("exclude", "x", "IDSET", "Exclude ranks from target."),
             Opt("dir", "d", "PATH", "Set the working directory to PATH"),
             Opt("label-io", "l", usage="Label lines of output with the source broker RANK"),

@@ -97,7 +97,13 @@ def main(argv):
     lister.add_argument("-i", "--include", metavar="TARGETS", help="accepted for compatibility")
     lister.set_defaults(function=list_command)
     kill = sub.add_parser("kill", description="Kill running housekeeping tasks")
-    kill.add_argument("-s", "--signal", default="SIGTERM", metavar="SIG", help="Specify signal to send (default: SIGTERM)")
+    kill.add_argument(
+        "-s",
+        "--signal",
+        default="SIGTERM",
+        metavar="SIG",
+        help="Specify signal to send (default: SIGTERM)",
+    )
     kill.add_argument("-t", "--targets", metavar="RANKS", help="Only target specific ranks")
     kill.add_argument("--all", action="store_true", help="Target all active housekeeping tasks")
     kill.add_argument("jobids", nargs="*", metavar="JOBID")

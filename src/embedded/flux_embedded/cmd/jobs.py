@@ -54,18 +54,63 @@ def make_parser():
     add = parser.add_argument
     add("-a", action="store_true", help="List jobs in all states for current user")
     add("-A", action="store_true", help="List jobs for all users")
-    add("-c", "--count", type=int, metavar="N", default=1000, help="Limit output to N jobs(default 1000)")
-    add("-f", "--filter", action="append", metavar="STATE|RESULT", help="List jobs with specific job state or result")
-    add("-i", "--include", metavar="HOSTS|RANKS", help="List only jobs where the assigned resources intersect with the supplied argument")
+    add(
+        "-c",
+        "--count",
+        type=int,
+        metavar="N",
+        default=1000,
+        help="Limit output to N jobs(default 1000)",
+    )
+    add(
+        "-f",
+        "--filter",
+        action="append",
+        metavar="STATE|RESULT",
+        help="List jobs with specific job state or result",
+    )
+    add(
+        "-i",
+        "--include",
+        metavar="HOSTS|RANKS",
+        help="List only jobs where the assigned resources intersect with the supplied argument",
+    )
     add("-n", "--no-header", action="store_true", help="Suppress printing of header line")
-    add("-u", "--user", metavar="USER", help='Limit output to specific username or userid (Specify "all" for all users)')
+    add(
+        "-u",
+        "--user",
+        metavar="USER",
+        help='Limit output to specific username or userid (Specify "all" for all users)',
+    )
     add("--name", metavar="JOB-NAME", help="Limit output to specific job name")
-    add("-q", "--queue", action="append", metavar="QUEUE", help="Limit output to specific queue or queues")
-    add("-o", "--format", metavar="FORMAT", help="Specify output format using Python's string format syntax or a defined format by name (use 'help' to get a list of names)")
-    add("--since", metavar="WHEN", help="Include jobs that have become inactive since WHEN (implies -a)")
+    add(
+        "-q",
+        "--queue",
+        action="append",
+        metavar="QUEUE",
+        help="Limit output to specific queue or queues",
+    )
+    add(
+        "-o",
+        "--format",
+        metavar="FORMAT",
+        help="Specify output format using Python's string format syntax or a defined format by name (use 'help' to get a list of names)",
+    )
+    add(
+        "--since",
+        metavar="WHEN",
+        help="Include jobs that have become inactive since WHEN (implies -a)",
+    )
     add("--json", action="store_true", help="Emit output in JSON")
     add("--sort", metavar="KEY,...", help="Specify sort order")
-    add("--color", nargs="?", const="always", default="auto", metavar="WHEN", help="accepted, no colors are used")
+    add(
+        "--color",
+        nargs="?",
+        const="always",
+        default="auto",
+        metavar="WHEN",
+        help="accepted, no colors are used",
+    )
     add("--stats", action="store_true", help="Print job statistics before header")
     add("--stats-only", action="store_true", help="Print job statistics only and exit")
     add("jobids", metavar="JOBID", nargs="*", help="Limit output to specific Job IDs")

@@ -12,16 +12,36 @@ from flux_embedded.cmd.lib.eventlog import compact
 def make_parser():
     parser = pyargs.Parser(prog="flux-jobtap")
     sub = parser.add_subparsers(dest="command", parser_class=pyargs.Parser)
-    load = sub.add_parser("load", description="Load a jobtap plugin, optionally removing existing plugins first.")
-    load.add_argument("-r", "--remove", metavar="NAME", help="Remove plugin NAME before loading. NAME may be a pattern, 'all' or the name of a plugin.")
-    load.add_argument("plugin", metavar="PLUGIN", help="Plugin to load, a Python file or the name of one on the search path")
-    load.add_argument("config", metavar="[KEY=VAL ...]", nargs="*", help="Set plugin configuration. VAL is JSON, or else a string")
+    load = sub.add_parser(
+        "load", description="Load a jobtap plugin, optionally removing existing plugins first."
+    )
+    load.add_argument(
+        "-r",
+        "--remove",
+        metavar="NAME",
+        help="Remove plugin NAME before loading. NAME may be a pattern, 'all' or the name of a plugin.",
+    )
+    load.add_argument(
+        "plugin",
+        metavar="PLUGIN",
+        help="Plugin to load, a Python file or the name of one on the search path",
+    )
+    load.add_argument(
+        "config",
+        metavar="[KEY=VAL ...]",
+        nargs="*",
+        help="Set plugin configuration. VAL is JSON, or else a string",
+    )
     load.set_defaults(function=load_plugin)
     remove = sub.add_parser("remove", description="Remove jobtap plugin.")
-    remove.add_argument("plugin", metavar="PLUGIN", help="Plugin name or glob pattern of plugins to remove")
+    remove.add_argument(
+        "plugin", metavar="PLUGIN", help="Plugin name or glob pattern of plugins to remove"
+    )
     remove.set_defaults(function=remove_plugin)
     lister = sub.add_parser("list", description="List currently loaded jobtap plugins")
-    lister.add_argument("-a", "--all", action="store_true", help="Do not exclude hidden (builtin) plugins")
+    lister.add_argument(
+        "-a", "--all", action="store_true", help="Do not exclude hidden (builtin) plugins"
+    )
     lister.set_defaults(function=list_plugins)
     query = sub.add_parser("query", description="Query extended plugin info")
     query.add_argument("plugin", metavar="PLUGIN", help="Plugin name to query")

@@ -23,6 +23,10 @@ def main(argv):
     severity = {"error": "err", "warn": "warning"}.get(severity, severity)
     if severity not in LEVELS:
         raise CommandError("invalid severity: Use emerg|alert|crit|err|warning|notice|info|debug")
-    payload = {"level": LEVELS.index(severity), "name": opts.get("appname", "logger"), "text": " ".join(opts.args)}
+    payload = {
+        "level": LEVELS.index(severity),
+        "name": opts.get("appname", "logger"),
+        "text": " ".join(opts.args),
+    }
     connect().rpc("log.append", payload)
     return 0

@@ -8,17 +8,36 @@ from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 
 # What rc1 loads; sched stands for whichever scheduler the configuration or the priorities choose.
-RC1 = ["content", "content-sqlite", "heartbeat", "kvs", "kvs-watch", "resource", "job-manager", "job-info", "job-list",
-       "job-ingest", "job-exec", "cron", "sched"]
+RC1 = [
+    "content",
+    "content-sqlite",
+    "heartbeat",
+    "kvs",
+    "kvs-watch",
+    "resource",
+    "job-manager",
+    "job-info",
+    "job-list",
+    "job-ingest",
+    "job-exec",
+    "cron",
+    "sched",
+]
 
 
 def parse(argv):
     parser = Parser(prog="flux-modprobe")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in (("show", "print a module's entry"), ("list-dependencies", "print what a module requires, as a tree")):
+    for name, text in (
+        ("show", "print a module's entry"),
+        ("list-dependencies", "print what a module requires, as a tree"),
+    ):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("module")
-    for name, text in (("load", "load modules and what they require"), ("remove", "remove modules")):
+    for name, text in (
+        ("load", "load modules and what they require"),
+        ("remove", "remove modules"),
+    ):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("--dry-run", action="store_true", help="print what would be done")
         if name == "remove":
@@ -27,7 +46,9 @@ def parse(argv):
     sub = commands.add_parser("run", help="run an rc file")
     sub.add_argument("file")
     for name in ("rc1", "rc3"):
-        commands.add_parser(name, help="what an instance does at its " + ("start" if name == "rc1" else "end"))
+        commands.add_parser(
+            name, help="what an instance does at its " + ("start" if name == "rc1" else "end")
+        )
     return parser.parse_args(argv)
 
 
@@ -48,7 +69,9 @@ def show_tree(catalog, name, label=None, indent="", seen=None):
         last = i == len(children) - 1
         text = required if required == child["name"] else "{} ({})".format(required, child["name"])
         yield indent + ("└── " if last else "├── ") + text
-        yield from show_tree(catalog, child["name"], indent=indent + ("    " if last else "│   "), seen=seen)
+        yield from show_tree(
+            catalog, child["name"], indent=indent + ("    " if last else "│   "), seen=seen
+        )
 
 
 def alternatives(handle):
@@ -99,7 +122,7 @@ def run(options):
         names = None if options.all else [catalog.resolve(n)["name"] for n in options.modules]
         context.remove_modules(names)
         if options.dry_run:
-            sys.stdout.writelines("remove {}\n".format(t.name) for t in context.tasks)
+            sys.stdout.writelines(f"remove {t.name}\n" for t in context.tasks)
         else:
             context.run()
     elif options.command == "rc1":

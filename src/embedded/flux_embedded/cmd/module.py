@@ -18,7 +18,9 @@ def canonical(path):
     if "/" not in path:
         return path
     if not os.path.exists(path):
-        raise CommandError(f"could not canonicalize module path '{path}': No such file or directory")
+        raise CommandError(
+            f"could not canonicalize module path '{path}': No such file or directory"
+        )
     return os.path.realpath(path)
 
 
@@ -69,7 +71,9 @@ LOAD_OPTIONS = [
 
 
 def load(argv):
-    parser = Parser("flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS, posix=True)
+    parser = Parser(
+        "flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS, posix=True
+    )
     opts = parser.parse(argv)
     if not opts.args:
         raise parser.fail_usage()
@@ -125,7 +129,12 @@ STATES = "IRFE"
 
 
 def list_modules(argv):
-    parser = Parser("flux-module list", "[OPTIONS]", "List loaded modules", [Opt("long", "l", usage="Include full DSO path for each module")])
+    parser = Parser(
+        "flux-module list",
+        "[OPTIONS]",
+        "List loaded modules",
+        [Opt("long", "l", usage="Include full DSO path for each module")],
+    )
     opts = parser.parse(argv)
     if opts.args:
         raise parser.fail_usage()
@@ -141,7 +150,9 @@ def list_modules(argv):
             services = f"{services:<8} {mod['path']}"
         state = STATES[mod["status"]] if mod["status"] < len(STATES) else "?"
         idle = mod["idle"] if mod["idle"] < 100000 else "idle"
-        print(f"{name:<24} {idle:>5}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}")
+        print(
+            f"{name:<24} {idle:>5}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}"
+        )
     return 0
 
 
@@ -161,7 +172,13 @@ def stats(argv):
             Opt("parse", "p", "OBJNAME", "Parse object period-delimited object name"),
             Opt("scale", "s", "N", "Scale numeric JSON value by N"),
             Opt("type", "t", "int|double", "Convert JSON value to specified type"),
-            Opt("rusage", "R", "[self|children|thread]", "Request rusage data instead of stats", optional=True),
+            Opt(
+                "rusage",
+                "R",
+                "[self|children|thread]",
+                "Request rusage data instead of stats",
+                optional=True,
+            ),
             Opt("clear", "c", usage="Clear stats on target rank"),
             Opt("clear-all", "C", usage="Clear stats on all ranks"),
         ],

@@ -16,7 +16,11 @@ def _rank(client, word):
 
 
 def disconnect(argv):
-    parser = Parser("flux-overlay disconnect", "[OPTIONS] TARGET", "Disconnect a subtree rooted at TARGET (hostname or rank)")
+    parser = Parser(
+        "flux-overlay disconnect",
+        "[OPTIONS] TARGET",
+        "Disconnect a subtree rooted at TARGET (hostname or rank)",
+    )
     opts = parser.parse(argv)
     if len(opts.args) != 1:
         raise parser.fail_usage()

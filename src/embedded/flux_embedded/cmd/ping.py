@@ -42,9 +42,16 @@ def main(argv):
         except OSError as exc:
             raise CommandError(f"{rank}!{target}.ping: {error_text(exc)}") from None
         took = (time.monotonic() - start) * 1000
-        who = f" userid={answer.get('userid')} rolemask={answer.get('rolemask')}" if opts.get("userid") else ""
+        who = (
+            f" userid={answer.get('userid')} rolemask={answer.get('rolemask')}"
+            if opts.get("userid")
+            else ""
+        )
         name = f"{answer.get('rank', 0)}!{target}.ping"
-        print(f"{name} pad={pad} seq={seq}{who} time={took:.3f} ms ({answer.get('route', '')})", flush=True)
+        print(
+            f"{name} pad={pad} seq={seq}{who} time={took:.3f} ms ({answer.get('route', '')})",
+            flush=True,
+        )
         seq += 1
         if seq == count:
             return 0

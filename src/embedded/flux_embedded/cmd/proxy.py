@@ -18,7 +18,9 @@ def uri_of(target):
     if target.startswith("local://"):
         return target
     if "://" in target or target.startswith("ssh:"):
-        raise CommandError(f"{target}: the embedded instance can be reached by local:// on its own host only")
+        raise CommandError(
+            f"{target}: the embedded instance can be reached by local:// on its own host only"
+        )
     try:
         jobid = encodings.decode(target.split(":", 1)[1] if target.startswith("jobid:") else target)
     except ValueError:
@@ -26,14 +28,18 @@ def uri_of(target):
     try:
         answer = connect().rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0})
     except OSError:
-        raise CommandError(f"Unable to resolve {target} to a URI: jobid {target} not found") from None
+        raise CommandError(
+            f"Unable to resolve {target} to a URI: jobid {target} not found"
+        ) from None
     uri = None
     for event in parse(answer["eventlog"]):
         if event["name"] == "memo":
             uri = event["context"].get("uri", uri)
     if uri is None:
         raise CommandError(f"Unable to resolve {target} to a URI: URI not found for job {target}")
-    return "local://" + uri.partition("://")[2].split("/", 1)[1] if uri.startswith("ssh://") else uri
+    return (
+        "local://" + uri.partition("://")[2].split("/", 1)[1] if uri.startswith("ssh://") else uri
+    )
 
 
 def main(argv):
@@ -42,7 +48,11 @@ def main(argv):
         "[OPTIONS] JOBID|URI [COMMAND...]",
         "Connect to a running Flux instance",
         [
-            Opt("force", "f", usage="Allow the proxy command to connect to a broker running a different version"),
+            Opt(
+                "force",
+                "f",
+                usage="Allow the proxy command to connect to a broker running a different version",
+            ),
             Opt("nohup", "n", usage="accepted for compatibility"),
             Opt("reconnect", None, usage="accepted for compatibility"),
         ],

@@ -21,11 +21,23 @@ def make_parser():
         return one
 
     status = command("status", status_command, "Get queue status")
-    status.add_argument("-v", "--verbose", action="count", default=0, help="Display more detail about internal job manager state")
+    status.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="Display more detail about internal job manager state",
+    )
     status.add_argument("queue", nargs="*", metavar="QUEUE", help="queue to show (default: all)")
 
     lister = command("list", list_command, "List queue info")
-    lister.add_argument("-q", "--queue", action="append", metavar="QUEUE,...", help="Include only specified queues in output")
+    lister.add_argument(
+        "-q",
+        "--queue",
+        action="append",
+        metavar="QUEUE,...",
+        help="Include only specified queues in output",
+    )
     lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
     lister.add_argument("-o", "--format", metavar="FORMAT", help="Specify output format")
 
@@ -41,16 +53,29 @@ def make_parser():
         one.add_argument("-v", "--verbose", action="store_true", help="Display more detail")
         if name in ("disable", "stop"):
             one.add_argument("-m", "--message", metavar="REASON", help="Set reason")
-            one.add_argument("--nocheckpoint", action="store_true", help="accepted for compatibility")
+            one.add_argument(
+                "--nocheckpoint", action="store_true", help="accepted for compatibility"
+            )
         if name == "stop":
-            one.add_argument("-f", "--force", action="store_true", help="accepted for compatibility")
+            one.add_argument(
+                "-f", "--force", action="store_true", help="accepted for compatibility"
+            )
         one.add_argument("queue", nargs="*", metavar="QUEUE", help="queues to change")
 
     for name in ("drain", "idle"):
-        one = command(name, wait_command, f"Wait for the queue to become {'empty' if name == 'drain' else 'idle'}")
+        one = command(
+            name,
+            wait_command,
+            f"Wait for the queue to become {'empty' if name == 'drain' else 'idle'}",
+        )
         one.add_argument("-t", "--timeout", metavar="DURATION", help="timeout in FSD")
         if name == "idle":
-            one.add_argument("-q", "--quiet", action="store_true", help="Only display pending job count on failure")
+            one.add_argument(
+                "-q",
+                "--quiet",
+                action="store_true",
+                help="Only display pending job count on failure",
+            )
     return parser
 
 
@@ -80,7 +105,9 @@ def scheduling_text(status):
         return "Scheduling is started"
     if "blocked" in status and not status.get("stop_reason"):
         blocked = status["blocked"]
-        reason = {"scheduler": "Scheduler is offline", "parent": "Parent queue is stopped"}.get(blocked, blocked)
+        reason = {"scheduler": "Scheduler is offline", "parent": "Parent queue is stopped"}.get(
+            blocked, blocked
+        )
     else:
         reason = status.get("stop_reason")
     return f"Scheduling is stopped: {reason}" if reason else "Scheduling is stopped"

@@ -82,7 +82,9 @@ def encode(argv):
     if hosts is None:
         hosts = [socket.gethostname()] * len(ranks)
     if len(hosts) != len(ranks):
-        raise CommandError(f"hostname count in '{opts.get('hosts')}' does not match nranks ({len(ranks)})")
+        raise CommandError(
+            f"hostname count in '{opts.get('hosts')}' does not match nranks ({len(ranks)})"
+        )
     _ids("cores", opts.get("cores", "0"))
     _ids("gpus", opts.get("gpus", ""))
     children = (mask_of(opts.get("cores", "0")), mask_of(opts.get("gpus", "")))
@@ -118,7 +120,12 @@ def decode(argv):
             Opt("count", "c", "TYPE", "Print count of resource TYPE"),
             Opt("include", "i", "RANKS", "Include only ranks in RANKS"),
             Opt("exclude", "x", "RANKS", "Exclude ranks in RANKS"),
-            Opt("properties", "p", "LIST", "Include only resources with properties in LIST, comma separated"),
+            Opt(
+                "properties",
+                "p",
+                "LIST",
+                "Include only resources with properties in LIST, comma separated",
+            ),
         ],
     )
     opts = parser.parse(argv)
@@ -127,7 +134,11 @@ def decode(argv):
         if "properties" in opts:
             wanted = opts.get("properties").split(",")
             rset = rset.select(
-                {r for r in rset.ranks if all(r in rset.properties.get(name, ()) for name in wanted)}
+                {
+                    r
+                    for r in rset.ranks
+                    if all(r in rset.properties.get(name, ()) for name in wanted)
+                }
             )
         if "include" in opts:
             rset = rset.select(rset.targets(opts.get("include")))
@@ -185,7 +196,9 @@ def rerank(argv):
 
 
 def set_property(argv):
-    parser = Parser("flux-R set-property", "PROPERTY:RANKS [PROPERTY:RANKS]...", "Set properties on R")
+    parser = Parser(
+        "flux-R set-property", "PROPERTY:RANKS [PROPERTY:RANKS]...", "Set properties on R"
+    )
     opts = parser.parse(argv)
     if not opts.args:
         raise parser.fail_usage()
@@ -205,20 +218,31 @@ def verify(argv):
     for rank, (cores, gpus) in expected.ranks.items():
         host = expected.hosts.get(rank, "")
         if rank not in actual.ranks:
-            print(f"flux-R: error: rank {rank} ({host}) missing resources: rank{rank}", file=sys.stderr)
+            print(
+                f"flux-R: error: rank {rank} ({host}) missing resources: rank{rank}",
+                file=sys.stderr,
+            )
             code = 1
             continue
         have = actual.ranks[rank]
         missing = _children_text(cores & ~have[0], gpus & ~have[1])
         extra = _children_text(have[0] & ~cores, have[1] & ~gpus)
         if actual.hosts.get(rank) != expected.hosts.get(rank):
-            print(f"flux-R: error: rank {rank} got hostname '{actual.hosts.get(rank)}', expected '{host}'", file=sys.stderr)
+            print(
+                f"flux-R: error: rank {rank} got hostname '{actual.hosts.get(rank)}', expected '{host}'",
+                file=sys.stderr,
+            )
             code = 1
         if missing:
-            print(f"flux-R: error: rank {rank} ({host}) missing resources: {missing}", file=sys.stderr)
+            print(
+                f"flux-R: error: rank {rank} ({host}) missing resources: {missing}", file=sys.stderr
+            )
             code = 1
         if extra:
-            print(f"flux-R: warning: rank {rank} ({host}) has extra resources: {extra}", file=sys.stderr)
+            print(
+                f"flux-R: warning: rank {rank} ({host}) has extra resources: {extra}",
+                file=sys.stderr,
+            )
     for rank in actual.ranks:
         if rank not in expected.ranks:
             print(f"flux-R: warning: found extra rank {rank}", file=sys.stderr)

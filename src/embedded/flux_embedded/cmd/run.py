@@ -11,7 +11,11 @@ from flux_embedded.formats.jobid import f58
 
 def main(argv):
     parser = submission.make_parser("run", "run a job interactively")
-    parser.add_argument("--wait-event", metavar="NAME", help="Wait for event NAME before detaching from eventlog (default=finish)")
+    parser.add_argument(
+        "--wait-event",
+        metavar="NAME",
+        help="Wait for event NAME before detaching from eventlog (default=finish)",
+    )
     submission.add_command(parser)
     args = parser.parse_args(argv)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command

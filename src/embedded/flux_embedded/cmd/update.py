@@ -34,9 +34,13 @@ def _duration(client, jobid, text):
     system = json.loads(answer["jobspec"])["attributes"]["system"]
     present = float(system.get("duration", 0))
     if present == 0:
-        raise CommandError(f"duration for {encodings.f58(jobid)} is unlimited, can't update by {text}")
+        raise CommandError(
+            f"duration for {encodings.f58(jobid)} is unlimited, can't update by {text}"
+        )
     if sign == "-" and seconds >= present:
-        raise CommandError(f"current duration for {encodings.f58(jobid)} ({present:g}s) cannot be reduced by {text[1:]}")
+        raise CommandError(
+            f"current duration for {encodings.f58(jobid)} ({present:g}s) cannot be reduced by {text[1:]}"
+        )
     return present + seconds if sign == "+" else present - seconds
 
 
@@ -60,11 +64,21 @@ def _updates(client, jobid, words):
 def main(argv):
     parser = pyargs.Parser(prog="flux-update")
     add = parser.add_argument
-    add("-n", "--dry-run", action="store_true", help="Do not apply any updates, just emit update payload to stdout")
+    add(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="Do not apply any updates, just emit update payload to stdout",
+    )
     add("-v", "--verbose", action="store_true", help="Print keys that were updated")
     add("--wait", action="store_true", help="accepted for compatibility")
     add("jobid", metavar="JOBID", help="Target jobid")
-    add("updates", metavar="KEY=VALUE", nargs="+", help="Requested jobspec updates in KEY=VALUE form")
+    add(
+        "updates",
+        metavar="KEY=VALUE",
+        nargs="+",
+        help="Requested jobspec updates in KEY=VALUE form",
+    )
     args = parser.parse_args(argv)
     try:
         jobid = encodings.decode(args.jobid)

@@ -27,7 +27,10 @@ def main(argv):
     depth = _attribute(client, "instance-level", "0")
     size = _attribute(client, "size", "1")
     stamp = time.strftime("%H:%M:%S", time.localtime(now))
-    print(f" {stamp} run {fsd(now - started)},  owner {owner},  depth {depth},  size {size}" + _notes(client))
+    print(
+        f" {stamp} run {fsd(now - started)},  owner {owner},  depth {depth},  size {size}"
+        + _notes(client)
+    )
     return 0
 
 
@@ -44,7 +47,9 @@ def _notes(client):
         text += f",  {offline} offline" if offline else ""
         queue = client.rpc("job-manager.queue-status", {})
         text += "" if queue["enable"] else "\n  submit disabled"
-        text += "" if queue["start"] else "\n  queue stopped" if queue["enable"] else ", queue stopped"
+        text += (
+            "" if queue["start"] else "\n  queue stopped" if queue["enable"] else ", queue stopped"
+        )
     except OSError:
         pass
     return text

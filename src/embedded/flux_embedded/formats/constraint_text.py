@@ -124,7 +124,7 @@ class _Parser:
 
     def add(self, terms, term):
         """Conjoin a term, in the list of an earlier one if that means the same."""
-        (op, values), = term.items()
+        ((op, values),) = term.items()
         if op in self.syntax.merge and op in terms[-1]:
             terms[-1][op].extend(values)
         else:

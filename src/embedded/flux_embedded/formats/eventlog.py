@@ -14,10 +14,7 @@ def encode(timestamp, name, context=None):
         context (dict): further data; an empty one is left out.
     """
     if context:
-        return (
-            f'{{"timestamp":{timestamp!r},"name":{_quote(name)},'
-            f'"context":{dumps(context)}}}\n'
-        )
+        return f'{{"timestamp":{timestamp!r},"name":{_quote(name)},"context":{dumps(context)}}}\n'
     return f'{{"timestamp":{timestamp!r},"name":{_quote(name)}}}\n'
 
 

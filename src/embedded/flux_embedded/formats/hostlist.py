@@ -127,10 +127,7 @@ def _group(prefix, width, spans):
     if len(spans) == 1 and spans[0][0] == spans[0][1]:
         return f"{prefix}{spans[0][0]:0{width}d}"
     items = ",".join(
-        [
-            f"{lo:0{width}d}" if lo == hi else f"{lo:0{width}d}-{hi:0{width}d}"
-            for lo, hi in spans
-        ]
+        [f"{lo:0{width}d}" if lo == hi else f"{lo:0{width}d}-{hi:0{width}d}" for lo, hi in spans]
     )
     return f"{prefix}[{items}]"
 

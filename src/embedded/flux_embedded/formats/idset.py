@@ -64,9 +64,7 @@ def encode(bounds, brackets=False, ranges=True):
     """
     if ranges:
         it = iter(bounds)
-        text = ",".join(
-            [str(lo) if hi == lo + 1 else f"{lo}-{hi - 1}" for lo, hi in zip(it, it)]
-        )
+        text = ",".join([str(lo) if hi == lo + 1 else f"{lo}-{hi - 1}" for lo, hi in zip(it, it)])
     else:
         text = ",".join(map(str, members(bounds)))
     if brackets and ("," in text or "-" in text):

@@ -155,7 +155,9 @@ def _check_attributes(attributes):
         raise ValueError("attributes must be an object")
     for key, value in attributes.items():
         if key not in ("system", "user"):
-            raise ValueError(f"unknown key {quote('attributes.' + str(key))}: expected system or user")
+            raise ValueError(
+                f"unknown key {quote('attributes.' + str(key))}: expected system or user"
+            )
         if type(value) is not dict:
             raise ValueError(f"attributes.{key} must be an object")
     system = attributes.get("system")
@@ -173,7 +175,9 @@ def _check_attributes(attributes):
             raise ValueError(f"attributes.system.{key} must be an object")
     for name, value in system.get("environment", {}).items():
         if value is not None and type(value) is not str:
-            raise ValueError(f"attributes.system.environment.{quote(name)[1:-1]} must be a string or null")
+            raise ValueError(
+                f"attributes.system.environment.{quote(name)[1:-1]} must be a string or null"
+            )
     if "constraints" in system:
         constraint.validate(system["constraints"])
     if "dependencies" in system:
@@ -209,8 +213,11 @@ def validate_v1(jobspec):
             raise ValueError("node must contain one slot")
         slot = children[0]
     if slot["type"] != "slot":
-        raise ValueError(f"expected node or slot, not {quote(top['type'])}" if slot is top
-                         else f"node must contain a slot, not {quote(slot['type'])}")
+        raise ValueError(
+            f"expected node or slot, not {quote(top['type'])}"
+            if slot is top
+            else f"node must contain a slot, not {quote(slot['type'])}"
+        )
     seen = []
     for child in slot["with"]:
         if child["type"] not in ("core", "gpu") or child["type"] in seen:
@@ -228,7 +235,9 @@ def validate_v1(jobspec):
         if vertex["count"] < 1:
             raise ValueError(f"resource count must be above 0 for type {quote(vertex['type'])}")
     if jobspec["tasks"][0]["slot"] != slot["label"]:
-        raise ValueError(f"task slot {quote(jobspec['tasks'][0]['slot'])} is not the label of a slot")
+        raise ValueError(
+            f"task slot {quote(jobspec['tasks'][0]['slot'])} is not the label of a slot"
+        )
 
 
 def check_hosts(jobspec, known):
@@ -248,4 +257,6 @@ def check_hosts(jobspec, known):
     if missing:
         plural = "s" if len(missing) > 1 else ""
         names = hostlist.encode(missing)
-        raise ValueError(f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found")
+        raise ValueError(
+            f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found"
+        )

@@ -26,7 +26,9 @@ def encoder(item_separator=",", key_separator=":", ensure_ascii=True):
     if _make is None:
         return plain.encode
     quote = _json.encode_basestring_ascii if ensure_ascii else _json.encode_basestring
-    chunks = _make(None, plain.default, quote, None, key_separator, item_separator, False, False, True)
+    chunks = _make(
+        None, plain.default, quote, None, key_separator, item_separator, False, False, True
+    )
     join = "".join
 
     def encode(obj):

@@ -35,7 +35,9 @@ def parse(text, default_label="default", expand=True):
     parser.end()
     if parser.unlabeled:
         if len(parser.slots) > 1:
-            raise ValueError(f"shape {quote(text)}: slots must be labeled when there is more than one")
+            raise ValueError(
+                f"shape {quote(text)}: slots must be labeled when there is more than one"
+            )
         parser.unlabeled[0]["label"] = default_label
     labels = [slot["label"] for slot in parser.slots]
     if len(set(labels)) != len(labels):

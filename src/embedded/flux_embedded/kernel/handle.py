@@ -16,6 +16,7 @@ from flux_embedded.kernel.message import Message
 RPC_NORESPONSE = 1
 RPC_STREAMING = 2
 
+
 class Flux:
     """A handle on the task `task`. Nobody but the kernel's own code constructs one."""
 
@@ -102,10 +103,14 @@ class Flux:
 
     def service_register(self, name):
         """Become the holder of service `name`; returns a future that fails with EEXIST if taken."""
-        return self._send(PlainRPC, "service.add", _text({"service": name}), None, message.NODEID_ANY, 0)
+        return self._send(
+            PlainRPC, "service.add", _text({"service": name}), None, message.NODEID_ANY, 0
+        )
 
     def service_unregister(self, name):
-        return self._send(PlainRPC, "service.remove", _text({"service": name}), None, message.NODEID_ANY, 0)
+        return self._send(
+            PlainRPC, "service.remove", _text({"service": name}), None, message.NODEID_ANY, 0
+        )
 
     def event_subscribe(self, topic):
         """Receive every event whose topic begins with `topic`; waits for the broker's answer."""
@@ -146,8 +151,12 @@ class Flux:
 
     # -- watchers ------------------------------------------------------------------------------
 
-    def msg_watcher_create(self, callback, type_mask=15, topic_glob="*", args=None, match_tag=0, rolemask=None):
-        return watchers.MessageWatcher(self, callback, type_mask, topic_glob, args, match_tag, rolemask)
+    def msg_watcher_create(
+        self, callback, type_mask=15, topic_glob="*", args=None, match_tag=0, rolemask=None
+    ):
+        return watchers.MessageWatcher(
+            self, callback, type_mask, topic_glob, args, match_tag, rolemask
+        )
 
     def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
         return watchers.TimerWatcher(self, after, callback, repeat, args)
@@ -215,7 +224,11 @@ class Flux:
         """
         if not isinstance(level, int):
             raise TypeError(f"log: level must be an integer from 0 to 7, not {level!r}")
-        self.rpc("log.append", {"level": level, "name": self.task.name, "text": str(text)}, flags=RPC_NORESPONSE)
+        self.rpc(
+            "log.append",
+            {"level": level, "name": self.task.name, "text": str(text)},
+            flags=RPC_NORESPONSE,
+        )
 
     def get_rank(self):
         return int(self.attr_get("rank"))
@@ -250,7 +263,9 @@ class Flux:
         return conf
 
     def close(self):
-        raise RuntimeError("a Flux handle closes itself when it is no longer used; do not call close()")
+        raise RuntimeError(
+            "a Flux handle closes itself when it is no longer used; do not call close()"
+        )
 
 
 def _text(payload):

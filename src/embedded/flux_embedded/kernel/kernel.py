@@ -214,7 +214,9 @@ class Kernel(Router):
                 return
             timeout = None
         else:
-            timeout = min(max(0.0, timers[0][0] - self.clock.now()), LONGEST_WAIT) if timers else None
+            timeout = (
+                min(max(0.0, timers[0][0] - self.clock.now()), LONGEST_WAIT) if timers else None
+            )
         if timeout is None and not self._descriptors:
             self._deadlock()
             return  # somebody caught it and has brought work

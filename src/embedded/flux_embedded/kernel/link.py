@@ -49,16 +49,22 @@ def connect(url=None):
     url = url or os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
     path = url[len("local://") :] if url.startswith("local://") else None
     if path is None:
-        raise OSError(errno.EINVAL, f"Unable to connect to Flux: FLUX_URI={url!r}: expected local://PATH")
+        raise OSError(
+            errno.EINVAL, f"Unable to connect to Flux: FLUX_URI={url!r}: expected local://PATH"
+        )
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
     except FileNotFoundError:
-        raise OSError(errno.ENOENT, f"Unable to connect to Flux: broker socket {path} was not found") from None
+        raise OSError(
+            errno.ENOENT, f"Unable to connect to Flux: broker socket {path} was not found"
+        ) from None
     except OSError as exc:
         number = exc.errno or errno.EINVAL
         reason = exc.strerror or str(exc)
-        raise OSError(number, f"Unable to connect to Flux: broker socket {path}: {reason}") from None
+        raise OSError(
+            number, f"Unable to connect to Flux: broker socket {path}: {reason}"
+        ) from None
     kernel = Kernel()
     credentials = {}
     # A client may pose as somebody else, so that what guests may do can be tested.
@@ -128,7 +134,9 @@ class Link(Endpoint):
         self._sock.close()
         kernel.uplink = _Gone(kernel)
         for asked in self._askers.values():
-            kernel.send(asked.sender, asked.error_response(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            kernel.send(
+                asked.sender, asked.error_response(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            )
         self._askers.clear()
 
 

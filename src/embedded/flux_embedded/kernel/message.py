@@ -135,13 +135,17 @@ class Message:
 
     def error_response(self, errnum, text=None):
         """An error response to this request (not sent yet)."""
-        answer = Message(RESPONSE, self.topic, text or None, None, self.matchtag, self.flags & FLAG_STREAMING)
+        answer = Message(
+            RESPONSE, self.topic, text or None, None, self.matchtag, self.flags & FLAG_STREAMING
+        )
         answer.errnum = errnum
         return answer
 
     def __repr__(self):
         error = f" errnum={self.errnum}" if self.errnum else ""
-        return f"<{TYPE_NAMES[self.type]} {self.topic} tag={self.matchtag}{error} {self.payload_str}>"
+        return (
+            f"<{TYPE_NAMES[self.type]} {self.topic} tag={self.matchtag}{error} {self.payload_str}>"
+        )
 
 
 def strerror(errnum):

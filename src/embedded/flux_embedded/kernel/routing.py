@@ -108,7 +108,9 @@ class Router:
         for name in sorted(endpoint.used):
             holder = self.services.get(name)
             if holder is not None:
-                notice = Message(message.REQUEST, f"{name}.disconnect", flags=message.FLAG_NORESPONSE)
+                notice = Message(
+                    message.REQUEST, f"{name}.disconnect", flags=message.FLAG_NORESPONSE
+                )
                 notice.sender = endpoint
                 notice.userid, notice.rolemask = endpoint.userid, endpoint.rolemask
                 self.ready.append((holder, notice))

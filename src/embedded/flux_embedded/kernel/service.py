@@ -24,7 +24,14 @@ LOG_ERR = 3
 
 
 #: What a value of a form is called in an error text.
-_NAMES = {int: "an integer", float: "a number", str: "a string", bool: "true or false", list: "an array", dict: "an object"}
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+}
 
 
 def check_form(body, form, topic):
@@ -135,7 +142,9 @@ class ServiceTask(Task):
                 try:
                     check_form(msg.body, form, msg.topic)
                 except (OSError, ValueError) as exc:
-                    self.refuse(msg, errno.EPROTO, getattr(exc, "strerror", None) or f"{msg.topic}: {exc}")
+                    self.refuse(
+                        msg, errno.EPROTO, getattr(exc, "strerror", None) or f"{msg.topic}: {exc}"
+                    )
                     return
             self.guard(function, msg)
 
@@ -239,7 +248,9 @@ class Service:
     def subscribe(self, topic, method):
         """Have ``method(msg)`` called for events whose topic begins with `topic`."""
         self.notify("event.subscribe", {"topic": topic})
-        self.h.msg_watcher_create(lambda h, w, msg, args: method(msg), message.EVENT, topic + "*").start()
+        self.h.msg_watcher_create(
+            lambda h, w, msg, args: method(msg), message.EVENT, topic + "*"
+        ).start()
 
     def log(self, level, text):
         self.notify("log.append", {"level": level, "name": self.name, "text": text})
@@ -258,4 +269,6 @@ class Service:
 
     def timer(self, after, callback, repeat=0.0):
         """Have ``callback()`` called after `after` seconds; returns the started watcher."""
-        return self.h.timer_watcher_create(after, lambda h, w, revents, args: callback(), repeat).start()
+        return self.h.timer_watcher_create(
+            after, lambda h, w, revents, args: callback(), repeat
+        ).start()

@@ -170,7 +170,9 @@ class FDWatcher(Watcher):
     def _readable(self, fd, mask):
         if not self._posted:
             self._posted = True
-            revents = (POLLIN if mask & selectors.EVENT_READ else 0) | (POLLOUT if mask & selectors.EVENT_WRITE else 0)
+            revents = (POLLIN if mask & selectors.EVENT_READ else 0) | (
+                POLLOUT if mask & selectors.EVENT_WRITE else 0
+            )
             self.task.post(lambda: self._fire(revents))
 
     def _fire(self, revents):
@@ -188,7 +190,9 @@ class SignalWatcher(Watcher):
         self._undo = None
 
     def _arm(self):
-        self._undo = self.task.kernel.add_signal(self.signum, lambda signum: self.task.post(self._fire))
+        self._undo = self.task.kernel.add_signal(
+            self.signum, lambda signum: self.task.post(self._fire)
+        )
 
     def _disarm(self):
         self._undo()
@@ -210,7 +214,9 @@ class MessageWatcher(Watcher):
 
     counted = False
 
-    def __init__(self, handle, callback, type_mask, topic_glob="*", args=None, match_tag=0, rolemask=None):
+    def __init__(
+        self, handle, callback, type_mask, topic_glob="*", args=None, match_tag=0, rolemask=None
+    ):
         super().__init__(handle, callback, args)
         self.type_mask = type_mask
         self.topic_glob = topic_glob or "*"

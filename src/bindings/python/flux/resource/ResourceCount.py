@@ -6,7 +6,7 @@ from bisect import bisect_right
 from flux.resource.masks import intervals, quote
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
-_RANGE = re.compile(r"%s(?:-%s|(\+))(?::%s)?(?::([-+*^/a-z]))?" % (_NUMBER, _NUMBER, _NUMBER))
+_RANGE = re.compile(rf"{_NUMBER}(?:-{_NUMBER}|(\+))(?::{_NUMBER})?(?::([-+*^/a-z]))?")
 #: A count above this is refused: no instance has as many of anything.
 COUNT_LIMIT = 1 << 63
 
@@ -43,7 +43,7 @@ class ResourceCount:
             ValueError: none of these, or a count that accepts nothing.
         """
         if isinstance(count, bool):
-            raise ValueError("RFC 14 count: expected a number, got %s" % quote(count))
+            raise ValueError(f"RFC 14 count: expected a number, got {quote(count)}")
         if isinstance(count, int):
             return cls(_positive(count), count)
         if isinstance(count, ResourceCount):
@@ -52,22 +52,20 @@ class ResourceCount:
             return cls._from_text(count)
         if isinstance(count, dict):
             return cls._from_dict(count)
-        raise ValueError("RFC 14 count: expected integer, string or object, got %s" % quote(count))
+        raise ValueError(f"RFC 14 count: expected integer, string or object, got {quote(count)}")
 
     @classmethod
     def _from_dict(cls, count):
         unknown = [key for key in count if key not in ("min", "max", "operator", "operand")]
         if unknown:
-            raise ValueError("RFC 14 count: unknown key %s" % quote(unknown[0]))
+            raise ValueError(f"RFC 14 count: unknown key {quote(unknown[0])}")
         if "min" not in count:
             raise ValueError("RFC 14 count: a range needs min")
         if ("operator" in count) != ("operand" in count):
             raise ValueError("RFC 14 count: operator and operand come together")
         for key in ("min", "max", "operand"):
             if key in count and (isinstance(count[key], bool) or not isinstance(count[key], int)):
-                raise ValueError(
-                    "RFC 14 count: %s must be an integer, got %s" % (key, quote(count[key]))
-                )
+                raise ValueError(f"RFC 14 count: {key} must be an integer, got {quote(count[key])}")
         return cls._range(
             count["min"], count.get("max"), count.get("operator", "+"), count.get("operand", 1)
         )
@@ -81,7 +79,7 @@ class ResourceCount:
         if match is not None:
             low, high, _, operand, operator = match.groups()
             if operator is not None and operand is None:
-                raise ValueError("RFC 14 count: %s: operator without operand" % quote(text))
+                raise ValueError(f"RFC 14 count: {quote(text)}: operator without operand")
             return cls._range(
                 int(low),
                 int(high) if high is not None else None,
@@ -93,7 +91,7 @@ class ResourceCount:
         try:
             values = intervals(inner)
         except ValueError:
-            raise ValueError("RFC 14 count: %s is not a count" % quote(text)) from None
+            raise ValueError(f"RFC 14 count: {quote(text)} is not a count") from None
         _positive(values[0][0])
         if len(values) == 1:
             return cls(*values[0])
@@ -104,17 +102,16 @@ class ResourceCount:
         _positive(low)
         if high is not None:
             if high > COUNT_LIMIT:
-                raise ValueError("RFC 14 count: %s is too large" % quote(high))
+                raise ValueError(f"RFC 14 count: {quote(high)} is too large")
             if high < low:
                 raise ValueError(
                     "RFC 14 count: max must be >= min, got max=%d min=%d" % (high, low)
                 )
         if operator not in ("+", "*", "^"):
-            raise ValueError("RFC 14 count: operator must be +, * or ^, got %s" % quote(operator))
+            raise ValueError(f"RFC 14 count: operator must be +, * or ^, got {quote(operator)}")
         if operand < 1 or operand > COUNT_LIMIT or (operand < 2 and operator != "+"):
             raise ValueError(
-                "RFC 14 count: operand %s is too small or too large for operator %s"
-                % (quote(operand), operator)
+                f"RFC 14 count: operand {quote(operand)} is too small or too large for operator {operator}"
             )
         if operator == "^" and low < 2:
             raise ValueError("RFC 14 count: operator ^ needs min >= 2, got %d" % low)
@@ -206,14 +203,14 @@ class ResourceCount:
         return text if self.operand == 1 else "%s:%d" % (text, self.operand)
 
     def __repr__(self):
-        return "ResourceCount(%s)" % self
+        return f"ResourceCount({self})"
 
 
 def _positive(number):
     if number < 1:
-        raise ValueError("RFC 14 count: integer count must be >= 1, got %s" % quote(number))
+        raise ValueError(f"RFC 14 count: integer count must be >= 1, got {quote(number)}")
     if number > COUNT_LIMIT:
-        raise ValueError("RFC 14 count: %s is too large" % quote(number))
+        raise ValueError(f"RFC 14 count: {quote(number)} is too large")
     return number
 
 
@@ -256,7 +253,7 @@ class CountProduct(ResourceCount):
         return (self.outer._key(), self.inner._key())
 
     def __str__(self):
-        return "(%s)*(%s)" % (self.outer, self.inner)
+        return f"({self.outer})*({self.inner})"
 
 
 def multiply(outer, inner):

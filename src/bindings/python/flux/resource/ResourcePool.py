@@ -42,19 +42,17 @@ class ResourcePool:
         if isinstance(arg, (str, bytes)):
             arg = load_json(arg, "R")
             if not isinstance(arg, dict):
-                raise ValueError("R must be an object, got %s" % quote(arg))
+                raise ValueError(f"R must be an object, got {quote(arg)}")
         if isinstance(arg, dict):
             version = arg.get("version")
         elif arg is not None:
-            raise TypeError("ResourcePool: expected R, got %s" % type(arg).__name__)
+            raise TypeError(f"ResourcePool: expected R, got {type(arg).__name__}")
         try:
             impl_class = None if isinstance(version, bool) else self._impl_map.get(version)
         except TypeError:
             impl_class = None
         if impl_class is None:
-            raise ValueError(
-                "R version %s not supported by %s" % (quote(version), type(self).__name__)
-            )
+            raise ValueError(f"R version {quote(version)} not supported by {type(self).__name__}")
         self.impl = impl_class(arg, log=log, **kwargs)
 
     def _with(self, impl):

@@ -49,13 +49,13 @@ class ResourcePoolImplementation:
     InfeasibleRequest = InfeasibleRequest
 
     def alloc(self, jobid, request):
-        raise NotImplementedError("%s.alloc" % type(self).__name__)
+        raise NotImplementedError(f"{type(self).__name__}.alloc")
 
     def free(self, jobid, R=None, final=False):
-        raise NotImplementedError("%s.free" % type(self).__name__)
+        raise NotImplementedError(f"{type(self).__name__}.free")
 
     def parse_resource_request(self, jobspec):
-        raise NotImplementedError("%s.parse_resource_request" % type(self).__name__)
+        raise NotImplementedError(f"{type(self).__name__}.parse_resource_request")
 
     def to_dict(self):
-        raise NotImplementedError("%s.to_dict" % type(self).__name__)
+        raise NotImplementedError(f"{type(self).__name__}.to_dict")

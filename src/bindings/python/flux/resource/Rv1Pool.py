@@ -83,10 +83,12 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         if isinstance(R, (str, bytes)):
             R = load_json(R, "R")
         if not isinstance(R, dict):
-            raise ValueError("R must be an object, got %s" % quote(R))
+            raise ValueError(f"R must be an object, got {quote(R)}")
         if R.get("version") != self.version or isinstance(R["version"], bool):
             raise ValueError(
-                "R version %s not supported by %s" % (quote(R.get("version")), type(self).__name__)
+                "R version {} not supported by {}".format(
+                    quote(R.get("version")), type(self).__name__
+                )
             )
         if log is not None:
             self.log = log
@@ -99,7 +101,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             raise ValueError("R: execution.expiration must be after starttime")
         self.nslots = execution.get("nslots")
         if self.nslots is not None and (type(self.nslots) is not int or self.nslots < 1):
-            raise ValueError("R: execution.nslots: expected a count, got %s" % quote(self.nslots))
+            raise ValueError(f"R: execution.nslots: expected a count, got {quote(self.nslots)}")
         self.scheduling = R.get("scheduling")
 
     def __getattr__(self, name):
@@ -110,7 +112,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         if name in OPENED and ("_base" in state or "_read_from" in state):
             self._open()
             return state[name]
-        raise AttributeError("%s has no attribute %r" % (type(self).__name__, name))
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _open(self):
         """Index what has been a selection so far."""
@@ -205,7 +207,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
 
     def alloc(self, jobid, request):
         if jobid in self._jobs:
-            raise ValueError("job %s already has an allocation" % job_text(jobid))
+            raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
         placed = None
         if shape not in self._blocked:
@@ -225,7 +227,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
         """Sentence for a request that does not fit now."""
         text = self.explain(request)["reason"]
         # Enough is free: then the policy of this pool will not have it.
-        return text or "insufficient resources: %s finds no place on what is free" % self.name
+        return text or f"insufficient resources: {self.name} finds no place on what is free"
 
     def grant(self, jobid, request, selection, nslots):
         """Book a selection that is free, and answer with it as a pool."""
@@ -268,7 +270,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
 
     def register_alloc(self, jobid, R):
         if jobid in self._jobs:
-            raise ValueError("job %s already has an allocation" % job_text(jobid))
+            raise ValueError(f"job {job_text(jobid)} already has an allocation")
         inventory = self._inventory
         missing = 0
         groups = {}
@@ -277,13 +279,12 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             groups[units] = groups.get(units, 0) | mask
         if missing:
             raise ValueError(
-                "allocation contains ranks not in resource pool: [%s]" % idset_text(missing)
+                f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
             )
         selection = select(groups)
         if not self._index.is_free(selection):
             raise ValueError(
-                "job %s: %s is not in the resource pool, or allocated to another job"
-                % (job_text(jobid), inventory.dumps(selection))
+                f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool, or allocated to another job"
             )
         if isinstance(R, (str, bytes)):
             R = load_json(R, "R")
@@ -343,7 +344,7 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             elif isinstance(R, (str, bytes)):
                 R = load_json(R, "R")
             if not isinstance(R, dict):
-                raise ValueError("R must be an object, got %s" % quote(R))
+                raise ValueError(f"R must be an object, got {quote(R)}")
             entries = read_lite(R)
         for ranks, cores, _ in entries:
             if cores >> shift:
@@ -376,14 +377,12 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             strange |= mask
         if strange:
             raise ValueError(
-                "free: %s: R contains ranks not in job allocation: {%s}"
-                % (job_text(jobid), idset_text(strange))
+                f"free: {job_text(jobid)}: R contains ranks not in job allocation: {{{idset_text(strange)}}}"
             )
         return select(given), select(kept)
 
     def _mismatch(self, jobid, got, expected):
         dumps = self._inventory.dumps
         raise ValueError(
-            "free: %s: R mismatch: got %s, expected %s"
-            % (job_text(jobid), dumps(got), dumps(expected))
+            f"free: {job_text(jobid)}: R mismatch: got {dumps(got)}, expected {dumps(expected)}"
         )

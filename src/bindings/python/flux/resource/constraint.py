@@ -31,20 +31,18 @@ def parse_constraint(constraint):
 
 def _parse(constraint, depth):
     if not isinstance(constraint, dict):
-        raise ValueError("constraint must be an object, got %s" % quote(constraint))
+        raise ValueError(f"constraint must be an object, got {quote(constraint)}")
     if depth > DEPTH_LIMIT:
         raise ValueError("constraint is nested more than %d levels deep" % DEPTH_LIMIT)
     unknown = [name for name in constraint if name not in _PARSERS]
     if unknown:
-        raise ValueError("unknown constraint operator(s): %s" % quote(unknown))
+        raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")
     terms = []
     for name, values in constraint.items():
         if name == "ranks" and isinstance(values, str):
             values = [values]
         if not isinstance(values, (list, tuple)):
-            raise ValueError(
-                "'%s' operand must be a list, got %s" % (name, type(values).__name__)
-            )
+            raise ValueError(f"'{name}' operand must be a list, got {type(values).__name__}")
         terms.append(_PARSERS[name](name, values, depth))
     return terms[0] if len(terms) == 1 else ("and", tuple(terms))
 
@@ -56,12 +54,10 @@ def _parse_terms(name, values, depth):
 def _parse_properties(name, values, depth):
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(
-                "property constraint must be a string, got %s" % type(value).__name__
-            )
+            raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
         plain = value[1:] if value[:1] == "^" else value
         if not plain or not ILLEGAL.isdisjoint(plain):
-            raise ValueError("property constraint %s is not a property name" % quote(value))
+            raise ValueError(f"property constraint {quote(value)} is not a property name")
     return (name, tuple(values))
 
 

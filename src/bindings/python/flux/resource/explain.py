@@ -119,7 +119,7 @@ def _reason(pool, shape, counts, down):
         text += " of %s, %d free" % (each, counts["available"])
         text += " on %d" % counts["free"]
     else:
-        text += (" (exclusive)" if shape.exclusive else " with %s" % need_text(shape))
+        text += " (exclusive)" if shape.exclusive else f" with {need_text(shape)}"
         text += ", %d free" % counts["free"]
     total = counts["matching"]
     text += " of %d node%s" % (total, "" if total == 1 else "s")
@@ -134,4 +134,4 @@ def _reason(pool, shape, counts, down):
     busy = counts["large_enough"] - down - counts["free"]
     if busy > 0:
         notes.append("%d busy" % busy)
-    return text + (" (%s)" % ", ".join(notes) if notes else "")
+    return text + (" ({})".format(", ".join(notes)) if notes else "")

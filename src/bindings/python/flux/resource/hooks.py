@@ -121,7 +121,7 @@ class Hooks:
                 bit = 1 << rank
             except (TypeError, ValueError, OverflowError):
                 raise ValueError(
-                    "_select_resources: expected (rank, cores, gpus), got %s" % quote(one)
+                    f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"
                 ) from None
             if not inventory.ranks & bit or seen & bit:
                 raise ValueError("_select_resources: rank %d is not in the pool, or twice" % rank)
@@ -151,9 +151,7 @@ def _lowest_ids(ids, count):
 
 
 def _select_slots(candidates, shape):
-    room = [
-        (one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates
-    ]
+    room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
     wanted = shape.slot_count.floor(sum([slots for _, slots in room]))
     if wanted is None:
         return [], 0

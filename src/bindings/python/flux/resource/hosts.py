@@ -47,7 +47,7 @@ def name_pieces(text):
         ValueError: not a hostlist (RFC 29), or more than 2^20 names.
     """
     if not isinstance(text, str):
-        raise ValueError("hostlist must be a string, got %s" % quote(text))
+        raise ValueError(f"hostlist must be a string, got {quote(text)}")
     if _PLAIN.fullmatch(text):
         return [_name_piece(text)]
     pieces = []
@@ -57,7 +57,7 @@ def name_pieces(text):
             continue
         match = _EXPR.fullmatch(expr)
         if match is None:
-            raise ValueError("invalid hostlist %s" % quote(text))
+            raise ValueError(f"invalid hostlist {quote(text)}")
         prefix, inner, suffix = match.groups()
         if inner is None:
             pieces.append(_name_piece(prefix))
@@ -67,7 +67,7 @@ def name_pieces(text):
         for element in inner.split(","):
             found = _ELEMENT.fullmatch(element)
             if found is None:
-                raise ValueError("invalid hostlist %s" % quote(text))
+                raise ValueError(f"invalid hostlist {quote(text)}")
             low, high = found.groups()
             own = len(low) if low[0] == "0" and len(low) > 1 else 0
             if first_width is None:
@@ -76,12 +76,13 @@ def name_pieces(text):
             total += count
             if count < 1 or total > NAME_LIMIT:
                 raise ValueError(
-                    "invalid hostlist %s%s"
-                    % (quote(text), ": too many names" if count > 0 else "")
+                    "invalid hostlist {}{}".format(
+                        quote(text), ": too many names" if count > 0 else ""
+                    )
                 )
             _add_pieces(pieces, prefix, own or first_width, int(low), count, suffix)
     if total > NAME_LIMIT:
-        raise ValueError("invalid hostlist %s: too many names" % quote(text))
+        raise ValueError(f"invalid hostlist {quote(text)}: too many names")
     return pieces
 
 
@@ -139,7 +140,7 @@ def encode_pieces(pieces):
 def _group_text(prefix, width, group):
     if len(group) == 1 and group[0][0] == group[0][1]:
         return "%s%0*d" % (prefix, width, group[0][0])
-    return "%s[%s]" % (
+    return "{}[{}]".format(
         prefix,
         ",".join(
             "%0*d" % (width, low) if low == high else "%0*d-%0*d" % (width, low, width, high)
@@ -170,14 +171,12 @@ class HostNames:
         if nodelist is None:
             return
         if not isinstance(nodelist, (list, tuple)):
-            raise ValueError("execution.nodelist: expected an array, got %s" % quote(nodelist))
+            raise ValueError(f"execution.nodelist: expected an array, got {quote(nodelist)}")
         for text in nodelist:
             names += name_pieces(text)
         hosts = sum([piece[3] for piece in names])
         if hosts != popcount(ranks):
-            raise ValueError(
-                "execution.nodelist: %d hosts for %d ranks" % (hosts, popcount(ranks))
-            )
+            raise ValueError("execution.nodelist: %d hosts for %d ranks" % (hosts, popcount(ranks)))
 
     def _paired(self):
         """First ranks of the runs, ascending, and the pieces of names that belong to them."""

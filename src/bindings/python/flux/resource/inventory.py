@@ -223,7 +223,7 @@ class Inventory:
             kinds = ["core" + bracketed(cores)] if cores else []
             if gpus:
                 kinds.append("gpu" + bracketed(gpus))
-            parts.append("rank%s/%s" % (bracketed(mask), ",".join(kinds)))
+            parts.append("rank{}/{}".format(bracketed(mask), ",".join(kinds)))
         return " ".join(parts)
 
 
@@ -242,10 +242,10 @@ def read_lite(R):
     """
     execution = R.get("execution")
     if not isinstance(execution, dict):
-        raise ValueError("R: execution: expected an object, got %s" % quote(execution))
+        raise ValueError(f"R: execution: expected an object, got {quote(execution)}")
     entries = execution.get("R_lite")
     if not isinstance(entries, list):
-        raise ValueError("R: execution.R_lite: expected an array, got %s" % quote(entries))
+        raise ValueError(f"R: execution.R_lite: expected an array, got {quote(entries)}")
     result = []
     seen = 0
     doubled = False
@@ -282,9 +282,7 @@ def _union(entries):
     for rank, mask in cores.items():
         children = (mask, gpus[rank])
         groups.setdefault(children, []).append(rank)
-    return [
-        (sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()
-    ]
+    return [(sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()]
 
 
 def read_names(R, entries):
@@ -303,7 +301,7 @@ def read_names(R, entries):
     try:
         hosts = HostNames(everything, execution.get("nodelist") or None)
     except ValueError as exc:
-        raise ValueError("R: %s" % exc) from None
+        raise ValueError(f"R: {exc}") from None
     return hosts, _read_properties(execution, everything)
 
 
@@ -323,11 +321,11 @@ def _read_properties(execution, everything):
     if properties is None:
         return {}
     if not isinstance(properties, dict):
-        raise ValueError("R: execution.properties: expected an object, got %s" % quote(properties))
+        raise ValueError(f"R: execution.properties: expected an object, got {quote(properties)}")
     result = {}
     for name, ranks in properties.items():
         try:
             result[name] = parse_idset(ranks, RANK_LIMIT) & everything
         except ValueError as exc:
-            raise ValueError("R: execution.properties.%s: %s" % (quote(name), exc)) from None
+            raise ValueError(f"R: execution.properties.{quote(name)}: {exc}") from None
     return _present(result)

@@ -16,7 +16,7 @@ def load_json(text, what):
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("%s is nested too deep" % what) from None
+        raise ValueError(f"{what} is nested too deep") from None
 
 
 def read_attributes(jobspec):
@@ -35,11 +35,11 @@ def read_attributes(jobspec):
     else:
         duration = system["duration"]
         if isinstance(duration, bool) or not isinstance(duration, (int, float)):
-            raise ValueError("duration: expected seconds, got %s" % quote(duration))
+            raise ValueError(f"duration: expected seconds, got {quote(duration)}")
         if isinstance(duration, int) and abs(duration) >= COUNT_LIMIT:
-            raise ValueError("duration: %s is too large" % quote(duration))
+            raise ValueError(f"duration: {quote(duration)} is too large")
         if not math.isfinite(duration):
-            raise ValueError("duration: expected a finite number, got %s" % duration)
+            raise ValueError(f"duration: expected a finite number, got {duration}")
         duration = max(0.0, float(duration))
     return duration, system.get("constraints")
 
@@ -70,16 +70,16 @@ class Graph:
         if self.vertices > VERTEX_LIMIT:
             raise ValueError("jobspec has more than %d resource vertices" % VERTEX_LIMIT)
         if not isinstance(vertex, dict) or not isinstance(vertex.get("type"), str):
-            raise ValueError("resource vertex needs a type, got %s" % quote(vertex))
+            raise ValueError(f"resource vertex needs a type, got {quote(vertex)}")
         children = vertex.get("with", [])
         if not isinstance(children, list):
-            raise ValueError("'with' must be an array, got %s" % quote(children))
+            raise ValueError(f"'with' must be an array, got {quote(children)}")
         if "count" not in vertex:
-            raise ValueError("resource %s has no count" % quote(vertex["type"]))
+            raise ValueError("resource {} has no count".format(quote(vertex["type"])))
         count = ResourceCount.parse(vertex["count"])
         if count.max is None and count.operator != "+":
             raise ValueError(
-                "RFC 14 count: %s has no max: operator %s needs one" % (count, count.operator)
+                f"RFC 14 count: {count} has no max: operator {count.operator} needs one"
             )
         return vertex["type"], count, vertex.get("exclusive") is True, children
 
@@ -138,8 +138,7 @@ class Graph:
         elif marked and not children and self.takes_containers:
             if self.container is not None:
                 raise ValueError(
-                    "slot of containers %s and %s: only one is possible"
-                    % (quote(self.container), quote(kind))
+                    f"slot of containers {quote(self.container)} and {quote(kind)}: only one is possible"
                 )
             self.container = kind
             self.containers = outer.min * count.min

@@ -19,7 +19,7 @@ UNIT_LIMIT = 1 << 16
 ID_LIMIT = 1 << 32
 
 _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
-_IDSET = re.compile(r"(?:%s(?:,%s)*)?" % (_ITEM, _ITEM))
+_IDSET = re.compile(rf"(?:{_ITEM}(?:,{_ITEM})*)?")
 
 try:
     popcount = int.bit_count  # novm: Python 3.10
@@ -43,12 +43,12 @@ def intervals(text):
             zeros, ids below 2^32), or not a string.
     """
     if not isinstance(text, str):
-        raise ValueError("idset must be a string, not %s" % type(text).__name__)
+        raise ValueError(f"idset must be a string, not {type(text).__name__}")
     inner = text
     if inner[:1] == "[" and inner[-1:] == "]" and len(inner) > 1:
         inner = inner[1:-1]
     if _IDSET.fullmatch(inner) is None:
-        raise ValueError("invalid idset %s" % quote(text))
+        raise ValueError(f"invalid idset {quote(text)}")
     result = []
     last = -1
     if inner:
@@ -57,7 +57,7 @@ def intervals(text):
             low = int(low)
             high = int(high) if dash else low
             if low <= last or high < low or high >= ID_LIMIT:
-                raise ValueError("invalid idset %s" % quote(text))
+                raise ValueError(f"invalid idset {quote(text)}")
             result.append((low, high))
             last = high
     return result
@@ -145,7 +145,7 @@ def idset_text(mask):
 def bracketed(mask):
     """Idset text, in brackets unless it is a single id (``3``, ``[0-1,4]``)."""
     text = idset_text(mask)
-    return text if text.isdigit() else "[%s]" % text
+    return text if text.isdigit() else f"[{text}]"
 
 
 @lru_cache(maxsize=64)
@@ -234,9 +234,9 @@ def to_mask(ids, limit=RANK_LIMIT):
     try:
         for one in ids:
             if isinstance(one, bool) or not isinstance(one, int) or one < 0:
-                raise ValueError("invalid rank %s" % quote(one))
+                raise ValueError(f"invalid rank {quote(one)}")
             if one < limit:
                 mask |= 1 << one
     except TypeError:
-        raise ValueError("invalid ranks %s" % quote(ids)) from None
+        raise ValueError(f"invalid ranks {quote(ids)}") from None
     return mask

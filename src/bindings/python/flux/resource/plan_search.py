@@ -47,7 +47,10 @@ class Search:
         ends = self._bookings.ends.times
         place = bisect_right(ends, start)  # the next end of a booking
         while True:
-            if popcount(room) >= count and popcount(leaving(room, need, start, start + length)) >= count:
+            if (
+                popcount(room) >= count
+                and popcount(leaving(room, need, start, start + length)) >= count
+            ):
                 return start
             following = ends[place] if place < len(ends) else INFINITY
             if at < len(times) or profile.step():

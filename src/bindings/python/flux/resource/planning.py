@@ -4,7 +4,6 @@ A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
 made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
-
 from flux.resource.bookings import Booking, Bookings
 from flux.resource.bounds import Bounds
 from flux.resource.errors import InsufficientResources
@@ -165,7 +164,7 @@ class Plan(Search, Choice):
         parts = self._choose(request, start, end)
         if parts is None:
             self._restore(jobid, before)
-            raise InsufficientResources("no room for the reservation of job %s" % jobid)
+            raise InsufficientResources(f"no room for the reservation of job {jobid}")
         counted = self._pool.countable(request.shape)
         self._restore(jobid, Booking(start, end, parts, None if counted else request))
 

@@ -111,9 +111,7 @@ class Answers:
     def copy_allocated(self):
         index = self._index
         full = self._inventory.full
-        groups = {
-            units: mask & ~index.idle for units, mask in self._inventory.kinds.items()
-        }
+        groups = {units: mask & ~index.idle for units, mask in self._inventory.kinds.items()}
         for rank, free in enumerate(index.partial):
             if free:
                 groups[full[rank]] ^= 1 << rank
@@ -169,19 +167,19 @@ def number_of(execution, name):
         ValueError: not a time.
     """
     value = execution.get(name)
-    return 0.0 if value is None else number(value, "R: execution.%s" % name)
+    return 0.0 if value is None else number(value, f"R: execution.{name}")
 
 
 def number(value, name):
     """A time in seconds since the epoch as a float, or ValueError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("%s: expected seconds, got %s" % (name, quote(value)))
+        raise ValueError(f"{name}: expected seconds, got {quote(value)}")
     try:
         value = float(value)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value) or value < 0:
-        raise ValueError("%s: expected seconds since the epoch, got %s" % (name, value))
+        raise ValueError(f"{name}: expected seconds since the epoch, got {value}")
     return value
 
 

@@ -12,7 +12,7 @@ class Check:
         try:
             self._check_books()
         except AssertionError as exc:
-            raise AssertionError("%s\n%s" % (exc, self._state())) from None
+            raise AssertionError(f"{exc}\n{self._state()}") from None
 
     def _check_books(self):
         inventory, index = self._inventory, self._index
@@ -30,20 +30,20 @@ class Check:
             assert index.free(rank) ^ taken.pop(rank, 0) == inventory.full[rank], (
                 "rank %d: free and held are not all of it" % rank
             )
-        assert not taken, "jobs hold ranks that are not there: %s" % sorted(taken)
+        assert not taken, f"jobs hold ranks that are not there: {sorted(taken)}"
         for match, mask in self._eligible.items():
-            assert mask == self._up & inventory.matching(match), "stale constraint %r" % (match,)
+            assert mask == self._up & inventory.matching(match), f"stale constraint {match!r}"
         if self._order is not None:
             ends = sorted([(record[0], jobid) for jobid, record in self._jobs.items() if record[0]])
-            assert self._order == ends, "order of ends is %r" % (self._order,)
+            assert self._order == ends, f"order of ends is {self._order!r}"
 
     def _state(self):
         dumps = self._inventory.dumps
-        lines = ["pool: %s up: %s" % (dumps(self._inventory.whole()), idset_text(self._up))]
+        lines = [f"pool: {dumps(self._inventory.whole())} up: {idset_text(self._up)}"]
         for jobid, record in self._jobs.items():
-            lines.append("job %s: %s end %s" % (jobid, dumps(record[1:]), record[0]))
+            lines.append(f"job {jobid}: {dumps(record[1:])} end {record[0]}")
         for rank, units in enumerate(self._index.partial):
             if units:
                 lines.append("rank %d: free units %s" % (rank, bin(units)))
-        lines.append("idle: %s" % idset_text(self._index.idle))
+        lines.append(f"idle: {idset_text(self._index.idle)}")
         return "\n".join(lines)

@@ -295,5 +295,5 @@ class RankIndex:
         assert not self.idle & ~inventory.ranks, "idle ranks that are not there"
         for rank, units in enumerate(self.partial):
             assert not units or inventory.ranks >> rank & 1, "rank %d is not there" % rank
-        assert self.groups == groups, "groups %r, expected %r" % (self.groups, groups)
-        assert self.keys == sorted(groups), "keys %r, expected %r" % (self.keys, sorted(groups))
+        assert self.groups == groups, f"groups {self.groups!r}, expected {groups!r}"
+        assert self.keys == sorted(groups), f"keys {self.keys!r}, expected {sorted(groups)!r}"

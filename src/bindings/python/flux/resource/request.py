@@ -222,7 +222,7 @@ class ResourceRequest:
         if isinstance(jobspec, (str, bytes)):
             jobspec = load_json(jobspec, "jobspec")
         if not isinstance(jobspec, dict):
-            raise ValueError("jobspec must be an object, got %s" % quote(jobspec))
+            raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
         graph = Graph(jobspec.get("resources"), cls.takes_containers)
         self = cls.__new__(cls)
@@ -233,7 +233,7 @@ class ResourceRequest:
 
     def __repr__(self):
         shape = self.shape
-        return "%s(node_count=%s, slot_count=%s, slot_size=%s, gpu_per_slot=%s, duration=%s%s)" % (
+        return "{}(node_count={}, slot_count={}, slot_size={}, gpu_per_slot={}, duration={}{})".format(
             type(self).__name__, shape.node_count, shape.slot_count, shape.slot_size,
             shape.gpu_per_slot, self.duration, ", exclusive" if shape.exclusive else "",
         )  # fmt: skip

@@ -129,7 +129,9 @@ class TopologyBuilder:
         # A node without CPUs (GPU memory, HBM behind a card) is no place to run: never a level.
         if obj.type == "NUMANode":
             return []
-        return [node for node in self.machine.numas if node.cpuset and inside(node.cpuset, obj.cpuset)]
+        return [
+            node for node in self.machine.numas if node.cpuset and inside(node.cpuset, obj.cpuset)
+        ]
 
     def _name(self, obj):
         # hwloc wraps NUMA nodes and what goes with them in Groups: name what is inside.
@@ -164,7 +166,9 @@ class TopologyBuilder:
             if core.cpuset and inside(core.cpuset, obj.cpuset)
         ]
         if not cores:
-            raise RuntimeError(f"hwloc XML: no cores in {obj!r}: its processors are not in Core objects")
+            raise RuntimeError(
+                f"hwloc XML: no cores in {obj!r}: its processors are not in Core objects"
+            )
         leaf = {"cores": cores}
         mine = [gpu.number for gpu in self.gpus if gpu.belongs_to(obj)]
         if mine:

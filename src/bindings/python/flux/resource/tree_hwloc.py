@@ -45,8 +45,15 @@ class Object:
     """
 
     __slots__ = (
-        "type", "index", "cpuset", "memory", "backend",
-        "parent", "children", "memory_children", "io_children",
+        "type",
+        "index",
+        "cpuset",
+        "memory",
+        "backend",
+        "parent",
+        "children",
+        "memory_children",
+        "io_children",
     )
 
     def __init__(self, type_, index, cpuset=None, memory=0, backend=None, parent=None):
@@ -90,7 +97,7 @@ class Machine:
 def parse_taskset(text):
     """A CPU set as libhwloc prints it for taskset: ``0x..``, or ``0xf...f..`` without end."""
     if text.startswith("0xf...f"):
-        low = text[len("0xf...f"):]
+        low = text[len("0xf...f") :]
         return (int(low, 16) if low else 0) - (1 << 4 * len(low))
     return int(text, 16)
 

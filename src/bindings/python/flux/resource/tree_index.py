@@ -48,7 +48,12 @@ class BoxIndex(RankIndex):
 
     def rooms(self, shape, kinds):
         """{slots of containers that fit, at least 1: mask of the ranks with such room}."""
-        key = (shape.container_level, shape.containers_per_slot, shape.slot_size, shape.gpu_per_slot)
+        key = (
+            shape.container_level,
+            shape.containers_per_slot,
+            shape.slot_size,
+            shape.gpu_per_slot,
+        )
         entry = self.boxes.get(key)
         if entry is None:
             if len(self.boxes) >= KINDS_LIMIT:

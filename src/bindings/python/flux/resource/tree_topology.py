@@ -175,7 +175,9 @@ def read_children(scheduling, ranks):
         raise ValueError("TreePool: R has no scheduling key with a topology")
     children = scheduling.get("children")
     if not isinstance(children, list) or not children:
-        raise ValueError("TreePool: scheduling.children: expected an array with an entry per node type")
+        raise ValueError(
+            "TreePool: scheduling.children: expected an array with an entry per node type"
+        )
     entries = []
     named = 0
     for i, entry in enumerate(children):

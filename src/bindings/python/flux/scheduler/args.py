@@ -20,9 +20,9 @@ def parse_depth(text, spelling=None):
     if isinstance(text, str) and text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     raise ValueError(
-        "queue-depth={!r} is invalid: expected a positive integer or 'unlimited'".format(text)
+        f"queue-depth={text!r} is invalid: expected a positive integer or 'unlimited'"
         if spelling is None
-        else "{} requires a positive integer, got {!r}".format(spelling, text)
+        else f"{spelling} requires a positive integer, got {text!r}"
     )
 
 
@@ -45,7 +45,7 @@ def apply_builtin(scheduler, args):
         elif name == "pool-class" and equals:
             found = _pool_class_from_uri(value)
             if found is None:
-                raise ValueError("pool-class={!r}: could not load pool class".format(value))
+                raise ValueError(f"pool-class={value!r}: could not load pool class")
             scheduler.pool_class = check_pool_class(found)
         elif arg == "mode=unlimited":
             scheduler.queue_depth = "unlimited"
@@ -65,7 +65,7 @@ def set_level(log, name):
     try:
         log.level = name.lower()
     except ValueError:
-        raise ValueError("log-level={!r} is invalid: expected one of {}".format(name, LEVELS)) from None
+        raise ValueError(f"log-level={name!r} is invalid: expected one of {LEVELS}") from None
 
 
 def reject(args):
@@ -75,4 +75,4 @@ def reject(args):
         ValueError: there is one
     """
     for arg in args:
-        raise ValueError("unknown argument {!r}: built-in options are {}".format(arg, BUILTIN))
+        raise ValueError(f"unknown argument {arg!r}: built-in options are {BUILTIN}")

@@ -166,8 +166,8 @@ class Scheduler(Running, Passes, Handlers):
         try:
             resource_request = self._parser.parse(jobspec, request._read_jobspec)
         except ValueError as exc:
-            self.log.error("alloc: cannot parse jobspec for {}: {}".format(self._name_of(jobid), exc))
-            request.deny("cannot parse jobspec: {}".format(exc))
+            self.log.error(f"alloc: cannot parse jobspec for {self._name_of(jobid)}: {exc}")
+            request.deny(f"cannot parse jobspec: {exc}")
             return
         self._backlog.push(PendingJob(jobid, priority, t_submit, request, resource_request))
 
@@ -279,7 +279,7 @@ class Scheduler(Running, Passes, Handlers):
         jobid = self._jobid_of(msg, last=True)
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-        answer = '{{"id": {}, "type": {}, "R": {}{}}}'.format(jobid, SUCCESS, text, extra)
+        answer = f'{{"id": {jobid}, "type": {SUCCESS}, "R": {text}{extra}}}'
 
         def stored():
             self._guard("alloc: respond", self.handle.respond, msg, answer)
@@ -295,7 +295,9 @@ class Scheduler(Running, Passes, Handlers):
             msg (Message): the sched.alloc request
             annotations (dict): merged with what the job has
         """
-        self.handle.respond(msg, {"id": self._jobid_of(msg), "type": ANNOTATE, "annotations": annotations})
+        self.handle.respond(
+            msg, {"id": self._jobid_of(msg), "type": ANNOTATE, "annotations": annotations}
+        )
 
     def alloc_deny(self, msg, note=None):
         """Answer that the job will never run.
@@ -355,7 +357,7 @@ class Scheduler(Running, Passes, Handlers):
             self.free(jobid, R, final=final)
         except Exception:
             # What is in doubt stays allocated: better idle until a reload than given out twice.
-            self._mishap("free: {}".format(self._name_of(jobid)), trace=True)
+            self._mishap(f"free: {self._name_of(jobid)}", trace=True)
             return
         self.released()
         if final:
@@ -372,7 +374,12 @@ class Scheduler(Running, Passes, Handlers):
         """Log and count what went wrong, so that it goes no further."""
         self._errors += 1
         if error is not None:
-            text += "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+            text += (
+                "\n"
+                + "".join(
+                    traceback.format_exception(type(error), error, error.__traceback__)
+                ).rstrip()
+            )
         elif trace:
             text += "\n" + traceback.format_exc().rstrip()
         self.log.error(text)

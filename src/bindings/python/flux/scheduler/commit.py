@@ -111,7 +111,7 @@ class Committer:
         now = self.now()
         if self._failing_since is None:
             self._failing_since = now
-            self.log.error("KVS commit of R failed, trying again: {}".format(exc))
+            self.log.error(f"KVS commit of R failed, trying again: {exc}")
         elif now - self._failing_since >= PATIENCE:
             lost = [key for key, _, _ in self._batch + self._waiting]
             self._batch, self._waiting = [], []

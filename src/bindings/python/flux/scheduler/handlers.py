@@ -18,14 +18,14 @@ PRIORITY_MAX = (1 << 32) - 1
 def _integer(payload, key, largest):
     value = payload.get(key)
     if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError("{}: expected an integer from 0 to {}, got {!r}".format(key, largest, value))
+        raise ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
     return value
 
 
 def _object(msg):
     payload = msg.payload if msg.payload_str is not None else {}
     if not isinstance(payload, dict):
-        raise ValueError("{}: payload must be an object".format(msg.topic))
+        raise ValueError(f"{msg.topic}: payload must be an object")
     return payload
 
 
@@ -44,10 +44,10 @@ class Handlers(BrokerModule):
                 payload.update(priority=0, jobspec=TOO_DEEP)
             jobid = _integer(payload, "id", ID_MAX)
         except Exception as exc:  # nobody can be answered without an id
-            self._mishap("alloc: malformed request: {}".format(exc))
+            self._mishap(f"alloc: malformed request: {exc}")
             return
         if jobid in self._requests:
-            self._mishap("alloc: {}: a request for this job is open already".format(self._name_of(jobid)))
+            self._mishap(f"alloc: {self._name_of(jobid)}: a request for this job is open already")
             return
         self._events += 1
         request = self._open(msg, jobid)
@@ -61,8 +61,8 @@ class Handlers(BrokerModule):
                 t_submit = self.now()
             self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
         except Exception as exc:
-            self._mishap("alloc: {}".format(self._name_of(jobid)), trace=True)
-            self._deny_open(request, "scheduler error: {}".format(exc))
+            self._mishap(f"alloc: {self._name_of(jobid)}", trace=True)
+            self._deny_open(request, f"scheduler error: {exc}")
         self._request_schedule()
 
     @request_handler("sched.cancel", prefix=False)
@@ -70,7 +70,7 @@ class Handlers(BrokerModule):
         try:
             jobid = _integer(_object(msg), "id", ID_MAX)
         except Exception as exc:
-            self._mishap("cancel: malformed request: {}".format(exc))
+            self._mishap(f"cancel: malformed request: {exc}")
             return
         if jobid not in self._requests:
             return  # answered already, or never asked
@@ -87,12 +87,16 @@ class Handlers(BrokerModule):
                 raise ValueError("jobs: expected an array")
             for entry in entries:
                 jobid, priority = entry
-                if type(jobid) is not int or type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
-                    raise ValueError("jobs: expected [id, priority], got {!r}".format(entry))
+                if (
+                    type(jobid) is not int
+                    or type(priority) is not int
+                    or not 0 <= priority <= PRIORITY_MAX
+                ):
+                    raise ValueError(f"jobs: expected [id, priority], got {entry!r}")
                 if jobid in self._requests:
                     jobs.append(entry)
         except Exception as exc:
-            self._mishap("prioritize: malformed request: {!r}".format(exc))
+            self._mishap(f"prioritize: malformed request: {exc!r}")
             return
         if jobs:
             self._events += 1
@@ -106,10 +110,10 @@ class Handlers(BrokerModule):
             jobid = _integer(payload, "id", ID_MAX)
             R = payload.get("R")
             if not isinstance(R, dict):
-                raise ValueError("R: expected an object, got {!r}".format(type(R).__name__))
+                raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
             final = bool(payload.get("final", False))
         except Exception as exc:
-            self._mishap("free: malformed request: {}".format(exc))
+            self._mishap(f"free: malformed request: {exc}")
             return
         self._events += 1
         self._free(jobid, R, final)
@@ -124,9 +128,9 @@ class Handlers(BrokerModule):
             jobid = _integer(payload, "id", ID_MAX)
             expiration = payload.get("expiration")
             if isinstance(expiration, bool) or not isinstance(expiration, (int, float)):
-                raise ValueError("expiration: expected a number, got {!r}".format(expiration))
+                raise ValueError(f"expiration: expected a number, got {expiration!r}")
             if not 0 <= expiration < float("inf"):
-                raise ValueError("invalid expiration {!r}".format(expiration))
+                raise ValueError(f"invalid expiration {expiration!r}")
             self._events += 1
             self.expiration(msg, jobid, expiration)
             self.released()
@@ -176,13 +180,13 @@ class Handlers(BrokerModule):
             self._refuse(msg, errno.EINVAL, str(exc))
         except Exception as exc:
             self._mishap(msg.topic, trace=True)
-            self._refuse(msg, errno.EINVAL, "{}: {}".format(type(exc).__name__, exc))
+            self._refuse(msg, errno.EINVAL, f"{type(exc).__name__}: {exc}")
 
     def _refuse(self, msg, errnum, text):
         try:
             self.handle.respond_error(msg, errnum, text)
         except Exception as exc:
-            self._mishap("{}: cannot answer: {}".format(msg.topic, exc))
+            self._mishap(f"{msg.topic}: cannot answer: {exc}")
 
     def _guard(self, what, function, *args):
         """Call an override point; returns whether it came back without an exception."""

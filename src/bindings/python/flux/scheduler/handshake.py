@@ -43,7 +43,9 @@ def running_jobs(handle, partial_ok):
     Raises:
         OSError: the job manager refused
     """
-    future = handle.rpc("job-manager.sched-hello", {"partial-ok": partial_ok}, flags=FLUX_RPC_STREAMING)
+    future = handle.rpc(
+        "job-manager.sched-hello", {"partial-ok": partial_ok}, flags=FLUX_RPC_STREAMING
+    )
     jobs = []
     while True:
         try:
@@ -80,7 +82,10 @@ def current_R(handle, jobids):
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
         futures = [
-            handle.rpc("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT})
+            handle.rpc(
+                "job-info.lookup",
+                {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT},
+            )
             for jobid in some
         ]
         for jobid, future in zip(some, futures):
@@ -105,7 +110,11 @@ def _R_from_kvs(handle, jobid):
     R = get_key_direct(handle, directory + ".R")
     log = get_key_direct(handle, directory + ".eventlog")
     # The binding parses what parses as JSON, which a log of one event does.
-    events = [log] if isinstance(log, dict) else [json.loads(line) for line in log.splitlines() if line.strip()]
+    events = (
+        [log]
+        if isinstance(log, dict)
+        else [json.loads(line) for line in log.splitlines() if line.strip()]
+    )
     for event in events:
         if event.get("name") == "resource-update":
             expiration = event.get("context", {}).get("expiration")
@@ -126,7 +135,7 @@ def hello(scheduler, jobs):
         try:
             known[int(job["id"])] = job
         except (KeyError, TypeError, ValueError):
-            scheduler._mishap("hello: malformed response: {!r}".format(job))
+            scheduler._mishap(f"hello: malformed response: {job!r}")
     for jobid, R, error in current_R(scheduler.handle, list(known)):
         job = known[jobid]
         pool = None
@@ -137,11 +146,13 @@ def hello(scheduler, jobs):
             if job.get("free"):
                 pool.remove_ranks(job["free"])
             if scheduler.log.level >= LOG_INFO:
-                scheduler.log.info("hello: {}: {}".format(scheduler._name_of(jobid), pool.dumps()))
+                scheduler.log.info(f"hello: {scheduler._name_of(jobid)}: {pool.dumps()}")
             scheduler.hello(jobid, job["priority"], job["userid"], job["t_submit"], pool)
             scheduler._holding.add(jobid)
         except Exception:  # includes whatever a site's override raises
-            scheduler._mishap("hello: {}: failed to reallocate R".format(scheduler._name_of(jobid)), trace=True)
+            scheduler._mishap(
+                f"hello: {scheduler._name_of(jobid)}: failed to reallocate R", trace=True
+            )
             _restart(scheduler, jobid)
             if pool is not None:
                 _hold_the_rest(scheduler, jobid, pool)
@@ -161,7 +172,7 @@ def _hold_the_rest(scheduler, jobid, pool):
         scheduler.resources.register_alloc(jobid, pool)
     except Exception as exc:
         # Held by another job, or the hello override had entered it: nothing more can be done.
-        scheduler.log.debug("hello: {}: {}".format(scheduler._name_of(jobid), exc))
+        scheduler.log.debug(f"hello: {scheduler._name_of(jobid)}: {exc}")
         return
     scheduler._holding.add(jobid)
     if lost.count():
@@ -173,11 +184,15 @@ def _restart(scheduler, jobid):
         try:
             future.get()
         except Exception as exc:
-            scheduler._mishap("hello: raising an exception on {}: {}".format(scheduler._name_of(jobid), exc))
+            scheduler._mishap(f"hello: raising an exception on {scheduler._name_of(jobid)}: {exc}")
 
     try:
         job_raise_async(
-            scheduler.handle, jobid, "scheduler-restart", 0, "failed to reallocate R for running job"
+            scheduler.handle,
+            jobid,
+            "scheduler-restart",
+            0,
+            "failed to reallocate R for running job",
         ).then(report)
     except Exception as exc:
-        scheduler._mishap("hello: raising an exception on {}: {}".format(scheduler._name_of(jobid), exc))
+        scheduler._mishap(f"hello: raising an exception on {scheduler._name_of(jobid)}: {exc}")

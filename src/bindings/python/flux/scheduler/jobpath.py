@@ -3,8 +3,8 @@
 
 def kvs_dir(jobid):
     """The KVS directory of a job: ``job.`` and the id in dotted hexadecimal (RFC 19)."""
-    digits = "%016x" % jobid
-    return "job.%s.%s.%s.%s" % (digits[:4], digits[4:8], digits[8:12], digits[12:])
+    digits = f"{jobid:016x}"
+    return f"job.{digits[:4]}.{digits[4:8]}.{digits[8:12]}.{digits[12:]}"
 
 
 def r_key(jobid):

@@ -35,7 +35,7 @@ class RequestParser:
         if jobspec is TOO_DEEP:
             raise ValueError("jobspec is nested too deeply")
         if not isinstance(jobspec, dict):
-            raise ValueError("jobspec must be an object, not {}".format(type(jobspec).__name__))
+            raise ValueError(f"jobspec must be an object, not {type(jobspec).__name__}")
         try:
             # Version 2 of the format has no back references, so equal objects give equal bytes.
             key = marshal.dumps(jobspec, 2)
@@ -57,11 +57,11 @@ class RequestParser:
         except ValueError:
             raise
         except KeyError as exc:
-            raise ValueError("missing key {}".format(exc)) from exc
+            raise ValueError(f"missing key {exc}") from exc
         except RecursionError:
             raise ValueError("jobspec is nested too deeply") from None
         except Exception as exc:  # a jobspec is a user's: it must not get further than this
-            raise ValueError("{}: {}".format(type(exc).__name__, exc)) from exc
+            raise ValueError(f"{type(exc).__name__}: {exc}") from exc
 
 
 #: A string, a bracket, or the start of a number.

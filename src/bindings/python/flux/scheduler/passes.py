@@ -38,7 +38,9 @@ class Passes:
         self._pace = Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX)
         hooks = (self._before_step, self._after_step)
         self._pass = Driver(handle, self._begin_pass, *hooks, self._pass_ended, stopwatch)
-        self._outlook = Driver(handle, self.forecast, *hooks, self._forecast_ended, stopwatch, self._rest)
+        self._outlook = Driver(
+            handle, self.forecast, *hooks, self._forecast_ended, stopwatch, self._rest
+        )
 
     @property
     def _sched_pending(self):
@@ -99,7 +101,7 @@ class Passes:
         else:
             self._backoff = 0.0
             if seconds is not None and self._pace.passed(seconds):
-                self.log.debug("sched_delay={:.6f}".format(self._pace.delay))
+                self.log.debug(f"sched_delay={self._pace.delay:.6f}")
             if not self._no_forecast and (self._always_wanted or len(self._backlog)):
                 if self._outlook.active:
                     self._outlook_again = True
@@ -156,12 +158,17 @@ class Passes:
         waiting = []
         for entry in self._quiet:
             msg, events, keys = entry
-            if keys is None and (self._events_passed >= events or not (self._pass.armed or self._pass.active)):
+            if keys is None and (
+                self._events_passed >= events or not (self._pass.armed or self._pass.active)
+            ):
                 keys = entry[2] = self._commits.accepted
             if keys is None or self._commits.stored < keys:
                 waiting.append(entry)
             else:
                 self._guard(
-                    "quiescent", self.handle.respond, msg, {"status": 0, "alloc_current": len(self._holding)}
+                    "quiescent",
+                    self.handle.respond,
+                    msg,
+                    {"status": 0, "alloc_current": len(self._holding)},
                 )
         self._quiet = waiting

@@ -41,7 +41,9 @@ class PolicyScheduler(Scheduler):
         self._down = {}
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
-                raise ValueError("reason-depth={!r} is invalid: expected a number of jobs, 0 for none".format(value))
+                raise ValueError(
+                    f"reason-depth={value!r} is invalid: expected a number of jobs, 0 for none"
+                )
             self.reason_depth = int(value)
 
     def take_argument(self, name):
@@ -65,11 +67,13 @@ class PolicyScheduler(Scheduler):
             operation (str): name of a method, as ``"plan"``; that one is missing is logged once
         """
         pool = self.resources
-        if all(callable(getattr(part, operation, None)) for part in (pool, getattr(pool, "impl", pool))):
+        if all(
+            callable(getattr(part, operation, None)) for part in (pool, getattr(pool, "impl", pool))
+        ):
             return True
         if operation not in self._warned:
             self._warned.add(operation)
-            self.log.warning("pool class {} has no {}(): done without".format(type(pool).__name__, operation))
+            self.log.warning(f"pool class {type(pool).__name__} has no {operation}(): done without")
         return False
 
     def plan_or_end(self):
@@ -77,9 +81,7 @@ class PolicyScheduler(Scheduler):
         if self.pool_can("plan"):
             return self.resources.plan()
         self.log.critical(
-            "{} needs a pool that can plan(), which {} cannot: it ends here".format(
-                self.name, type(self.resources).__name__
-            )
+            f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} cannot: it ends here"
         )
         self.stop()
         return None
@@ -140,13 +142,15 @@ class PolicyScheduler(Scheduler):
         alloc.set_expiration(now + duration if duration > 0 else self.resources.expiration)
         summary = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
-            self.log.debug("alloc: {}: {}".format(self.name_of(job), summary))
+            self.log.debug(f"alloc: {self.name_of(job)}: {summary}")
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
     def _freed(self, jobid, R, final):
         if self.log.level >= LOG_DEBUG:
             what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
-            self.log.debug("free: {}: {}{}".format(self._name_of(jobid), what, " (final)" if final else ""))
+            self.log.debug(
+                "free: {}: {}{}".format(self._name_of(jobid), what, " (final)" if final else "")
+            )
 
     def refuse(self, job, error):
         """Deny a job that the pool will not have.
@@ -157,7 +161,7 @@ class PolicyScheduler(Scheduler):
                 logged and costs this job, not the scheduler
         """
         if not isinstance(error, OSError):
-            self._mishap("alloc: {}".format(self.name_of(job)), error)
+            self._mishap(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
     # -- estimates --------------------------------------------------------------------------------------
@@ -222,7 +226,7 @@ class PolicyScheduler(Scheduler):
 
     def behind(self, head):
         """The reason of a job that could start but for `head`."""
-        return "behind {}".format(self.name_of(head))
+        return f"behind {self.name_of(head)}"
 
     def reasons(self):
         """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.

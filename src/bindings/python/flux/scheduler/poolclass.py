@@ -76,7 +76,7 @@ def check_pool_class(found):
     """
     if not is_pool_class(found):
         raise ValueError(
-            "pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {!r}".format(found)
+            f"pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {found!r}"
         )
     return found
 
@@ -92,7 +92,9 @@ def choose(scheduler, R):
     found = _pool_class_from_writer(writer)
     if found is None:
         if writer is not None and str(writer).partition(":")[0] != DEFAULT_WRITER:
-            scheduler.log.info("R.scheduling.writer={!r}: no pool class of that name, using the default".format(writer))
+            scheduler.log.info(
+                f"R.scheduling.writer={writer!r}: no pool class of that name, using the default"
+            )
         return ResourcePool
     return found
 
@@ -110,7 +112,10 @@ def _named_by_constructor(cls):
     if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
         return set()
     parameters = list(inspect.signature(cls).parameters.values())[1:]
-    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} - {"version", "log"}
+    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} - {
+        "version",
+        "log",
+    }
 
 
 def make_pool(scheduler, R):
@@ -127,7 +132,7 @@ def make_pool(scheduler, R):
         if key in known:
             options[key] = value
         else:
-            scheduler.log.warning("pool_kwargs: {} does not know {!r}, ignored".format(cls.__name__, key))
+            scheduler.log.warning(f"pool_kwargs: {cls.__name__} does not know {key!r}, ignored")
     pool = cls(R, log=scheduler.log, **options)
     if wrapped:
         pool = ResourcePool(pool)

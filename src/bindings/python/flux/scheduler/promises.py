@@ -112,7 +112,9 @@ class Waiting:
         for mask, heap in list(self._heaps.items()):
             if not mask & ranks:
                 continue
-            while heap and not (heap[0][2]._waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])):
+            while heap and not (
+                heap[0][2]._waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])
+            ):
                 _, _, gone = heapq.heappop(heap)
                 gone._waits_as = None
             if not heap:

@@ -62,7 +62,7 @@ class PendingJob:
         return mine < theirs or (mine == theirs and self.jobid < other.jobid)
 
     def __repr__(self):
-        return "PendingJob(jobid={}, priority={})".format(self.jobid, self._priority)
+        return f"PendingJob(jobid={self.jobid}, priority={self._priority})"
 
 
 class PendingQueue:

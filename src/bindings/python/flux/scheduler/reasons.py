@@ -13,8 +13,10 @@ def describe(facts):
     needed, unit = facts["needed"], facts["unit"]
     matching, up, free = facts["matching"], facts["up"], facts["available"]
     if unit == "nodes" and up < needed <= matching:
-        return "{} of {} matching nodes are down".format(matching - up, matching)
-    wanted = "{} {}".format(needed, unit if needed != 1 else unit[:-1])
+        return f"{matching - up} of {matching} matching nodes are down"
+    wanted = f"{needed} {unit if needed != 1 else unit[:-1]}"
     if unit == "nodes":
-        return "insufficient resources: needs {}, {} free of {} matching constraint".format(wanted, free, matching)
-    return "insufficient resources: needs {}, {} free on {} nodes matching constraint".format(wanted, free, matching)
+        return (
+            f"insufficient resources: needs {wanted}, {free} free of {matching} matching constraint"
+        )
+    return f"insufficient resources: needs {wanted}, {free} free on {matching} nodes matching constraint"

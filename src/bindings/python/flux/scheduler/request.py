@@ -50,7 +50,7 @@ class AllocRequest:
     def _finalize(self, outcome):
         if self.outcome is not None:
             raise RuntimeError(
-                "job {}: {} after {}: a request is answered once".format(self.jobid, outcome, self.outcome)
+                f"job {self.jobid}: {outcome} after {self.outcome}: a request is answered once"
             )
         self.outcome = outcome
         done = getattr(self.scheduler, "_finalized", None)
@@ -60,14 +60,20 @@ class AllocRequest:
     def _with_times(self, R):
         """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
         execution = R.get("execution")
-        if not isinstance(execution, dict) or execution.get("starttime") != 0 or execution.get("expiration") != 0:
+        if (
+            not isinstance(execution, dict)
+            or execution.get("starttime") != 0
+            or execution.get("expiration") != 0
+        ):
             return R
         if not hasattr(type(self.scheduler), "now"):
             return R  # something that only records the answers
         if self._job is not None:
             duration = getattr(self._job.resource_request, "duration", 0)
         else:
-            duration = self._read_jobspec().get("attributes", {}).get("system", {}).get("duration", 0)
+            duration = (
+                self._read_jobspec().get("attributes", {}).get("system", {}).get("duration", 0)
+            )
         now = self.scheduler.now()
         end = now + duration if duration > 0 else self.scheduler.resources.expiration
         return dict(R, execution=dict(execution, starttime=now, expiration=end))
@@ -140,7 +146,11 @@ class AllocRequest:
         if isinstance(sched, dict):
             shown = self._shown
             if None in sched.values():
-                sched = {key: value for key, value in sched.items() if value is not None or (shown and key in shown)}
+                sched = {
+                    key: value
+                    for key, value in sched.items()
+                    if value is not None or (shown and key in shown)
+                }
                 annotations = dict(annotations)
                 if sched:
                     annotations["sched"] = sched

@@ -24,7 +24,7 @@ class Running:
         try:
             self._start()
         except Exception as exc:
-            self.log.critical("cannot start: {}".format(exc))
+            self.log.critical(f"cannot start: {exc}")
             raise
         super().run()
 
@@ -45,9 +45,7 @@ class Running:
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         pool = self._pool
         self.log.info(
-            "ready: queue-depth={} log-level={} pool-class={} Rv{} {}".format(
-                self.queue_depth, self.log.level_name, self._pool_name(), pool.version, pool.dumps()
-            )
+            f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} pool-class={self._pool_name()} Rv{pool.version} {pool.dumps()}"
         )
 
     def _make_pool(self, R):
@@ -66,7 +64,7 @@ class Running:
             if not isinstance(update, dict):
                 raise ValueError("the response is no object")
         except Exception as exc:
-            self.log.critical("resource.acquire: {}: the scheduler ends here".format(exc))
+            self.log.critical(f"resource.acquire: {exc}: the scheduler ends here")
             self.stop()
             return
         self._events += 1
@@ -83,7 +81,7 @@ class Running:
         if helpful:
             self.released()
         for key, exc in errors:
-            self._mishap("resource update: {}={!r}: {}".format(key, update[key], exc))
+            self._mishap(f"resource update: {key}={update[key]!r}: {exc}")
 
     def _kvs_lost(self, keys):
         """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""

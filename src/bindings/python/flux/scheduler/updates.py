@@ -46,7 +46,7 @@ def apply_update(pool, update, log, warned):
         if not hasattr(pool, method):
             if method not in warned:
                 warned.add(method)
-                log.warning("resource update: this pool class has no {}(): {} is ignored".format(method, key))
+                log.warning(f"resource update: this pool class has no {method}(): {key} is ignored")
             continue
         try:
             step(pool, value)

@@ -16,7 +16,11 @@ COMMANDS = {
     "cancel": ("control", "cancel", "Cancel one or more jobs"),
     "raise": ("control", "raise_exception", "Raise exception on one or more jobs"),
     "kill": ("control", "kill", "Send signal to running job"),
-    "raiseall": ("control", "raiseall", "Raise an exception on multiple jobs based on search criteria."),
+    "raiseall": (
+        "control",
+        "raiseall",
+        "Raise an exception on multiple jobs based on search criteria.",
+    ),
     "killall": ("control", "killall", "Send signal to multiple running jobs"),
     "cancelall": ("control", "cancelall", "Cancel multiple jobs based on search criteria."),
     "attach": ("status", "attach", "Interactively attach to job"),

@@ -13,7 +13,13 @@ def purge(argv):
         "Purge the oldest inactive jobs",
         [
             Opt("age-limit", None, "FSD", "Purge jobs that became inactive beyond age-limit."),
-            Opt("num-limit", None, "COUNT", "Purge oldest inactive jobs until COUNT are left.", kind="int"),
+            Opt(
+                "num-limit",
+                None,
+                "COUNT",
+                "Purge oldest inactive jobs until COUNT are left.",
+                kind="int",
+            ),
             Opt("force", "f", usage="Perform the irreversible purge"),
         ],
     )

@@ -172,7 +172,10 @@ def raiseall(argv):
         "flux-job raiseall",
         "OPTIONS type [--] [message ...]",
         "Raise an exception on multiple jobs based on search criteria.",
-        [*BULK_OPTIONS, Opt("severity", "s", "N", "Set exception severity [0-7] (default=7)", kind="int")],
+        [
+            *BULK_OPTIONS,
+            Opt("severity", "s", "N", "Set exception severity [0-7] (default=7)", kind="int"),
+        ],
     )
     opts = parser.parse(argv)
     if not opts.args:

@@ -31,8 +31,8 @@ def info(argv):
         "[OPTIONS] id key",
         "Display info for a job",
         [
-            Opt("original", "o", usage="For key \"jobspec\", return the original submitted jobspec"),
-            Opt("base", "b", usage="For key \"jobspec\" or \"R\", do not apply updates from eventlog"),
+            Opt("original", "o", usage='For key "jobspec", return the original submitted jobspec'),
+            Opt("base", "b", usage='For key "jobspec" or "R", do not apply updates from eventlog'),
         ],
     )
     opts = parser.parse(argv)

@@ -61,8 +61,10 @@ def list_jobs(argv):
             Opt("all", "a", usage="List jobs in all states"),
             Opt("all-users", "A", usage="List jobs for all users"),
             Opt("count", "c", "N", "Limit output to N jobs(default 1000)", kind="int"),
-            Opt("states", "s", "STATE", "List jobs in specific states (default pending and running)"),
-            Opt("user", "u", "USER", "Limit output to specific user. Specify \"all\" for all users."),
+            Opt(
+                "states", "s", "STATE", "List jobs in specific states (default pending and running)"
+            ),
+            Opt("user", "u", "USER", 'Limit output to specific user. Specify "all" for all users.'),
         ],
     )
     opts = parser.parse(argv)
@@ -84,7 +86,12 @@ def list_inactive(argv):
         "List jobs from most recently inactive to least",
         [
             Opt("count", "c", "N", "Limit output to N jobs(default 1000)", kind="int"),
-            Opt("since", "s", "T", "Limit output to jobs that entered the inactive state since timestamp T"),
+            Opt(
+                "since",
+                "s",
+                "T",
+                "Limit output to jobs that entered the inactive state since timestamp T",
+            ),
         ],
     )
     opts = parser.parse(argv)
@@ -118,7 +125,8 @@ def list_ids(argv):
     client = connect()
     numbers = jobids.parse_all(opts.args)
     calls = [
-        client.send("job-list.list-id", {"id": number, "attrs": ATTRS, **extra}) for number in numbers
+        client.send("job-list.list-id", {"id": number, "attrs": ATTRS, **extra})
+        for number in numbers
     ]
     for call in calls:
         job = call.get()["job"]
@@ -131,14 +139,23 @@ def convert(argv):
         "flux-job id",
         "[OPTIONS] [id ...]",
         "Convert jobid(s) to another form",
-        [Opt("to", "t", "dec|kvs|hex|dothex|words|f58|f58plain", "Convert jobid to specified form")],
+        [
+            Opt(
+                "to",
+                "t",
+                "dec|kvs|hex|dothex|words|f58|f58plain",
+                "Convert jobid to specified form",
+            )
+        ],
     )
     opts = parser.parse(argv)
     form = opts.get("to", "dec")
     encode = ENCODERS.get(form)
     if encode is None:
         if form in ("words", "emoji"):
-            raise CommandError(f"the {form} encoding needs a table that is not part of this instance")
+            raise CommandError(
+                f"the {form} encoding needs a table that is not part of this instance"
+            )
         raise CommandError(f"Unknown to={form}")
     words = opts.args or sys.stdin.read().split()
     for word in words:

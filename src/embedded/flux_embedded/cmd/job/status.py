@@ -15,7 +15,13 @@ def status(argv):
         "Wait for job(s) to complete and exit with largest exit code",
         [
             Opt("verbose", "v", usage="Increase verbosity"),
-            Opt("exception-exit-code", "e", "N", "Set the exit code for any jobs that terminate with an exception before they started", kind="int"),
+            Opt(
+                "exception-exit-code",
+                "e",
+                "N",
+                "Set the exit code for any jobs that terminate with an exception before they started",
+                kind="int",
+            ),
             Opt("json", None, usage="Dump job result information in JSON and exit"),
         ],
     )
@@ -67,7 +73,12 @@ def attach(argv):
             Opt("show-events", "E", usage="Show job events on stderr"),
             Opt("show-exec", "X", usage="Show exec events on stderr"),
             Opt("show-status", None, usage="Show job status line while pending"),
-            Opt("wait-event", "w", "EVENT", "Wait for event EVENT before detaching from eventlog (default=finish)"),
+            Opt(
+                "wait-event",
+                "w",
+                "EVENT",
+                "Wait for event EVENT before detaching from eventlog (default=finish)",
+            ),
             Opt("label-io", "l", usage="Label output by rank"),
             Opt("verbose", "v", usage="Increase verbosity"),
             Opt("quiet", "q", usage="Suppress warnings written to stderr from flux-job"),
@@ -82,7 +93,9 @@ def attach(argv):
         raise parser.fail_usage()
     word = opts.args[0]
     jobid = jobids.parse(word)
-    verbose = 3 if opts.get("show-exec") else 2 if opts.get("show-events") else opts.count("verbose")
+    verbose = (
+        3 if opts.get("show-exec") else 2 if opts.get("show-events") else opts.count("verbose")
+    )
     try:
         return attaching.attach(connect(), jobid, label=bool(opts.get("label-io")), verbose=verbose)
     except OSError as exc:

@@ -43,7 +43,13 @@ def submit(argv):
         "[OPTIONS] [jobspec]",
         "Run job",
         [
-            Opt("urgency", "u", "N", "Set job urgency (0-31), hold=0, default=16, expedite=31", kind="int"),
+            Opt(
+                "urgency",
+                "u",
+                "N",
+                "Set job urgency (0-31), hold=0, default=16, expedite=31",
+                kind="int",
+            ),
             Opt("flags", "f", "FLAGS", "Set submit comma-separated flags (e.g. debug, novalidate)"),
         ],
     )

@@ -293,14 +293,23 @@ def link(argv):
 
 
 def readlink(argv):
-    parser = Parser("flux-kvs readlink", "[-N ns] key [key...]", "Retrieve the key a link refers to", [NAMESPACE])
+    parser = Parser(
+        "flux-kvs readlink",
+        "[-N ns] key [key...]",
+        "Retrieve the key a link refers to",
+        [NAMESPACE],
+    )
     opts = parser.parse(argv)
     if not opts.args:
         raise parser.fail_usage()
     store = Store(opts)
     for key in opts.args:
         answer = store.rpc("readlink", {"key": key}, f"readlink: {key}")
-        print(f"{answer['namespace']}::{answer['target']}" if answer.get("namespace") else answer["target"])
+        print(
+            f"{answer['namespace']}::{answer['target']}"
+            if answer.get("namespace")
+            else answer["target"]
+        )
     return 0
 
 
@@ -326,7 +335,12 @@ def _tree(store, source, target):
 
 def copy(argv, move=False):
     verb = "move" if move else "copy"
-    parser = Parser(f"flux-kvs {verb}", "source destination", f"{verb.title()} source key to destination key", [NAMESPACE])
+    parser = Parser(
+        f"flux-kvs {verb}",
+        "source destination",
+        f"{verb.title()} source key to destination key",
+        [NAMESPACE],
+    )
     opts = parser.parse(argv)
     if len(opts.args) != 2:
         raise parser.fail_usage()
@@ -353,7 +367,11 @@ def getroot(argv):
         "flux-kvs getroot",
         "[-N ns] [-s | -o]",
         "Get KVS root",
-        [NAMESPACE, Opt("owner", "o", usage="Show owner"), Opt("sequence", "s", usage="Show sequence number")],
+        [
+            NAMESPACE,
+            Opt("owner", "o", usage="Show owner"),
+            Opt("sequence", "s", usage="Show sequence number"),
+        ],
     )
     opts = parser.parse(argv)
     answer = Store(opts).rpc("getroot", {})
@@ -362,7 +380,9 @@ def getroot(argv):
 
 
 def wait(argv):
-    parser = Parser("flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE])
+    parser = Parser(
+        "flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE]
+    )
     opts = parser.parse(argv)
     if len(opts.args) != 1 or not opts.args[0].isdigit():
         raise parser.fail_usage()

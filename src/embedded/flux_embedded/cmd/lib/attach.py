@@ -75,7 +75,9 @@ def attach(client, jobid, label=False, verbose=0, stdin=None):
     on_event = Input(client, jobid, stdin).on_event if stdin is not None else None
     previous = signal.signal(signal.SIGINT, interrupted)
     try:
-        follower = follow.run_until_done((client, jobid), label=label, verbose=verbose, on_event=on_event)
+        follower = follow.run_until_done(
+            (client, jobid), label=label, verbose=verbose, on_event=on_event
+        )
     finally:
         signal.signal(signal.SIGINT, previous)
     return follow.report_end(follower)

@@ -186,7 +186,11 @@ class Follower:
         elif name == "log":
             level = LOG_LEVELS.get(context.get("level"), "")
             head = f"{self.offset(event):.3f}s: flux-shell[{context.get('rank', 0)}]:"
-            parts = [head, f"{level}:" if level else "", f"{context['component']}:" if context.get("component") else ""]
+            parts = [
+                head,
+                f"{level}:" if level else "",
+                f"{context['component']}:" if context.get("component") else "",
+            ]
             self._say(" ".join([p for p in parts if p] + [str(context.get("message", ""))]))
         elif name == "redirect":
             rank = context.get("rank", "")

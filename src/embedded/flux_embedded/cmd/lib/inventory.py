@@ -76,4 +76,6 @@ class QueueMap:
         """
         if name not in self.requires:
             raise RError(f"{name}: invalid queue specified")
-        return rset.select({r for r in rset.ranks if self.requires[name] <= set(rset.rank_properties(r))})
+        return rset.select(
+            {r for r in rset.ranks if self.requires[name] <= set(rset.rank_properties(r))}
+        )

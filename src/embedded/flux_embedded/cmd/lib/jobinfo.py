@@ -297,4 +297,3 @@ class JobInfo:
             if "exception_" + name in job:
                 out["exception"][name] = job["exception_" + name]
         return out
-

@@ -28,7 +28,9 @@ class Opt:
 
     __slots__ = ("name", "key", "arg", "usage", "optional", "kind", "hidden")
 
-    def __init__(self, name, key=None, arg=None, usage="", optional=False, kind="str", hidden=False):
+    def __init__(
+        self, name, key=None, arg=None, usage="", optional=False, kind="str", hidden=False
+    ):
         self.name = name
         self.key = key
         self.arg = arg

@@ -105,7 +105,9 @@ class RSet:
             raise RError(str(exc)) from None
         ranks = dict(sorted(ranks.items()))
         if names and len(names) != len(ranks):
-            raise RError(f"number of hosts ({len(names)}) does not match number of ranks ({len(ranks)})")
+            raise RError(
+                f"number of hosts ({len(names)}) does not match number of ranks ({len(ranks)})"
+            )
         result = cls(ranks, dict(zip(ranks, names)), properties)
         result.starttime = execution.get("starttime", 0.0) or 0.0
         result.expiration = execution.get("expiration", 0.0) or 0.0
@@ -135,7 +137,9 @@ class RSet:
             execution["nslots"] = self.nslots
         execution["nodelist"] = [self.nodelist()]
         properties = {
-            name: idset.encode(idset.from_ids(members)) for name, members in self.properties.items() if members
+            name: idset.encode(idset.from_ids(members))
+            for name, members in self.properties.items()
+            if members
         }
         if properties:
             execution["properties"] = properties
@@ -255,7 +259,10 @@ class RSet:
                 for rank, (cores, gpus) in self.ranks.items()
             },
             {number[rank]: host for rank, host in self.hosts.items()},
-            {name: {number[r] for r in members if r in number} for name, members in self.properties.items()},
+            {
+                name: {number[r] for r in members if r in number}
+                for name, members in self.properties.items()
+            },
         )
         result.starttime, result.expiration = self.starttime, self.expiration
         result.scheduling = self.scheduling
@@ -268,7 +275,9 @@ class RSet:
             RError: the hosts are not those of this set
         """
         if len(hosts) != len(self.ranks):
-            raise RError(f"Number of hosts ({len(hosts)}) does not match node count ({len(self.ranks)})")
+            raise RError(
+                f"Number of hosts ({len(hosts)}) does not match node count ({len(self.ranks)})"
+            )
         free = {}
         for rank in self.ranks:
             free.setdefault(self.hosts.get(rank), []).append(rank)
@@ -281,7 +290,10 @@ class RSet:
         result = RSet(
             dict(sorted(ranks.items())),
             {number[rank]: host for rank, host in self.hosts.items()},
-            {name: {number[r] for r in members if r in number} for name, members in self.properties.items()},
+            {
+                name: {number[r] for r in members if r in number}
+                for name, members in self.properties.items()
+            },
         )
         result.starttime, result.expiration = self.starttime, self.expiration
         return result

@@ -8,8 +8,15 @@ from flux_embedded.cmd.lib import submission
 
 
 def add_options(parser):
-    parser.add_argument("--conf", action="append", metavar="CONF", help="Set configuration for the new instance (KEY=VAL or a file; multiple use OK)")
-    parser.add_argument("--broker-opts", action="append", metavar="OPTS", help="Pass options to the broker")
+    parser.add_argument(
+        "--conf",
+        action="append",
+        metavar="CONF",
+        help="Set configuration for the new instance (KEY=VAL or a file; multiple use OK)",
+    )
+    parser.add_argument(
+        "--broker-opts", action="append", metavar="OPTS", help="Pass options to the broker"
+    )
     parser.add_argument("--dump", nargs="?", metavar="FILE", help="accepted for compatibility")
 
 
@@ -32,7 +39,11 @@ def build(args, words, script=None):
             'chmod 700 "$f" && exec "$f" "$@"'
         )
         words = ["sh", "-c", runner, "sh", *words]
-    if args.ntasks is None and args.nodes is None and not (args.resources_shape or args.resources_json):
+    if (
+        args.ntasks is None
+        and args.nodes is None
+        and not (args.resources_shape or args.resources_json)
+    ):
         args.ntasks = "1"
     built = submission.build(args, start + words)
     built.spec["tasks"][0]["count"] = {"total": 1}

@@ -25,14 +25,37 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
     unit = "slot" if slots else "task"
     add("-q", "--queue", metavar="NAME", help="Submit a job to a specific named queue")
     add("-B", "--bank", metavar="BANK", help="Submit a job to a specific named bank")
-    add("-t", "--time-limit", metavar="MIN|FSD", help="Time limit in minutes when no units provided, otherwise in Flux standard duration, e.g. 30s, 2d, 1.5h")
+    add(
+        "-t",
+        "--time-limit",
+        metavar="MIN|FSD",
+        help="Time limit in minutes when no units provided, otherwise in Flux standard duration, e.g. 30s, 2d, 1.5h",
+    )
     add("-N", "--nodes", metavar="N", help="Number of nodes to allocate")
     if slots:
-        add("-n", "--nslots", dest="ntasks", metavar="N", help="Number of total resource slots requested")
+        add(
+            "-n",
+            "--nslots",
+            dest="ntasks",
+            metavar="N",
+            help="Number of total resource slots requested",
+        )
     else:
         add("-n", "--ntasks", metavar="N", help="Number of tasks to start")
-    add("-c", f"--cores-per-{unit}", dest="cores_per_task", metavar="N", help=f"Number of cores to allocate per {unit}")
-    add("-g", f"--gpus-per-{unit}", dest="gpus_per_task", metavar="N", help=f"Number of GPUs to allocate per {unit}")
+    add(
+        "-c",
+        f"--cores-per-{unit}",
+        dest="cores_per_task",
+        metavar="N",
+        help=f"Number of cores to allocate per {unit}",
+    )
+    add(
+        "-g",
+        f"--gpus-per-{unit}",
+        dest="gpus_per_task",
+        metavar="N",
+        help=f"Number of GPUs to allocate per {unit}",
+    )
     add("-x", "--exclusive", action="store_true", help="Request exclusive access to nodes")
     if not slots:
         add("--cores", metavar="N", help="Request a total number of cores")
@@ -41,26 +64,80 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
         add("--gpus-per-node", metavar="N", help="Request a number of GPUs per node with --nodes")
     add("--resources-shape", metavar="SHAPE", help="Request resources by a shape (RFC 46)")
     add("--resources-json", metavar="FILE", help="Request resources as JSON, inline or from a file")
-    add("--requires", metavar="CONSTRAINT", help="Request resources that match a constraint (RFC 35)")
+    add(
+        "--requires",
+        metavar="CONSTRAINT",
+        help="Request resources that match a constraint (RFC 35)",
+    )
     add("--urgency", metavar="N", help="Set job urgency (0-31), hold=0, default=16, expedite=31")
     add("--job-name", metavar="NAME", help="Set an optional name for job")
-    add("-o", "--setopt", action="append", metavar="OPT", help="Set shell option OPT. An optional value is supported with OPT=VAL (default VAL=1) (multiple use OK)")
-    add("-S", "--setattr", action="append", metavar="ATTR=VAL", help="Set job attribute ATTR to VAL (multiple use OK)")
-    add("--dependency", action="append", metavar="URI", help="Set a job dependency in the form SCHEME:VALUE (multiple use OK)")
+    add(
+        "-o",
+        "--setopt",
+        action="append",
+        metavar="OPT",
+        help="Set shell option OPT. An optional value is supported with OPT=VAL (default VAL=1) (multiple use OK)",
+    )
+    add(
+        "-S",
+        "--setattr",
+        action="append",
+        metavar="ATTR=VAL",
+        help="Set job attribute ATTR to VAL (multiple use OK)",
+    )
+    add(
+        "--dependency",
+        action="append",
+        metavar="URI",
+        help="Set a job dependency in the form SCHEME:VALUE (multiple use OK)",
+    )
     add("--begin-time", metavar="TIME", help="Set minimum begin time for job")
-    add("--signal", metavar="SIG@TIME", help="Schedule delivery of signal SIG at a defined time before job expiration")
-    add("--taskmap", metavar="SCHEME[:VALUE]", help="Select the scheme used to map task ids to nodes")
+    add(
+        "--signal",
+        metavar="SIG@TIME",
+        help="Schedule delivery of signal SIG at a defined time before job expiration",
+    )
+    add(
+        "--taskmap",
+        metavar="SCHEME[:VALUE]",
+        help="Select the scheme used to map task ids to nodes",
+    )
     add("--cwd", metavar="DIRECTORY", help="Set job current working directory")
-    add("--env", action="append", metavar="RULE", help="Control how environment variables are exported (multiple use OK)")
-    add("--env-remove", action="append", metavar="PATTERN", help="Remove environment variables matching PATTERN")
-    add("--env-file", action="append", metavar="FILE", help="Read a set of environment rules from FILE")
-    add("--rlimit", action="append", metavar="RULE", help="Control how resource limits are propagated (multiple use OK)")
+    add(
+        "--env",
+        action="append",
+        metavar="RULE",
+        help="Control how environment variables are exported (multiple use OK)",
+    )
+    add(
+        "--env-remove",
+        action="append",
+        metavar="PATTERN",
+        help="Remove environment variables matching PATTERN",
+    )
+    add(
+        "--env-file",
+        action="append",
+        metavar="FILE",
+        help="Read a set of environment rules from FILE",
+    )
+    add(
+        "--rlimit",
+        action="append",
+        metavar="RULE",
+        help="Control how resource limits are propagated (multiple use OK)",
+    )
     add("--input", metavar="FILENAME", help="Redirect job stdin from FILENAME, bypassing KVS")
     add("--output", metavar="FILENAME", help="Redirect job stdout to FILENAME, bypassing KVS")
     add("--error", metavar="FILENAME", help="Redirect job stderr to FILENAME, bypassing KVS")
     add("-u", "--unbuffered", action="store_true", help="Disable buffering of input and output")
     add("-l", "--label-io", action="store_true", help="Add rank labels to stdout, stderr lines")
-    add("--flags", action="append", metavar="FLAGS", help="Set comma separated list of job submission flags: debug, waitable, novalidate")
+    add(
+        "--flags",
+        action="append",
+        metavar="FLAGS",
+        help="Set comma separated list of job submission flags: debug, waitable, novalidate",
+    )
     add("--dry-run", action="store_true", help="Don't actually submit job, just emit jobspec")
     add("-v", "--verbose", action="count", default=0, help="Increase verbosity (multiple use OK)")
     return parser
@@ -71,12 +148,20 @@ def add_bulk_options(parser, cc=True):
     add = parser.add_argument
     if cc:
         group = parser.add_mutually_exclusive_group()
-        group.add_argument("--cc", metavar="IDSET", help="Replicate job for each id in IDSET. FLUX_JOB_CC=id will be set for each job submitted")
+        group.add_argument(
+            "--cc",
+            metavar="IDSET",
+            help="Replicate job for each id in IDSET. FLUX_JOB_CC=id will be set for each job submitted",
+        )
         group.add_argument("--bcc", metavar="IDSET", help="Like --cc, but FLUX_JOB_CC is not set")
     add("--quiet", action="store_true", help="Do not print jobid to stdout")
     add("--wait", action="store_true", help="Wait for all jobs to complete after submission")
     add("--wait-event", metavar="NAME", help="Wait for an event to occur after submission")
-    add("--watch", action="store_true", help="Watch all job output after submission (implies --wait)")
+    add(
+        "--watch",
+        action="store_true",
+        help="Watch all job output after submission (implies --wait)",
+    )
     add("--progress", action="store_true", help="Show progress of job submission or completion")
     add("--jps", action="store_true", help="With --progress, show job throughput")
     add("--log", metavar="FILE", help="Print program log messages to FILE")
@@ -91,16 +176,22 @@ def _resources(args):
     """(resources, task count, per-resource shell option)."""
     get = lambda name: getattr(args, name, None)  # noqa: E731
     if args.resources_shape or args.resources_json:
-        names = [n for n in (*jobspec.PER_TASK, *jobspec.PER_RESOURCE, "nodes") if get(n) is not None]
+        names = [
+            n for n in (*jobspec.PER_TASK, *jobspec.PER_RESOURCE, "nodes") if get(n) is not None
+        ]
         if names or args.exclusive:
-            raise CommandError("a resources shape or JSON can't be used with other resource options")
+            raise CommandError(
+                "a resources shape or JSON can't be used with other resource options"
+            )
         if args.resources_shape:
             return jobspec.from_shape(args.resources_shape), {"per_slot": 1}, None
         return jobspec.from_json(args.resources_json), {"per_slot": 1}, None
     task = [n for n in jobspec.PER_TASK if get(n) is not None]
     resource = [n for n in jobspec.PER_RESOURCE if get(n) is not None]
     if task and resource:
-        raise CommandError("Per-resource options can't be used with per-task options. (See --help for details)")
+        raise CommandError(
+            "Per-resource options can't be used with per-task options. (See --help for details)"
+        )
     number = {}
     for name in (*jobspec.PER_TASK, *jobspec.PER_RESOURCE, "nodes"):
         number[name] = jobspec.check_int(name.replace("_", "-"), get(name))
@@ -113,7 +204,11 @@ def _resources(args):
     if not resource:
         cores = number["cores_per_task"]
         spec, count = jobspec.per_task(
-            nodes, number["ntasks"], 1 if cores is None else cores, number["gpus_per_task"], args.exclusive
+            nodes,
+            number["ntasks"],
+            1 if cores is None else cores,
+            number["gpus_per_task"],
+            args.exclusive,
         )
         return spec, count, None
     if number["tasks_per_node"] and number["tasks_per_core"]:
@@ -185,7 +280,9 @@ def build(args, command, warnings=True):
             warn(f"dependency scheme '{scheme}' is deprecated, use '{DEPRECATED_SCHEMES[scheme]}'")
         dependencies.append(dependency)
     if args.begin_time:
-        dependencies.append({"scheme": "begin-time", "value": str(values.begin_time(args.begin_time))})
+        dependencies.append(
+            {"scheme": "begin-time", "value": str(values.begin_time(args.begin_time))}
+        )
     if dependencies:
         spec.system["dependencies"] = dependencies
     if args.requires is not None:

@@ -130,7 +130,9 @@ class Submitter:
             if follower.status is not None and self.watch:
                 from flux_embedded.cmd.lib import follow
 
-                follower.stderr.write(f"{f58(follower.jobid)}: {follow.end_text(follower.status)}\n")
+                follower.stderr.write(
+                    f"{f58(follower.jobid)}: {follow.end_text(follower.status)}\n"
+                )
         self._one_less()
 
     def _wait_event(self, jobid, name):

@@ -24,7 +24,10 @@ HEADINGS = {
 }
 
 STATUS_FORMATS = {
-    "default": ("Default flux-resource status format string", "{statex:>12}{up:>2} {nnodes:>6} {nodelist}"),
+    "default": (
+        "Default flux-resource status format string",
+        "{statex:>12}{up:>2} {nnodes:>6} {nodelist}",
+    ),
     "long": (
         "Long flux-resource status format string",
         "{statex:>12}{up:>2} {nnodes:>6} +:{reason:<30.30+} {nodelist}",

@@ -63,9 +63,14 @@ def _live():
     for text in (status.get("offline", ""), status.get("exclude", ""), *status.get("drain", {})):
         down.update(idset.members(idset.decode(text)))
     constraint = {"states": [RUN_OR_CLEANUP]}
-    listed = client.rpc("job-list.list", {"max_entries": 0, "attrs": ["state"], "constraint": constraint})["jobs"]
+    listed = client.rpc(
+        "job-list.list", {"max_entries": 0, "attrs": ["state"], "constraint": constraint}
+    )["jobs"]
     calls = [
-        (job["id"], client.send("job-info.lookup", {"id": job["id"], "keys": ["R"], "flags": CURRENT}))
+        (
+            job["id"],
+            client.send("job-info.lookup", {"id": job["id"], "keys": ["R"], "flags": CURRENT}),
+        )
         for job in listed
     ]
     jobs = []

@@ -72,7 +72,10 @@ def per_resource_shares(jobspec, children):
     count = per.get("count", 1)
     if type(count) is not int or count < 1:
         return None
-    return [count if per["type"] == "node" else count * len(rlite.ids(what.get("core", ""))) for what in children]
+    return [
+        count if per["type"] == "node" else count * len(rlite.ids(what.get("core", "")))
+        for what in children
+    ]
 
 
 def place(jobspec, R):
@@ -103,7 +106,15 @@ def place(jobspec, R):
         what = children[broker_rank]
         for local_id in range(shares[index]):
             tasks.append(
-                Placed(len(tasks), index, host, broker_rank, local_id, what.get("gpu", ""), what.get("core", ""))
+                Placed(
+                    len(tasks),
+                    index,
+                    host,
+                    broker_rank,
+                    local_id,
+                    what.get("gpu", ""),
+                    what.get("core", ""),
+                )
             )
     return tasks
 

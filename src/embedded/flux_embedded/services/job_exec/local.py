@@ -21,7 +21,17 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 class LocalJob(base.ExecJob):
     """One real job."""
 
-    __slots__ = ("_tasks", "_procs", "_codes", "_output", "_over", "_ending", "_kill_alarm", "_input", "_early")
+    __slots__ = (
+        "_tasks",
+        "_procs",
+        "_codes",
+        "_output",
+        "_over",
+        "_ending",
+        "_kill_alarm",
+        "_input",
+        "_early",
+    )
 
     def __init__(self, service, msg, body):
         super().__init__(service, msg, body)
@@ -39,7 +49,9 @@ class LocalJob(base.ExecJob):
         # The request lacks the environment, which only the KVS has.
         lookup = {"id": self.id, "keys": ["jobspec"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
-        self.service.rpc("kvs.lookup", {"key": f"{jobid.kvs_dir(self.id)}.guest.input"}).then(self._look_for_input)
+        self.service.rpc("kvs.lookup", {"key": f"{jobid.kvs_dir(self.id)}.guest.input"}).then(
+            self._look_for_input
+        )
         self.service.rpc("job-info.lookup", lookup).then(self._launch)
 
     def _look_for_input(self, future):
@@ -72,7 +84,9 @@ class LocalJob(base.ExecJob):
             cwd = system.get("cwd") or "/"
             self._output = Output(self.service, self.id, options, name, cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError) as exc:
-            self.answer("exception", {"severity": 0, "type": "exec", "note": f"cannot start job: {exc}"})
+            self.answer(
+                "exception", {"severity": 0, "type": "exec", "note": f"cannot start job: {exc}"}
+            )
             self._end(None)
             return
         if not os.path.isdir(cwd):
@@ -92,7 +106,10 @@ class LocalJob(base.ExecJob):
                 counts[-1][1] += 1
             else:
                 counts.append([node, 1, tasks, 1])
-        init = {"service": f"0-shell-{jobid.f58plain(self.id)}", "leader-rank": self._tasks[0].broker_rank}
+        init = {
+            "service": f"0-shell-{jobid.f58plain(self.id)}",
+            "leader-rank": self._tasks[0].broker_rank,
+        }
         self.service.append(
             self.id,
             "exec.eventlog",
@@ -220,7 +237,9 @@ class LocalJob(base.ExecJob):
         self._signal_all(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
-            self._kill_alarm = base.Alarm(self.service, when, lambda: self._signal_all(signal.SIGKILL))
+            self._kill_alarm = base.Alarm(
+                self.service, when, lambda: self._signal_all(signal.SIGKILL)
+            )
 
     # -- ending --------------------------------------------------------------------------------------
 

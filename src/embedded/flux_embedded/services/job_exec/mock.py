@@ -95,7 +95,9 @@ class MockJob(base.ExecJob):
             self.alarm.cancel()
         if status is not None:
             status = int(status)
-            self.service.append(self.id, "exec.eventlog", ("complete", {"status": status}), ("done", None))
+            self.service.append(
+                self.id, "exec.eventlog", ("complete", {"status": status}), ("done", None)
+            )
             self.answer("finish", {"status": status})
         partial = self._test.get("release")
         if partial:
@@ -112,10 +114,16 @@ class MockJob(base.ExecJob):
             left -= ranks
             if ranks and left:
                 data = {"ranks": rlite.encode(ranks), "final": False}
-                base.Alarm(self.service, self.service.kernel.time + delay, lambda data=data: self.answer("release", data))
+                base.Alarm(
+                    self.service,
+                    self.service.kernel.time + delay,
+                    lambda data=data: self.answer("release", data),
+                )
             else:
                 left |= ranks
-        base.Alarm(self.service, self.service.kernel.time + last, lambda: self.release(rlite.encode(left)))
+        base.Alarm(
+            self.service, self.service.kernel.time + last, lambda: self.release(rlite.encode(left))
+        )
 
     def abandon(self):
         if self.alarm is not None:

@@ -56,7 +56,7 @@ class Output:
             ("id.dec", str(self.id)),
             ("name", name),
         ):
-            path = path.replace("{{%s}}" % key, value)
+            path = path.replace(f"{{{{{key}}}}}", value)
         path = os.path.join(directory, path)
         mode = "ab" if where.get("mode") == "append" else "wb"
         handle = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`

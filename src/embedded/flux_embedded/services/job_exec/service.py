@@ -64,7 +64,9 @@ class JobExec(Service):
         self.scripts.abandon()
         if self._lines:
             lines, self._lines = self._lines, {}
-            self.notify("kvs.commit", {"ops": [["append", key, text] for key, text in lines.items()]})
+            self.notify(
+                "kvs.commit", {"ops": [["append", key, text] for key, text in lines.items()]}
+            )
 
     def _configure(self, config):
         table = config.get("exec", {})
@@ -109,7 +111,11 @@ class JobExec(Service):
 
     def _not_there(self, msg, id, R):
         """There is nothing to attach to: the job was lost with the service that ran it."""
-        exception = {"severity": 0, "type": "exec", "note": "job is not running: its execution service is gone"}
+        exception = {
+            "severity": 0,
+            "type": "exec",
+            "note": "job is not running: its execution service is gone",
+        }
         for kind, data in (
             ("exception", exception),
             ("release", {"ranks": rlite.encode(rlite.ranks(R)), "final": True}),
@@ -145,7 +151,9 @@ class JobExec(Service):
             job.set_expiration(msg.body["expiration"])
         self.respond(msg)
 
-    @request("script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list})
+    @request(
+        "script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list}
+    )
     def _script(self, msg):
         self.scripts.start(msg)
 

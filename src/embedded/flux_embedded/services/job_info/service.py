@@ -53,7 +53,11 @@ class JobInfo(Service):
     def lookup(self, msg):
         body = msg.body
         id, keys = _id_of(body), body.get("keys")
-        if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
+        if (
+            not isinstance(keys, list)
+            or not keys
+            or not all(isinstance(key, str) and key for key in keys)
+        ):
             raise OSError(errno.EPROTO, "lookup: keys must be an array of strings")
         self._fetch(msg, id, keys, body.get("flags", 0))
 

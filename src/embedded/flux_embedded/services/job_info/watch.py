@@ -212,11 +212,15 @@ class UpdateWatch(Watch):
 def _has(text, name):
     """Whether an eventlog text has an event `name`."""
     needle = f'"name":"{name}"'
-    return needle in text and any(json.loads(line)["name"] == name for line in eventlog.split(text) if needle in line)
+    return needle in text and any(
+        json.loads(line)["name"] == name for line in eventlog.split(text) if needle in line
+    )
 
 
 def may_see(msg, text):
     """Whether the sender may see the job whose eventlog is `text`."""
     if msg.rolemask & ROLE_OWNER:
         return True
-    return text is not None and json.loads(text.split("\n", 1)[0])["context"]["userid"] == msg.userid
+    return (
+        text is not None and json.loads(text.split("\n", 1)[0])["context"]["userid"] == msg.userid
+    )

@@ -34,11 +34,15 @@ class Completion:
                 changes[name] = value
         if requires:
             constraints = system.get("constraints") or {}
-            if not isinstance(constraints, dict) or not isinstance(constraints.get("properties", []), list):
+            if not isinstance(constraints, dict) or not isinstance(
+                constraints.get("properties", []), list
+            ):
                 raise OSError(errno.EINVAL, "attributes.system.constraints: expected an object")
             constraints = dict(constraints)
             properties = list(constraints.get("properties", ()))
-            constraints["properties"] = properties + [name for name in requires if name not in properties]
+            constraints["properties"] = properties + [
+                name for name in requires if name not in properties
+            ]
             changes["constraints"] = constraints
         if not changes:
             return jobspec
@@ -75,7 +79,9 @@ class Completion:
                 text = defaults["duration"]
                 defaults["duration"] = fsd.parse(text) if isinstance(text, str) else text
             except ValueError as exc:
-                raise OSError(errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}") from None
+                raise OSError(
+                    errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}"
+                ) from None
         return {"duration": 0, **defaults, **extra}, requires, access
 
     def _check_access(self, queue, access, userid):

@@ -50,7 +50,17 @@ _encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
 class Submission:
     """One submission on its way."""
 
-    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit", "input")
+    __slots__ = (
+        "msg",
+        "jobspec",
+        "text",
+        "original",
+        "urgency",
+        "flags",
+        "id",
+        "t_submit",
+        "input",
+    )
 
 
 class JobIngest(Service):
@@ -96,7 +106,10 @@ class JobIngest(Service):
             plugins = self._arguments
         for name in plugins:
             if name not in VALIDATORS:
-                raise OSError(errno.EINVAL, f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}")
+                raise OSError(
+                    errno.EINVAL,
+                    f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}",
+                )
         self._validate = "jobspec" in plugins
         self._check_feasibility = "feasibility" in plugins
         self._completion = Completion(config)
@@ -150,7 +163,9 @@ class JobIngest(Service):
         if type(job.flags) is not int or job.flags & ~KNOWN_FLAGS:
             raise OSError(errno.EINVAL, "unknown flag in job submission")
         if guest and job.flags & FLAG_NOVALIDATE:
-            raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_NOVALIDATE")
+            raise OSError(
+                errno.EINVAL, "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
+            )
 
     def _feasible(self, future, job):
         try:
@@ -177,12 +192,21 @@ class JobIngest(Service):
         ops = []
         for job in batch:
             where = jobid.kvs_dir(job.id)
-            context = {"userid": job.msg.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
+            context = {
+                "userid": job.msg.userid,
+                "urgency": job.urgency,
+                "flags": job.flags,
+                "version": 1,
+            }
             ops.append(["put", where + ".J", job.original])
             ops.append(["put", where + ".jobspec", job.text])
-            ops.append(["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)])
+            ops.append(
+                ["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)]
+            )
             if job.input:
-                ops.append(["put", where + ".guest.input", eventlog.encode(job.t_submit, "header", INPUT)])
+                ops.append(
+                    ["put", where + ".guest.input", eventlog.encode(job.t_submit, "header", INPUT)]
+                )
         self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
 
     def _committed(self, future, batch):

@@ -191,7 +191,6 @@ def _annotations(job, context, entry):
     job.annotations = context["annotations"] or None
 
 
-
 _EFFECTS = {
     "submit": _submit,
     "urgency": _urgency,

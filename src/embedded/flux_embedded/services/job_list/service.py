@@ -179,7 +179,9 @@ class JobList(Service):
         job = self._jobs.get(id)
         if job is None:
             # It may be so new that the journal has not brought it yet.
-            self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"]}).then(self._looked_up, msg, id)
+            self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"]}).then(
+                self._looked_up, msg, id
+            )
             return
         self._answer_or_wait(msg, job)
 
@@ -226,7 +228,11 @@ class JobList(Service):
 
     @request("stats-get", guest=True)
     def _stats(self, msg):
-        counts = {"pending": len(self._pending), "running": len(self._running), "inactive": len(self._inactive)}
+        counts = {
+            "pending": len(self._pending),
+            "running": len(self._running),
+            "inactive": len(self._inactive),
+        }
         self.respond(msg, {"jobs": counts})
 
     @request("disconnect", guest=True)
@@ -257,7 +263,9 @@ def _pending_key(job):
 
 def _count(jobs):
     """Statistics of some jobs."""
-    counts = dict.fromkeys((name.lower() for state, name in states.NAMES.items() if state != states.NEW), 0)
+    counts = dict.fromkeys(
+        (name.lower() for state, name in states.NAMES.items() if state != states.NEW), 0
+    )
     ends = dict.fromkeys((states.COMPLETED, states.FAILED, states.CANCELED, states.TIMEOUT), 0)
     total = 0
     for job in jobs:

@@ -59,7 +59,11 @@ class Actions:
         if msg.is_guest and userid != msg.userid:
             raise OSError(errno.EPERM, "guests can only act on their own jobs")
         anybody = userid == 0xFFFFFFFF or userid is None
-        return [job for job in self.jm.jobs.values() if job.state & mask and (anybody or job.userid == userid)]
+        return [
+            job
+            for job in self.jm.jobs.values()
+            if job.state & mask and (anybody or job.userid == userid)
+        ]
 
     # -- signals ---------------------------------------------------------------------------------
 

@@ -48,7 +48,9 @@ class Alloc:
         if job.priority > 0 and self.jm.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
-            heapq.heappush(self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell))
+            heapq.heappush(
+                self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell)
+            )
             self.queued += 1
             self.jm.events.schedule()
 
@@ -120,7 +122,9 @@ class Alloc:
         job.alloc_stale = False
         self.pending[job.id] = job
         if self.jm.peer.limit:
-            heapq.heappush(self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell))
+            heapq.heappush(
+                self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell)
+            )
         payload = {
             "id": job.id,
             "priority": job.priority,
@@ -159,7 +163,9 @@ class Alloc:
         self.jm.events.send(self.jm.notify, "sched.cancel", {"id": job.id})
 
     def _send_prioritize(self):
-        changed = [[id, priority] for id, priority in self._reprioritized.items() if id in self.pending]
+        changed = [
+            [id, priority] for id, priority in self._reprioritized.items() if id in self.pending
+        ]
         self._reprioritized.clear()
         if changed and self.jm.peer.is_ready:
             self.jm.events.send(self.jm.notify, "sched.prioritize", {"jobs": changed})
@@ -169,7 +175,9 @@ class Alloc:
     def response(self, msg):
         """A response to ``sched.alloc``."""
         if msg.errnum:
-            self.jm.peer.failed(f"sched.alloc: {msg.payload_str or 'error %d' % msg.errnum}", LOG_ERR)
+            self.jm.peer.failed(
+                f"sched.alloc: {msg.payload_str or 'error %d' % msg.errnum}", LOG_ERR
+            )
             return
         body = msg.body
         try:
@@ -181,7 +189,9 @@ class Alloc:
             self.jm.peer.failed(f"malformed sched.alloc response: {msg.payload_str}", LOG_ERR)
             return
         if job is None:
-            self.jm.log(LOG_DEBUG, f"sched.alloc response for job {body['id']} without a request ignored")
+            self.jm.log(
+                LOG_DEBUG, f"sched.alloc response for job {body['id']} without a request ignored"
+            )
         elif kind == ANNOTATE:
             self.annotate(job, body["annotations"])
         elif kind == SUCCESS:
@@ -274,7 +284,11 @@ class Alloc:
         merged = merge(job.annotations, update)
         if merged != job.annotations:
             job.annotations = merged
-            event = {"timestamp": self.jm.kernel.time, "name": "annotations", "context": {"annotations": merged}}
+            event = {
+                "timestamp": self.jm.kernel.time,
+                "name": "annotations",
+                "context": {"annotations": merged},
+            }
             self.jm.events.journal_event(job, event)
 
     def forget_annotations(self, job, key=None):

@@ -53,8 +53,14 @@ class Housekeeping:
             return
         command = table.get("command")
         # Without a command a real instance runs its systemd unit; there is none here.
-        if not isinstance(command, list) or not command or not all(isinstance(w, str) for w in command):
-            raise OSError(errno.EINVAL, "job-manager.housekeeping.command: expected an array of strings")
+        if (
+            not isinstance(command, list)
+            or not command
+            or not all(isinstance(w, str) for w in command)
+        ):
+            raise OSError(
+                errno.EINVAL, "job-manager.housekeeping.command: expected an array of strings"
+            )
         release_after = table.get("release-after")
         try:
             release_after = fsd.parse(release_after) if release_after is not None else None
@@ -149,7 +155,9 @@ class Visit:
         if self.jm.kernel.clock.virtual:
             for rank in sorted(ranks):
                 seconds = self._mock.get(rank, 0) if isinstance(self._mock, dict) else self._mock
-                self._timers[rank] = self.jm.timer(seconds, lambda rank=rank: self._script_ended(rank))
+                self._timers[rank] = self.jm.timer(
+                    seconds, lambda rank=rank: self._script_ended(rank)
+                )
             return
         request = {
             "id": self.job.id,

@@ -41,7 +41,9 @@ class Inactive:
         except (ValueError, TypeError) as exc:
             raise OSError(errno.EINVAL, f"job-manager.inactive-age-limit: {exc}") from None
         if number is not None and (type(number) is not int or number < 0):
-            raise OSError(errno.EINVAL, f"job-manager.inactive-num-limit={number!r}: expected an integer >= 0")
+            raise OSError(
+                errno.EINVAL, f"job-manager.inactive-num-limit={number!r}: expected an integer >= 0"
+            )
         self._age_limit, self._num_limit = age, number
         if (age is not None or number is not None) and self._timer is None:
             self._timer = self.jm.timer(INTERVAL, self._tick, INTERVAL)
@@ -76,7 +78,9 @@ class Inactive:
             self.jm.jobtap.call(job, "job.inactive-remove")
             self.jm.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
         self.purged += len(jobs)
-        self.jm.events.send(self.jm.publish, "job-purge-inactive", {"jobs": [job.id for job in jobs]})
+        self.jm.events.send(
+            self.jm.publish, "job-purge-inactive", {"jobs": [job.id for job in jobs]}
+        )
 
     def purge_request(self, msg):
         """``purge``."""

@@ -139,7 +139,9 @@ class Life:
         elif priority >= 0:
             self._post_if_new(job, priority)
         elif job.state == SCHED:
-            self.jm.log(LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state")
+            self.jm.log(
+                LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
+            )
 
     def _post_if_new(self, job, priority):
         if job.state == PRIORITY or priority != job.priority:

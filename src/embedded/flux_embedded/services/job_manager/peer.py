@@ -67,7 +67,9 @@ class Peer:
         if mode == "limited":
             limit = body.get("limit")
             if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
-                raise OSError(errno.EPROTO, f"sched-ready: limit must be an integer from 1 to {LIMIT_MAX}")
+                raise OSError(
+                    errno.EPROTO, f"sched-ready: limit must be an integer from 1 to {LIMIT_MAX}"
+                )
         elif mode == "unlimited":
             limit = 0
             if "limit" in body:

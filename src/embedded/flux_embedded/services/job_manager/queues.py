@@ -174,7 +174,13 @@ def check_config(config):
         parent = settings.get("parent")
         if parent is not None:
             _check_parent(named, name, settings, parent)
-    default = config.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {}).get("queue")
+    default = (
+        config.get("policy", {})
+        .get("jobspec", {})
+        .get("defaults", {})
+        .get("system", {})
+        .get("queue")
+    )
     if default is not None and default not in named:
         raise OSError(
             errno.EINVAL,
@@ -188,10 +194,15 @@ def _check_parent(named, name, settings, parent):
     if parent not in named or not isinstance(named[parent], dict):
         raise OSError(errno.EINVAL, f"{where}: '{parent}' is not a queue")
     if "parent" in named[parent]:
-        raise OSError(errno.EINVAL, f"{where}: '{parent}' has a parent itself; only one level is allowed")
+        raise OSError(
+            errno.EINVAL, f"{where}: '{parent}' has a parent itself; only one level is allowed"
+        )
     for key in ("hosts", "requires"):
         if key in settings:
-            raise OSError(errno.EINVAL, f"queues.{name}.{key}: a queue with a parent has its parent's resources")
+            raise OSError(
+                errno.EINVAL,
+                f"queues.{name}.{key}: a queue with a parent has its parent's resources",
+            )
 
 
 def _flag(body, key):

@@ -124,7 +124,9 @@ def union(sets):
             properties.setdefault(name, set()).update(r for r in members if r not in gone)
     alike = {}
     for rank in sorted(resources):
-        key = tuple((kind, encode(members)) for kind, members in sorted(resources[rank].items()) if members)
+        key = tuple(
+            (kind, encode(members)) for kind, members in sorted(resources[rank].items()) if members
+        )
         alike.setdefault(key, []).append(rank)
     entries = [{"rank": encode(members), "children": dict(key)} for key, members in alike.items()]
     return assemble(

@@ -122,12 +122,20 @@ class JobManager(Service):
         add("idle", self.waits.idle)
         add("queue-status", self.queues.status, guest=True, form={"name?": TEXT})
         add("queue-list", self.queues.list, guest=True)
-        add("queue-enable", self.queues.enable, form={"enable": bool, "name?": TEXT, "reason?": TEXT})
+        add(
+            "queue-enable",
+            self.queues.enable,
+            form={"enable": bool, "name?": TEXT, "reason?": TEXT},
+        )
         add("queue-start", self.queues.start, form={"start": bool, "name?": TEXT, "reason?": TEXT})
         add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
         add("jobtap-query", self.jobtap.query, form={"name": str})
         add("events-journal", self.journal.request, streaming=True)
-        add("purge", self.history.purge_request, form={"age_limit?": NUMBER, "num_limit?": (int, type(None))})
+        add(
+            "purge",
+            self.history.purge_request,
+            form={"age_limit?": NUMBER, "num_limit?": (int, type(None))},
+        )
 
     def begin(self):
         self.on_response("sched.alloc", self.alloc.response)
@@ -212,7 +220,9 @@ class JobManager(Service):
         jobs = [{"id": int(id), **what} for id, what in self.housekeeping.describe().items()]
         self.respond(msg, {"jobs": jobs})
 
-    @request("housekeeping-kill", form={"jobid?": (int, type(None)), "ranks?": TEXT, "signum?": int})
+    @request(
+        "housekeeping-kill", form={"jobid?": (int, type(None)), "ranks?": TEXT, "signum?": int}
+    )
     def _housekeeping_kill(self, msg):
         body = msg.body or {}
         ranks = None

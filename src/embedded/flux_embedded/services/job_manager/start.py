@@ -51,7 +51,10 @@ class Start:
             self._lost("disconnected")
 
     def _lost(self, why):
-        self.jm.log(LOG_INFO, f"execution service {self.service} {why}: no jobs are started until it is back")
+        self.jm.log(
+            LOG_INFO,
+            f"execution service {self.service} {why}: no jobs are started until it is back",
+        )
         self._watcher.destroy()
         self.service = self._sender = self._watcher = None
         # A job that is being cleaned up has nobody left to end it: the next service will be asked to
@@ -91,7 +94,9 @@ class Start:
             handler = self._HANDLERS[body["type"]]
             data = body["data"]
             if job is None or not job.start_pending:
-                self.jm.log(LOG_DEBUG, f"start response for job {body['id']} without a request ignored")
+                self.jm.log(
+                    LOG_DEBUG, f"start response for job {body['id']} without a request ignored"
+                )
                 return
             handler(self, job, data)
         except (TypeError, KeyError, ValueError) as exc:

@@ -67,7 +67,9 @@ class Submit:
             return str(exc)
         job.seq = 1
         context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
-        jm.events.journal_event(job, {"timestamp": job.t_submit, "name": "submit", "context": context})
+        jm.events.journal_event(
+            job, {"timestamp": job.t_submit, "name": "submit", "context": context}
+        )
         jm.events.post(job, "validate")
         for late in self._late.pop(id, ()):
             jm.events.post(job, "exception", late)

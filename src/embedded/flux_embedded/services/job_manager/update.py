@@ -31,7 +31,9 @@ class Update:
         if msg.is_guest and msg.userid != job.userid:
             raise OSError(errno.EPERM, "Operation not permitted")
         if job.state > RUN:
-            raise OSError(errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up")
+            raise OSError(
+                errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
+            )
         updates, validated, feasibility = self._ask_plugins(job, dict(updates), msg.is_guest)
         jobspec = apply_updates(job.jobspec, updates)
         if not validated:
@@ -104,7 +106,9 @@ class Update:
     def _post(self, pending):
         """Make the update; time has passed if somebody was asked, so look at the job again."""
         job, jm = pending.job, self.jm
-        if job.state > RUN or (pending.expiration is None and job.state == RUN and DURATION in pending.updates):
+        if job.state > RUN or (
+            pending.expiration is None and job.state == RUN and DURATION in pending.updates
+        ):
             text = "job is inactive" if job.state == INACTIVE else "job state changed, try again"
             jm.respond_error(pending.msg, errno.EINVAL, text)
             return
@@ -124,7 +128,9 @@ class Update:
         """
         check_updates(updates)
         if job.state >= RUN:
-            raise OSError(errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated")
+            raise OSError(
+                errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated"
+            )
         if job.state != NEW or self.jm.jobtap.validated is job:
             self._validate(job, apply_updates(job.jobspec, updates))
         self.jm.events.post(job, "jobspec-update", dict(updates))

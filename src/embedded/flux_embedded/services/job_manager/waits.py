@@ -68,7 +68,9 @@ class Waits:
 
     def _answer(self, msg, job):
         success, text = outcome(job)
-        self.jm.events.send(self.jm.respond, msg, {"id": job.id, "success": success, "errstr": text})
+        self.jm.events.send(
+            self.jm.respond, msg, {"id": job.id, "success": success, "errstr": text}
+        )
 
     def drain(self, msg):
         """``drain``."""

@@ -169,7 +169,9 @@ class Kvs(Service):
 
     @request("namespace-list")
     def namespace_list(self, msg):
-        self.respond(msg, {"namespaces": [self._describe(ns) for ns in self.tree.namespaces.values()]})
+        self.respond(
+            msg, {"namespaces": [self._describe(ns) for ns in self.tree.namespaces.values()]}
+        )
 
     @staticmethod
     def _describe(ns):
@@ -192,4 +194,6 @@ class Kvs(Service):
     @request("stats-get")
     def stats(self, msg):
         seqs = {ns.name: ns.seq for ns in self.tree.namespaces.values()}
-        self.respond(msg, {**self.counts, "watchers": len(self.watches.watches), "namespaces": seqs})
+        self.respond(
+            msg, {**self.counts, "watchers": len(self.watches.watches), "namespaces": seqs}
+        )

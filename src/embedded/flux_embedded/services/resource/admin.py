@@ -10,7 +10,12 @@ from flux_embedded.services.resource.acquire import property_changes
 from flux_embedded.services.resource.inventory import Inventory, difference, intersect, union
 from flux_embedded.services.resource.state import targets
 
-_OVERWRITE = {"none": drains.KEEP, "update": drains.KEEP, "overwrite": drains.REASON, "force-overwrite": drains.ALL}
+_OVERWRITE = {
+    "none": drains.KEEP,
+    "update": drains.KEEP,
+    "overwrite": drains.REASON,
+    "force-overwrite": drains.ALL,
+}
 
 
 class Administration:
@@ -78,8 +83,12 @@ class Administration:
     def include(self, msg):
         ranks = self._targets(msg)
         if intersect(ranks, self.state.config_excluded):
-            text = "excluded by configuration: change resource.exclude and reload the resource module"
-            raise OSError(errno.EINVAL, f"{_ranks(intersect(ranks, self.state.config_excluded))}: {text}")
+            text = (
+                "excluded by configuration: change resource.exclude and reload the resource module"
+            )
+            raise OSError(
+                errno.EINVAL, f"{_ranks(intersect(ranks, self.state.config_excluded))}: {text}"
+            )
         self.state.excluded = difference(self.state.excluded, ranks)
         self._update()
         self.respond(msg, {})
@@ -123,7 +132,11 @@ class Administration:
             raise OSError(errno.EINVAL, str(exc)) from None
         if value != self.state.base.expiration:
             self.state.replace(inventory)
-            self.journal.post("resource-update", {"expiration": value}, ops=[["put", "resource.R", encode_R(inventory.R)]])
+            self.journal.post(
+                "resource-update",
+                {"expiration": value},
+                ops=[["put", "resource.R", encode_R(inventory.R)]],
+            )
             self._update(expiration=value)
         self.respond(msg, {})
 
@@ -138,7 +151,9 @@ class Administration:
 
     def _define(self, method):
         R = self.state.base.R
-        self.journal.post("resource-define", {"method": method}, R, [["put", "resource.R", encode_R(R)]])
+        self.journal.post(
+            "resource-define", {"method": method}, R, [["put", "resource.R", encode_R(R)]]
+        )
 
     @request("reload")
     def reload(self, msg):
@@ -151,7 +166,9 @@ class Administration:
             size = self.kernel.size
             if inventory.ranks[-1] > size and not body.get("force"):
                 # The real service's words, to the letter.
-                raise ValueError(f"resource object contains ranks execeeding size={size} (override with -f))")
+                raise ValueError(
+                    f"resource object contains ranks execeeding size={size} (override with -f))"
+                )
             self.state.define(inventory, self.ctx.config)
         except ValueError as exc:
             raise OSError(errno.EINVAL, str(exc)) from None

@@ -37,7 +37,9 @@ def fake_resources(config):
         raise ValueError("fake-resources: expected a table")
     for key in table:
         if key not in _KEYS:
-            raise ValueError(f"fake-resources.{key}: unknown key: expected one of {', '.join(_KEYS)}")
+            raise ValueError(
+                f"fake-resources.{key}: unknown key: expected one of {', '.join(_KEYS)}"
+            )
     if "nnodes" not in table:
         raise ValueError("fake-resources: [fake-resources] table requires the 'nnodes' key")
     nnodes = _count(table, "nnodes", 1, _MOST_NODES)
@@ -55,7 +57,9 @@ def fake_resources(config):
 def _count(table, key, low, high):
     value = table[key]
     if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"fake-resources.{key}={value!r}: expected an integer from {low} to {high}")
+        raise ValueError(
+            f"fake-resources.{key}={value!r}: expected an integer from {low} to {high}"
+        )
     return value
 
 
@@ -106,5 +110,7 @@ def _amend(table, R, xml):
         # A site's own code: whatever it raises is this instance's configuration error.
         raise ValueError(f"fake-resources.amend-r={uri}: {type(exc).__name__}: {exc}") from exc
     if not isinstance(R, dict):
-        raise ValueError(f"fake-resources.amend-r={uri}: returned {type(R).__name__}, not an R object")
+        raise ValueError(
+            f"fake-resources.amend-r={uri}: returned {type(R).__name__}, not an R object"
+        )
     return R

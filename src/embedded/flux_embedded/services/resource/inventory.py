@@ -47,7 +47,9 @@ class Inventory:
             where = f"execution.properties.{name}"
             self.properties[name] = members = _check_idset(text, where)
             if difference(members, self.ranks):
-                raise ValueError(f"{where}: rank {idset.encode(difference(members, self.ranks))} is not in R_lite")
+                raise ValueError(
+                    f"{where}: rank {idset.encode(difference(members, self.ranks))} is not in R_lite"
+                )
 
     def __len__(self):
         return len(self.hosts)
@@ -72,10 +74,14 @@ class Inventory:
             ValueError: a host is not there; the text lists all such hosts
         """
         wanted = set(names)
-        found = [rank for rank, host in zip(idset.members(self.ranks), self.hosts) if host in wanted]
+        found = [
+            rank for rank, host in zip(idset.members(self.ranks), self.hosts) if host in wanted
+        ]
         missing = wanted.difference(self.hosts)
         if missing:
-            raise ValueError("invalid hosts: " + hostlist.encode([n for n in names if n in missing]))
+            raise ValueError(
+                "invalid hosts: " + hostlist.encode([n for n in names if n in missing])
+            )
         return idset.from_ids(found)
 
     def restrict(self, bounds):
@@ -128,7 +134,9 @@ class Inventory:
                 every = union(every, ranks)
             own = list(idset.members(every))
             left = idset.from_ids(
-                own[i] for i, rank in enumerate(idset.members(self.ranks)) if not intersect([rank, rank + 1], bounds)
+                own[i]
+                for i, rank in enumerate(idset.members(self.ranks))
+                if not intersect([rank, rank + 1], bounds)
             )
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             return scheduling  # not what we think it is: its reader will say so
@@ -165,7 +173,10 @@ class Inventory:
 
 def empty_R():
     """Return the R of no resources at all, as status responses have it."""
-    return {"version": 1, "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}}
+    return {
+        "version": 1,
+        "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]},
+    }
 
 
 def union(a, b):
@@ -183,7 +194,9 @@ def difference(a, b):
 def check_property(name):
     """Raise ValueError if `name` cannot be a property (RFC 20)."""
     if not isinstance(name, str) or not name or _FORBIDDEN.intersection(name):
-        raise ValueError(f"property {name!r}: a name may not be empty or have any of {''.join(sorted(_FORBIDDEN))}")
+        raise ValueError(
+            f"property {name!r}: a name may not be empty or have any of {''.join(sorted(_FORBIDDEN))}"
+        )
 
 
 def _position(bounds, rank):
@@ -199,7 +212,11 @@ def _check_top(R, may_be_empty):
     if not isinstance(R, dict):
         raise ValueError("R: expected an object")
     if R.get("version") != 1 or isinstance(R["version"], bool):
-        raise ValueError(f"version: expected 1, got {R.get('version')!r}" if "version" in R else "version: missing")
+        raise ValueError(
+            f"version: expected 1, got {R.get('version')!r}"
+            if "version" in R
+            else "version: missing"
+        )
     execution = R.get("execution")
     if not isinstance(execution, dict):
         raise ValueError("execution: expected an object")

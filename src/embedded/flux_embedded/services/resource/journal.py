@@ -50,7 +50,9 @@ class Journal:
         if len(self.events) > _MAX_EVENTS:
             self._drop()
         for msg in self.requests:
-            self.service.respond(msg, {"events": [event], "R": R} if R is not None else {"events": [event]})
+            self.service.respond(
+                msg, {"events": [event], "R": R} if R is not None else {"events": [event]}
+            )
 
     def _drop(self):
         """Drop the older half of the volatile events."""

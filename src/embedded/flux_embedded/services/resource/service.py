@@ -9,7 +9,13 @@ from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream
 from flux_embedded.services.resource.admin import Administration, encode_R
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.inventory import Inventory, difference, empty_R, intersect, union
+from flux_embedded.services.resource.inventory import (
+    Inventory,
+    difference,
+    empty_R,
+    intersect,
+    union,
+)
 from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState
 
@@ -29,7 +35,9 @@ class Resource(Administration, Service):
         super().__init__(ctx, *args)
         for arg in args:
             if arg not in ("noverify", "monitor-force-up"):
-                raise OSError(errno.EINVAL, f"resource: unknown argument {arg!r}: expected noverify")
+                raise OSError(
+                    errno.EINVAL, f"resource: unknown argument {arg!r}: expected noverify"
+                )
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = AcquireStream(self)
         self.journal = Journal(self, self._store)
@@ -53,7 +61,10 @@ class Resource(Administration, Service):
         monitor = self.rpc("overlay.monitor", streaming=True)
         self.state.joined = idset.decode(monitor.body["online"])
         self._verify(self.state.joined)
-        context = {"ranks": idset.encode(self.state.base.ranks), "online": idset.encode(self.state.online)}
+        context = {
+            "ranks": idset.encode(self.state.base.ranks),
+            "online": idset.encode(self.state.online),
+        }
         context["nodelist"] = hostlist.encode(self.state.base.hosts)
         self.journal.post("restart", context)
         monitor.reset()
@@ -144,7 +155,12 @@ class Resource(Administration, Service):
             expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
             if rank and expected != found:
                 reason = f"rank {rank} got hostname '{found}', expected '{expected}'"
-                payload = {"level": LOG_ERR, "name": self.name, "text": f"draining: {reason}", "rank": rank}
+                payload = {
+                    "level": LOG_ERR,
+                    "name": self.name,
+                    "text": f"draining: {reason}",
+                    "rank": rank,
+                }
                 self.notify("log.append", payload)
                 self._drain([rank, rank + 1], reason, drains.KEEP)
 
@@ -210,6 +226,10 @@ class Resource(Administration, Service):
     @request("stats-get")
     def stats(self, msg):
         holder = self.acquired.request
-        answer = {"ranks": len(self.state.base), "up": idset.count(self.state.up), "events": len(self.journal.events)}
+        answer = {
+            "ranks": len(self.state.base),
+            "up": idset.count(self.state.up),
+            "events": len(self.journal.events),
+        }
         answer["acquired_by"] = holder.sender.name if holder is not None else ""
         self.respond(msg, answer)

@@ -60,7 +60,9 @@ def _from_entries(entries):
             raise ValueError(f"{where}: expected a table")
         unknown = set(entry) - _ENTRY_KEYS
         if unknown:
-            raise ValueError(f"{where}.{min(unknown)}: unknown key: expected one of {', '.join(sorted(_ENTRY_KEYS))}")
+            raise ValueError(
+                f"{where}.{min(unknown)}: unknown key: expected one of {', '.join(sorted(_ENTRY_KEYS))}"
+            )
         hosts = _text(entry, "hosts", where, hostlist.decode)
         if not hosts:
             raise ValueError(f"{where}.hosts: missing or empty")
@@ -91,11 +93,17 @@ def _encode(order, cores, gpus, properties):
     for (gpu, core), ranks in groups.items():
         children = {"gpu": gpu, "core": core} if gpu else {"core": core}
         lite.append({"rank": idset.encode(idset.from_ids(ranks)), "children": children})
-    execution = {"R_lite": lite, "starttime": 0.0, "expiration": 0.0, "nodelist": [hostlist.encode(order)]}
+    execution = {
+        "R_lite": lite,
+        "starttime": 0.0,
+        "expiration": 0.0,
+        "nodelist": [hostlist.encode(order)],
+    }
     if properties:
         rank_of = {host: rank for rank, host in enumerate(order)}
         execution["properties"] = {
-            name: idset.encode(idset.from_ids(rank_of[host] for host in hosts)) for name, hosts in properties.items()
+            name: idset.encode(idset.from_ids(rank_of[host] for host in hosts))
+            for name, hosts in properties.items()
         }
     return {"version": 1, "execution": execution}
 

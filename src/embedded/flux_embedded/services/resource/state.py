@@ -60,7 +60,9 @@ class ResourceState:
     def replace(self, inventory):
         """The same ranks, or fewer, with other properties or times."""
         self.base = inventory
-        self._queues = {name: intersect(bounds, inventory.ranks) for name, bounds in self._queues.items()}
+        self._queues = {
+            name: intersect(bounds, inventory.ranks) for name, bounds in self._queues.items()
+        }
         self._forget_ranks()
 
     def _forget_ranks(self):
@@ -82,7 +84,11 @@ class ResourceState:
     @property
     def full(self):
         """The whole Inventory, excluded ranks and queue properties included."""
-        return self.base.with_properties({**self.base.properties, **self._queues}) if self._queues else self.base
+        return (
+            self.base.with_properties({**self.base.properties, **self._queues})
+            if self._queues
+            else self.base
+        )
 
     @property
     def online(self):

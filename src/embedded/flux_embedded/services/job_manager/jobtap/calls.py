@@ -157,7 +157,10 @@ class Calls:
             self.report(plugin, topic, TypeError(text))
             return
         try:
-            answer = {**answer, **{key: given.plain(answer[key], key) for key in _POSTED if key in answer}}
+            answer = {
+                **answer,
+                **{key: given.plain(answer[key], key) for key in _POSTED if key in answer},
+            }
         except OSError as exc:
             self.report(plugin, topic, exc)
             return
@@ -176,7 +179,9 @@ class Calls:
                 where = frames[-1]
                 text += f" ({os.path.basename(where.filename)}:{where.lineno} in {where.name})"
         self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
-        self.jm.log(LOG_DEBUG, "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback")
+        self.jm.log(
+            LOG_DEBUG, "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"
+        )
 
     def job_event(self, job, event):
         """Call job.event.NAME of the plugins that subscribe to `job`."""
@@ -212,7 +217,7 @@ class Calls:
             scheme = dependency["scheme"]
             topic = f"job.dependency.{scheme}"
             if not self.handlers(topic):
-                raise Rejected(f"dependency scheme \"{scheme}\" not supported")
+                raise Rejected(f'dependency scheme "{scheme}" not supported')
             self._call_rejecting(job, topic, dependency=dependency)
 
     def validate(self, job, jobspec):
@@ -236,7 +241,9 @@ class Calls:
         dependencies = job.jobspec["attributes"]["system"].get("dependencies") or []
         for dependency in dependencies if isinstance(dependencies, list) else [None]:
             if not isinstance(dependency, dict) or not isinstance(dependency.get("scheme"), str):
-                raise Rejected("attributes.system.dependencies: expected objects with scheme and value")
+                raise Rejected(
+                    "attributes.system.dependencies: expected objects with scheme and value"
+                )
             yield dependency
 
     def forget(self, job):

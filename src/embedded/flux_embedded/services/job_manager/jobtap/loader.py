@@ -31,7 +31,9 @@ def find(path, search_path=()):
     if os.sep in path:
         candidates = [path]
     else:
-        candidates = [os.path.join(directory, path) for directory in [*search_path, os.getcwd(), EXAMPLES]]
+        candidates = [
+            os.path.join(directory, path) for directory in [*search_path, os.getcwd(), EXAMPLES]
+        ]
     for candidate in candidates:
         for full in (candidate, _as_python(candidate)):
             if full.endswith(".py") and os.path.isfile(full):

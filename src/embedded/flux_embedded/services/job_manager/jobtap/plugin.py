@@ -76,7 +76,9 @@ class Plugin:
                 ``-state`` (the reverse order of states), or None for no particular order
         """
         if mode not in (None, "state", "-state"):
-            raise OSError(errno.EINVAL, f"set_load_sort_order: {mode!r}: expected 'state' or '-state'")
+            raise OSError(
+                errno.EINVAL, f"set_load_sort_order: {mode!r}: expected 'state' or '-state'"
+            )
         self.load_sort_order = mode
 
     def get_flux(self):
@@ -281,7 +283,9 @@ class Plugin:
         """Keep the job's resources from being freed until `epilog_finish`."""
         job = self._job(id)
         if job.state != CLEANUP or not job.has_resources:
-            raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state that holds resources")
+            raise OSError(
+                errno.EINVAL, "an epilog needs a job in CLEANUP state that holds resources"
+            )
         self.perilogs.append((job, "epilog", given.text(description, "description")))
         self._jm.events.post(job, "epilog-start", {"description": description})
 
@@ -322,7 +326,9 @@ class Plugin:
             raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
         jobtap = self._jm.jobtap
         job = self._job(id, active=False)
-        return jobtap.call_or_raise(job, topic, jobtap.args_of(job) if args is None else MappingProxyType(dict(args)))
+        return jobtap.call_or_raise(
+            job, topic, jobtap.args_of(job) if args is None else MappingProxyType(dict(args))
+        )
 
     def service_register(self, method, callback):
         """Serve ``job-manager.NAME.METHOD`` for all users: ``callback(p, msg)`` answers with

@@ -65,7 +65,9 @@ class Jobtap(Calls):
             if not isinstance(exc, (JobtapError, OSError)):
                 self.report(plugin, "plugin_init", exc)
             self._drop(plugin)
-            raise OSError(getattr(exc, "errno", None) or errno.EINVAL, f"{plugin.name}: {exc}") from exc
+            raise OSError(
+                getattr(exc, "errno", None) or errno.EINVAL, f"{plugin.name}: {exc}"
+            ) from exc
         self.handlers_changed()
         self._announce_jobs(plugin)
         return plugin
@@ -95,7 +97,8 @@ class Jobtap(Calls):
             matches = [
                 plugin
                 for plugin in self.plugins
-                if plugin.name.startswith(".") == hidden and fnmatch.fnmatchcase(plugin.name, pattern)
+                if plugin.name.startswith(".") == hidden
+                and fnmatch.fnmatchcase(plugin.name, pattern)
             ]
             if not matches:
                 raise OSError(errno.ENOENT, f"{pattern} not found")
@@ -128,7 +131,9 @@ class Jobtap(Calls):
             severity = 0 if kind == "prolog" else 1
             note = f"plugin {plugin.name} was removed during {kind} {description!r}"
             self.jm.raise_exception(job, kind, severity, note)
-            self.jm.events.post(job, f"{kind}-finish", {"description": description, "status": 1 << 8})
+            self.jm.events.post(
+                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
+            )
         plugin.perilogs = []
 
     # -- configuration ---------------------------------------------------------------------------------

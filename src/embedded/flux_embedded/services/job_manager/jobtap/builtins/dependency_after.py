@@ -38,7 +38,10 @@ def dependency(p, topic, args):
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:
         # Named twice, or this is a restart: what is still open is waited for.
-        if not any(entry[0] == args["id"] and entry[2] == description for entry in p.waiting.get(antecedent, ())):
+        if not any(
+            entry[0] == args["id"] and entry[2] == description
+            for entry in p.waiting.get(antecedent, ())
+        ):
             p.waiting.setdefault(antecedent, []).append((args["id"], kind, description))
     else:
         p.waiting.setdefault(antecedent, []).append((args["id"], kind, description))
@@ -69,7 +72,11 @@ def settle_ended(p, antecedent):
     success = p.get_job_result(antecedent) == COMPLETED
     for entry in p.waiting.pop(antecedent, ()):
         kind = entry[1]
-        if kind == "after-finish" or (kind == "after-success" and success) or (kind == "after-failure" and not success):
+        if (
+            kind == "after-finish"
+            or (kind == "after-success" and success)
+            or (kind == "after-failure" and not success)
+        ):
             met(p, entry)
         else:
             never(p, entry)
@@ -86,7 +93,9 @@ def met(p, entry):
 def never(p, entry):
     dependent, _, description = entry
     try:
-        p.raise_exception(dependent, "dependency", 0, f"dependency {description} can never be satisfied")
+        p.raise_exception(
+            dependent, "dependency", 0, f"dependency {description} can never be satisfied"
+        )
     except OSError:
         pass
 

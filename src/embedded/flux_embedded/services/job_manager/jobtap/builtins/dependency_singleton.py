@@ -23,7 +23,9 @@ def dependency(p, topic, args):
     earlier = {
         job.id
         for job in p._jm.jobs.values()
-        if job.id < args["id"] and job.userid == args["userid"] and lookup_path(job.jobspec, NAME) == name
+        if job.id < args["id"]
+        and job.userid == args["userid"]
+        and lookup_path(job.jobspec, NAME) == name
     }
     description = f"singleton={name}"
     try:

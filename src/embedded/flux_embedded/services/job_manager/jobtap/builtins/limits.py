@@ -48,7 +48,9 @@ def minimum(count):
     if isinstance(count, dict):
         return count.get("min", 1)
     if isinstance(count, str):
-        digits = count.strip("[]").replace("-", "+").replace(",", "+").replace(":", "+").split("+")[0]
+        digits = (
+            count.strip("[]").replace("-", "+").replace(",", "+").replace(":", "+").split("+")[0]
+        )
         return int(digits) if digits.isdigit() else 1
     return count
 
@@ -70,7 +72,9 @@ def job_size_conf(p, topic, args):
             for kind in ("nnodes", "ncores", "ngpus"):
                 value = policy_of(conf, queue, ("limits", "job-size", bound, kind))
                 if value is not None and (type(value) is not int or value < UNLIMITED):
-                    raise JobtapError(f"policy.limits.job-size.{bound}.{kind}={value!r}: expected an integer >= -1")
+                    raise JobtapError(
+                        f"policy.limits.job-size.{bound}.{kind}={value!r}: expected an integer >= -1"
+                    )
     p.conf = conf
     p.active = has_limits(conf, "job-size")
 
@@ -87,7 +91,11 @@ def job_size_validate(p, topic, args):
             p.reject_job(f"requested {kind} exceeds policy limit of {most}")
         least = policy_of(p.conf, queue, ("limits", "job-size", "min", kind))
         # A request without nodes leaves their number open, so it cannot be below a least one.
-        if least not in (None, UNLIMITED) and value < least and not (kind == "nnodes" and value == 0):
+        if (
+            least not in (None, UNLIMITED)
+            and value < least
+            and not (kind == "nnodes" and value == 0)
+        ):
             p.reject_job(f"requested {kind} is under policy limit of {least}")
 
 

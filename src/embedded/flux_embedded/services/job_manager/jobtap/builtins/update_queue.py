@@ -25,7 +25,9 @@ def update(p, topic, args):
         new = queues.constraints_of(name)
     except OSError as exc:
         p.error(exc.strerror)
-    constraints = {"attributes.system.constraints": moved(system.get("constraints") or {}, old, new)}
+    constraints = {
+        "attributes.system.constraints": moved(system.get("constraints") or {}, old, new)
+    }
     return {"feasibility": True, "updates": constraints}
 
 

@@ -30,7 +30,9 @@ def priority(p, topic, args):
 
 def set_weights(p, msg):
     weights = msg.payload.get("weights")
-    if not isinstance(weights, dict) or not all(type(w) is int and 0 <= w < 1000 for w in weights.values()):
+    if not isinstance(weights, dict) or not all(
+        type(w) is int and 0 <= w < 1000 for w in weights.values()
+    ):
         raise OSError(errno.EINVAL, "weights: expected an object of integers from 0 to 999")
     p.weights = weights
     p.reprioritize_all()
