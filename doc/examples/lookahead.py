@@ -1,8 +1,8 @@
 """Whatever fits starts, in order of priority, without looking twice at what cannot have changed."""
 
 from flux.resource import InsufficientResources
-from flux.scheduler.backlog import Backlog
 from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.queue import Backlog
 
 
 class LookAhead(PolicyScheduler):

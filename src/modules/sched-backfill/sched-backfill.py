@@ -15,10 +15,9 @@ unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
 
 from flux.resource import InsufficientResources
-from flux.scheduler.backlog import Backlog
-from flux.scheduler.policy import PolicyScheduler
-from flux.scheduler.promises import Promises, Waiting
-from flux.scheduler.reasons import describe
+from flux.scheduler.backfill import Promises, Waiting
+from flux.scheduler.policy import PolicyScheduler, describe
+from flux.scheduler.queue import Backlog
 
 #: With more reservations than this, only those due are renewed, the others stand as they are.
 RENEWED = 64

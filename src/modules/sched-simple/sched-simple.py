@@ -19,8 +19,8 @@ import heapq
 
 from flux.job import JobID
 from flux.resource import InsufficientResources
-from flux.scheduler.ordering import in_order
 from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.queue import in_order
 
 DEBUG_FAIL_ALLOC = 1
 DEBUG_ANNOTATE_REASON_PENDING = 2

@@ -4,7 +4,7 @@ import pytest
 from peers import R, Rig
 
 from flux.scheduler import Scheduler
-from flux.scheduler.poolclass import _pool_class_from_uri, _pool_class_from_writer
+from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"

@@ -85,7 +85,7 @@ class Replay:
                 looked[key] = json.loads(base64.b64decode(m["payload"]["val"]["data"]))
             elif m["topic"] == "job-manager.sched-hello" and m["dir"] == "recv" and not m["errnum"]:
                 rig.manager.running.append(m["payload"])
-        from flux.scheduler.jobpath import r_key
+        from flux.scheduler.host import r_key
 
         for job in rig.manager.running:
             rig.info.R[job["id"]] = looked[r_key(job["id"])]

@@ -6,7 +6,7 @@ import pytest
 from peers import Guide, R, Rig, jobspec
 
 from flux.scheduler import Scheduler
-from flux.scheduler.jobpath import kvs_dir, r_key
+from flux.scheduler.host import kvs_dir, r_key
 
 CRIT, ERR, WARNING, INFO = 2, 3, 4, 6
 

@@ -7,7 +7,7 @@ from peers import Guide, R, Rig, jobspec
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
-from flux.scheduler.pacing import Pace
+from flux.scheduler.passes import Pace
 
 
 class Stepping(Scheduler):

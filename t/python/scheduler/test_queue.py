@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.scheduler import PendingJob
-from flux.scheduler.ordering import in_order
-from flux.scheduler.queue import PendingQueue
+from flux.scheduler.queue import PendingQueue, in_order
 
 
 def job(jobid, priority=16):

@@ -7,7 +7,7 @@ from peers import R, Rig, jobspec
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
-from flux.scheduler.backlog import HEAD, STEP
+from flux.scheduler.queue import HEAD, STEP
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -342,7 +342,7 @@ def test_trap_6_a_reservation_that_came_due_in_vain_is_made_anew():
     assert rig.started() == [1]
 
 
-# -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------------------------------
+# -- 7 is in test_host.py; one commit for several starts in test_messages.py ------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -437,7 +437,7 @@ def test_trap_9_no_null_for_a_key_that_was_never_set(module):
                     shown.add(key)
 
 
-# -- 10 is in test_handshake.py ---------------------------------------------------------------------------------------------------
+# -- 10 is in test_host.py ---------------------------------------------------------------------------------------------------
 
 
 def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):

@@ -9,8 +9,8 @@ site's own may use too: stamping R, start time estimates, reasons why a job is p
 """
 
 from flux.scheduler.base import Scheduler
-from flux.scheduler.poolclass import _pool_class_from_uri, _pool_class_from_writer  # noqa: F401  (named in the guide)
-from flux.scheduler.queue import PendingJob
-from flux.scheduler.request import AllocRequest
+from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer  # noqa: F401  (named in the guide)
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.requests import AllocRequest
 
 __all__ = ["AllocRequest", "PendingJob", "Scheduler"]

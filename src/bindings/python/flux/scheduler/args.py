@@ -1,6 +1,6 @@
 """The module arguments that every scheduler takes."""
 
-from flux.scheduler.poolclass import _pool_class_from_uri, check_pool_class
+from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
 
 BUILTIN = "queue-depth, log-level, pool-class"
 LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"

@@ -9,13 +9,11 @@ from typing import Optional
 from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import args as arguments
-from flux.scheduler.clock import loop_now, stopwatch
-from flux.scheduler.commit import Committer
 from flux.scheduler.handlers import Handlers
-from flux.scheduler.jobpath import r_key
+from flux.scheduler.host import Committer, loop_now, r_key, stopwatch
 from flux.scheduler.passes import Passes
-from flux.scheduler.queue import PendingJob, PendingQueue
-from flux.scheduler.request import AllocRequest
+from flux.scheduler.queue import PendingQueue
+from flux.scheduler.requests import AllocRequest, PendingJob
 from flux.scheduler.running import Running
 
 #: Types of the responses to sched.alloc (RFC 27).

@@ -8,7 +8,7 @@ running takes the instance with it.
 import errno
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.scheduler.parsing import TOO_DEEP, id_of_deep_payload
+from flux.scheduler.pools import TOO_DEEP, id_of_deep_payload
 
 #: Largest job id and priority.
 ID_MAX = (1 << 64) - 1

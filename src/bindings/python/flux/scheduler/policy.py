@@ -10,8 +10,7 @@
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.base import Scheduler
-from flux.scheduler.ordering import in_order
-from flux.scheduler.reasons import describe
+from flux.scheduler.queue import in_order
 
 LOG_DEBUG = 7
 
@@ -249,3 +248,24 @@ class PolicyScheduler(Scheduler):
 def _shape(job):
     """What jobs that ask for the same have in common."""
     return getattr(job.resource_request, "shape", job.resource_request)
+
+
+def describe(facts):
+    """One sentence from what ``ResourcePool.explain()`` found.
+
+    Args:
+        facts (dict): total, matching, up, available, needed (numbers), unit ("nodes" or "slots")
+
+    Returns:
+        str: what the job waits for
+    """
+    needed, unit = facts["needed"], facts["unit"]
+    matching, up, free = facts["matching"], facts["up"], facts["available"]
+    if unit == "nodes" and up < needed <= matching:
+        return f"{matching - up} of {matching} matching nodes are down"
+    wanted = f"{needed} {unit if needed != 1 else unit[:-1]}"
+    if unit == "nodes":
+        return (
+            f"insufficient resources: needs {wanted}, {free} free of {matching} matching constraint"
+        )
+    return f"insufficient resources: needs {wanted}, {free} free on {matching} nodes matching constraint"

@@ -2,10 +2,8 @@
 
 import gc
 
-from flux.scheduler import handshake
-from flux.scheduler.parsing import RequestParser
-from flux.scheduler.poolclass import make_pool
-from flux.scheduler.updates import apply_update
+from flux.scheduler import host
+from flux.scheduler.pools import RequestParser, apply_update, make_pool
 
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
@@ -33,13 +31,13 @@ class Running:
         handle.service_register("sched").get()
         handle.service_register("feasibility").get()
         self.set_running()
-        self._acquire, first = handshake.acquire(handle)
+        self._acquire, first = host.acquire(handle)
         self._pool = self._make_pool(first["resources"])
         self._parser = RequestParser(self._pool)
         self._pool.mark_down("all")
         self._update(first)
-        handshake.hello(self, handshake.running_jobs(handle, self.hello_partial_ok))
-        handshake.ready(handle, self.queue_depth)
+        host.hello(self, host.running_jobs(handle, self.hello_partial_ok))
+        host.ready(handle, self.queue_depth)
         self._acquire.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

@@ -1,4 +1,4 @@
-"""The open requests of the job manager (RFC 27)."""
+"""The requests of the job manager, and the jobs that wait for their answers (RFC 27)."""
 
 
 class AllocRequest:
@@ -165,3 +165,63 @@ class AllocRequest:
                     shown[key] = value
         if annotations:
             self.scheduler.alloc_annotate(self.msg, annotations)
+
+
+class PendingJob:
+    """A job waiting for resources.
+
+    Jobs compare by priority, the highest first, then by job id, the lowest first.
+
+    Args:
+        jobid (int): the job id
+        priority (int): 0 to 4294967295, higher is more urgent
+        t_submit (float): time of submission, seconds since the epoch
+        request (AllocRequest): the open request, to be answered once
+        resource_request: what the job needs, as the pool's ``parse_resource_request()`` gave it
+
+    A policy may hang attributes of its own on a job.
+    """
+
+    # "__dict__" costs nothing until a policy adds an attribute.
+    __slots__ = (
+        "jobid",
+        "_priority",
+        "_order",
+        "_hint",
+        "t_submit",
+        "request",
+        "resource_request",
+        "_last_annotation",
+        "__dict__",
+        "__weakref__",
+    )
+
+    def __init__(self, jobid, priority, t_submit, request, resource_request):
+        self.jobid = jobid
+        self._priority = priority
+        self._order = -priority
+        self._hint = 0
+        self.t_submit = t_submit
+        self.request = request
+        self.resource_request = resource_request
+        self._last_annotation = None
+        if isinstance(request, AllocRequest):
+            request._job = self
+
+    @property
+    def priority(self):
+        """The job's priority. After setting it, the heap the job is in must be put in order."""
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority):
+        self._priority = priority
+        self._order = -priority
+
+    def __lt__(self, other):
+        mine = self._order
+        theirs = other._order
+        return mine < theirs or (mine == theirs and self.jobid < other.jobid)
+
+    def __repr__(self):
+        return f"PendingJob(jobid={self.jobid}, priority={self._priority})"

@@ -1,0 +1,282 @@
+"""The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it."""
+
+import importlib
+import inspect
+import marshal
+import re
+
+from flux.resource.ResourcePool import ResourcePool
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: A dotted name, optionally a class in it. R is not always trusted: nothing else is imported.
+_URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASCII)
+
+#: An R without a writer was written by this one (RFC 20), which is no pool of ours.
+DEFAULT_WRITER = "fluxion"
+
+_found = {}
+
+
+def _pool_class_from_uri(uri):
+    """Find the pool class that ``module`` (its `pool_class`) or ``module:Class`` names.
+
+    A ``-`` reads as ``_``, and a name without a dot is also looked for in `flux.resource`.
+
+    Returns:
+        what was found, or None if there is no such module or attribute. What was found is
+        remembered, a failure is not.
+    """
+    if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
+        return None
+    if uri in _found:
+        return _found[uri]
+    name, _, attribute = uri.partition(":")
+    name = name.replace("-", "_")
+    candidates = [name] if "." in name else [name, "flux.resource." + name]
+    for candidate in candidates:
+        try:
+            module = importlib.import_module(candidate)
+        except Exception:  # a module may fail to import in any way it likes
+            continue
+        found = getattr(module, attribute or "pool_class", None)
+        if found is not None:
+            _found[uri] = found
+            return found
+    return None
+
+
+def _pool_class_from_writer(writer):
+    """Find the pool class that ``R.scheduling.writer`` names, or None.
+
+    Args:
+        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or the R
+    """
+    if isinstance(writer, dict):
+        scheduling = writer.get("scheduling")
+        writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
+    if writer is None:
+        writer = DEFAULT_WRITER
+    if not isinstance(writer, str):
+        return None
+    found = _pool_class_from_uri(writer)
+    if found is None and ":" in writer:
+        found = _pool_class_from_uri(writer.partition(":")[0])
+    return found if is_pool_class(found) else None
+
+
+def is_pool_class(found):
+    """Whether `found` is a class that a scheduler can make its pool of."""
+    return isinstance(found, type) and issubclass(found, (ResourcePool, ResourcePoolImplementation))
+
+
+def check_pool_class(found):
+    """Return `found`.
+
+    Raises:
+        ValueError: it is no class of pools
+    """
+    if not is_pool_class(found):
+        raise ValueError(
+            f"pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {found!r}"
+        )
+    return found
+
+
+def choose(scheduler, R):
+    """The class of pool for inventory `R`: the configured one, else R's writer's, else the default."""
+    if scheduler.pool_class is not None:
+        return check_pool_class(scheduler.pool_class)
+    scheduling = R.get("scheduling")
+    if not isinstance(scheduling, dict):
+        return ResourcePool
+    writer = scheduling.get("writer")
+    found = _pool_class_from_writer(writer)
+    if found is None:
+        if writer is not None and str(writer).partition(":")[0] != DEFAULT_WRITER:
+            scheduler.log.info(
+                f"R.scheduling.writer={writer!r}: no pool class of that name, using the default"
+            )
+        return ResourcePool
+    return found
+
+
+def known_options(cls, version):
+    """The keyword arguments that a pool of class `cls` takes for R of this version."""
+    known = getattr(cls, "known_options", ())
+    if isinstance(known, property):  # a wrapper's are those of what it wraps
+        known = getattr(getattr(cls, "_impl_map", {}).get(version), "known_options", ())
+    return set(known) | _named_by_constructor(cls)
+
+
+def _named_by_constructor(cls):
+    """What a class can be given by keyword, beside what every pool is given."""
+    if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
+        return set()
+    parameters = list(inspect.signature(cls).parameters.values())[1:]
+    return {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} - {
+        "version",
+        "log",
+    }
+
+
+def make_pool(scheduler, R):
+    """Make the pool for inventory `R` (an R dict, RFC 20).
+
+    Raises:
+        ValueError: the class cannot use this R
+    """
+    cls = choose(scheduler, R)
+    wrapped = issubclass(cls, ResourcePoolImplementation)
+    known = known_options(cls, R.get("version"))
+    options = {}
+    for key, value in scheduler.pool_kwargs.items():
+        if key in known:
+            options[key] = value
+        else:
+            scheduler.log.warning(f"pool_kwargs: {cls.__name__} does not know {key!r}, ignored")
+    pool = cls(R, log=scheduler.log, **options)
+    if wrapped:
+        pool = ResourcePool(pool)
+    pool.clock = scheduler.now
+    return pool
+
+
+def _properties(pool, method, table):
+    apply = getattr(pool, method)
+    for name, ranks in table.items():
+        apply(name, ranks)
+
+
+#: key of the response, pool method it needs, how it is applied; in the order in which they apply,
+#: so that down wins over up and shrink over both.
+STEPS = (
+    ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
+    ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
+    ("up", "mark_up", lambda pool, v: pool.mark_up(v)),
+    ("down", "mark_down", lambda pool, v: pool.mark_down(v)),
+    ("shrink", "remove_ranks", lambda pool, v: pool.remove_ranks(v)),
+    ("expiration", "set_expiration", lambda pool, v: pool.set_expiration(v)),
+)
+
+#: Those that can let a job run that could not before.
+HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expiration"))
+
+
+def apply_update(pool, update, log, warned):
+    """Apply one response to `pool`, as a unit.
+
+    A step that fails, or that the pool cannot do, is reported and does not keep the others from
+    being made.
+
+    Args:
+        pool (ResourcePool): the scheduler's pool
+        update (dict): the response
+        log: a BrokerLogger
+        warned (set): operations already warned about
+
+    Returns:
+        (bool, list): whether a waiting job might run now; errors, as (key, exception)
+    """
+    helpful = False
+    errors = []
+    for key, method, step in STEPS:
+        value = update.get(key)
+        if value is None or value == "":
+            continue
+        if not hasattr(pool, method):
+            if method not in warned:
+                warned.add(method)
+                log.warning(f"resource update: this pool class has no {method}(): {key} is ignored")
+            continue
+        try:
+            step(pool, value)
+        except Exception as exc:
+            errors.append((key, exc))
+        helpful = helpful or key in HELPFUL
+    return helpful, errors
+
+
+#: In the place of a jobspec that JSON could not be parsed to for its depth.
+TOO_DEEP = object()
+
+#: Distinct jobspecs to remember. Jobs come in series; a wider memory finds little more.
+REMEMBERED = 4096
+
+
+class RequestParser:
+    """Parses jobspecs, giving equal ones one request object.
+
+    Args:
+        pool (ResourcePool): whose ``parse_resource_request()`` does the work
+    """
+
+    def __init__(self, pool):
+        self.pool = pool
+        self._known = {}
+
+    def parse(self, jobspec, read=None):
+        """The pool's request for `jobspec` (a dict), to be treated as read-only.
+
+        Args:
+            jobspec (dict): what the job asks for
+            read: returns the jobspec again; given that, the request need not keep it, which is what
+                takes most of the memory of a pending job
+
+        Raises:
+            ValueError: the jobspec cannot be parsed, for whatever reason; the text says which
+        """
+        if jobspec is TOO_DEEP:
+            raise ValueError("jobspec is nested too deeply")
+        if not isinstance(jobspec, dict):
+            raise ValueError(f"jobspec must be an object, not {type(jobspec).__name__}")
+        try:
+            # Version 2 of the format has no back references, so equal objects give equal bytes.
+            key = marshal.dumps(jobspec, 2)
+        except ValueError:
+            raise ValueError("jobspec is nested too deeply") from None
+        request = self._known.get(key)
+        if request is None:
+            request = self._parse(jobspec)
+            if read is not None and hasattr(request, "with_jobspec"):
+                request = request.with_jobspec(read)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = request
+        return request
+
+    def _parse(self, jobspec):
+        try:
+            return self.pool.parse_resource_request(jobspec)
+        except ValueError:
+            raise
+        except KeyError as exc:
+            raise ValueError(f"missing key {exc}") from exc
+        except RecursionError:
+            raise ValueError("jobspec is nested too deeply") from None
+        except Exception as exc:  # a jobspec is a user's: it must not get further than this
+            raise ValueError(f"{type(exc).__name__}: {exc}") from exc
+
+
+#: A string, a bracket, or the start of a number.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
+
+
+def id_of_deep_payload(text):
+    """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
+
+    Returns:
+        int, or None if there is none
+    """
+    depth = 0
+    key = None
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif depth == 1 and token[0] == '"':
+            key = token
+        elif depth == 1 and key == '"id"':
+            return int(token)
+    return None
