@@ -1,0 +1,5 @@
+"""Resources that are kept for a group of jobs at a time given ahead: see `Reservation`."""
+
+from flux.scheduler.reservations.reservation import Asker, Reservation, Window
+
+__all__ = ["Asker", "Reservation", "Window"]

@@ -1,0 +1,357 @@
+"""A reservation: resources that an administrator keeps for a group of jobs, from one time to another.
+
+While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the
+group holds the resources. A job belongs to the group if its jobspec names the reservation
+(``attributes.system.reservation``) and its user, queue and bank are among those it is for. A
+reservation that is for nobody keeps its resources idle: that is a maintenance window.
+
+What is reserved is said in one of three ways: a number of nodes, chosen as late as possible;
+hosts by name; or every node that meets a constraint. A number may go with a constraint.
+"""
+
+import pwd
+import re
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from flux.hostlist import Hostlist
+from flux.scheduler.reservations.times import (
+    LATEST,
+    Recurrence,
+    iso_time,
+    local_zone_name,
+    parse_duration,
+    parse_time,
+)
+
+#: What may become of the group's running jobs when a window ends.
+AT_END = ("cancel", "run")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+#: Keys of `Reservation.to_dict`, and of a request that makes one; the configuration knows the same.
+_KEYS = {
+    "at_end",
+    "banks",
+    "duration",
+    "every",
+    "hosts",
+    "made",
+    "name",
+    "nodes",
+    "pin",
+    "queues",
+    "requires",
+    "start",
+    "users",
+    "zone",
+}
+
+
+class Window(NamedTuple):
+    """One occurrence of a reservation: it lasts from `start` up to, not including, `end`."""
+
+    index: int
+    start: float
+    end: float
+
+
+class Asker(NamedTuple):
+    """Of a job, what decides whether it belongs to a reservation's group."""
+
+    userid: int
+    queue: Optional[str]
+    bank: Optional[str]
+
+
+class Reservation:
+    """What an administrator asked for; it never changes.
+
+    Args:
+        name: letters, digits, ``.``, ``_``, ``-``; at most 64
+        recurrence: when its windows begin
+        duration: how long each lasts, seconds
+        nodes: how many nodes; None: all that `hosts` or `requires` name
+        hosts: the nodes, by host name (RFC 29); None: any
+        requires: constraint that the nodes meet (RFC 31); None: none
+        users: user ids it is for; empty: any user
+        queues: queues it is for; empty: any queue
+        banks: banks it is for; empty: any bank
+        at_end: what becomes of the group's jobs that run when a window ends: ``"cancel"``: they
+            get that end as their expiration; ``"run"``: they go on as ordinary jobs
+        pin: choose the ranks when the reservation is made, not as late as possible
+        made: when it was made, seconds since the epoch
+    """
+
+    __slots__ = (
+        "at_end",
+        "banks",
+        "duration",
+        "hosts",
+        "made",
+        "name",
+        "nodes",
+        "pin",
+        "queues",
+        "recurrence",
+        "requires",
+        "users",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        recurrence: Recurrence,
+        duration: float,
+        nodes: Optional[int] = None,
+        hosts: Optional[str] = None,
+        requires: Optional[Dict[str, Any]] = None,
+        users: Tuple[int, ...] = (),
+        queues: Tuple[str, ...] = (),
+        banks: Tuple[str, ...] = (),
+        at_end: str = "cancel",
+        pin: bool = False,
+        made: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.recurrence = recurrence
+        self.duration = duration
+        self.nodes = nodes
+        self.hosts = hosts
+        self.requires = requires
+        self.users = users
+        self.queues = queues
+        self.banks = banks
+        self.at_end = at_end
+        self.pin = pin
+        self.made = made
+
+    # -- who ---------------------------------------------------------------------------------------
+
+    @property
+    def for_nobody(self) -> bool:
+        """Whether it is a maintenance window: no job belongs to its group."""
+        return not (self.users or self.queues or self.banks)
+
+    def admits(self, asker: Asker) -> bool:
+        """Whether a job that names this reservation belongs to its group."""
+        return (
+            not self.for_nobody
+            and (not self.users or asker.userid in self.users)
+            and (not self.queues or asker.queue in self.queues)
+            and (not self.banks or asker.bank in self.banks)
+        )
+
+    # -- when --------------------------------------------------------------------------------------
+
+    def window_at(self, when: float) -> Optional[Window]:
+        """The window that lasts at `when`, else the next one; None if the last is over. O(1)."""
+        found = self.recurrence.next_end_after(when, self.duration)
+        if found is None:
+            return None
+        index, start = found
+        return Window(index, start, start + self.duration)
+
+    def window_after(self, window: Window) -> Optional[Window]:
+        """The window after `window`; None if that was the last. O(1)."""
+        if self.recurrence.every is None:
+            return None
+        start = self.recurrence.begin(window.index + 1)
+        if start > LATEST:
+            return None
+        return Window(window.index + 1, start, start + self.duration)
+
+    # -- what --------------------------------------------------------------------------------------
+
+    @property
+    def constraint(self) -> Optional[Dict[str, Any]]:
+        """The constraint its nodes meet, host names included (RFC 31); None: none."""
+        parts = []
+        if self.hosts is not None:
+            parts.append({"hostlist": [self.hosts]})
+        if self.requires is not None:
+            parts.append(self.requires)
+        if len(parts) == 2:
+            return {"and": parts}
+        return parts[0] if parts else None
+
+    def jobspec(self, nodes: int) -> Dict[str, Any]:
+        """A jobspec (RFC 14) that asks for what a window keeps: so many whole nodes, all its time."""
+        system: Dict[str, Any] = {"duration": self.duration}
+        if self.constraint is not None:
+            system["constraints"] = self.constraint
+        core = {"type": "core", "count": 1}
+        slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}
+        node = {"type": "node", "count": nodes, "exclusive": True, "with": [slot]}
+        return {
+            "version": 1,
+            "resources": [node],
+            "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
+            "attributes": {"system": system},
+        }
+
+    # -- as data -----------------------------------------------------------------------------------
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The reservation as JSON values; `Reservation.from_dict` reads it."""
+        entry: Dict[str, Any] = {
+            "name": self.name,
+            "start": self.recurrence.start,
+            "duration": self.duration,
+            "zone": self.recurrence.zone,
+            "at_end": self.at_end,
+            "pin": self.pin,
+            "made": self.made,
+        }
+        for key, value in (
+            ("every", self.recurrence.every),
+            ("nodes", self.nodes),
+            ("hosts", self.hosts),
+            ("requires", self.requires),
+            ("users", list(self.users)),
+            ("queues", list(self.queues)),
+            ("banks", list(self.banks)),
+        ):
+            if value is not None and value != []:
+                entry[key] = value
+        return entry
+
+    @classmethod
+    def from_dict(cls, entry: object, now: float) -> "Reservation":
+        """Make a reservation of what a request, the KVS or the configuration says.
+
+        Args:
+            entry: an object with the keys of `to_dict`; times may be texts that
+                `times.parse_time` and `times.parse_duration` read, users may be names, and a
+                single user, queue or bank need not be a list
+            now: the time now, seconds since the epoch
+
+        Raises:
+            ValueError: something is missing, unknown, or does not go together; the text names it
+        """
+        if not isinstance(entry, Mapping):
+            raise ValueError("a reservation is an object with name, start, duration and nodes")
+        name = entry.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(
+                f"reservation name {name!r} is invalid: expected letters, digits, '.', '_' and "
+                "'-', at most 64"
+            )
+        try:
+            return cls._read(name, entry, now)
+        except ValueError as exc:
+            raise ValueError(f"reservation {name}: {exc}") from None
+
+    @classmethod
+    def _read(cls, name: str, entry: Mapping, now: float) -> "Reservation":
+        unknown = sorted(set(entry) - _KEYS, key=str)
+        if unknown:
+            raise ValueError(f"unknown key {unknown[0]!r}: expected {', '.join(sorted(_KEYS))}")
+        for key in ("start", "duration"):
+            if entry.get(key) is None:
+                raise ValueError(f"{key} is missing")
+        every = entry.get("every")
+        zone = entry.get("zone")
+        if zone is None:
+            zone = local_zone_name()
+        duration = _duration(entry["duration"])
+        recurrence = Recurrence(parse_time(_plain(entry["start"]), now, zone), every, zone)
+        if every is not None and duration > parse_duration(every):
+            raise ValueError(f"duration {entry['duration']} is longer than every={every}")
+        nodes = entry.get("nodes")
+        if nodes is not None and (type(nodes) is not int or nodes < 1):
+            raise ValueError(f"nodes={nodes!r} is invalid: expected a number of nodes, 1 or more")
+        hosts = entry.get("hosts")
+        if hosts is not None:
+            if nodes is not None:
+                raise ValueError("nodes and hosts exclude each other: the hosts are the nodes")
+            hosts = _hosts(hosts)
+        requires = entry.get("requires")
+        if requires is not None and not isinstance(requires, dict):
+            raise ValueError(f"requires={requires!r} is invalid: expected a constraint (RFC 31)")
+        if nodes is None and hosts is None and not requires:
+            raise ValueError("what is reserved is missing: give nodes, hosts or requires")
+        at_end = entry.get("at_end", "cancel")
+        if at_end not in AT_END:
+            raise ValueError(f"at_end={at_end!r} is invalid: expected {' or '.join(AT_END)}")
+        pin = entry.get("pin", False)
+        if not isinstance(pin, bool):
+            raise ValueError(f"pin={pin!r} is invalid: expected true or false")
+        made = entry.get("made", now)
+        if isinstance(made, bool) or not isinstance(made, (int, float)):
+            raise ValueError(f"made={made!r} is invalid: expected seconds since the epoch")
+        return cls(
+            name,
+            recurrence,
+            duration,
+            nodes=nodes,
+            hosts=hosts,
+            requires=requires or None,
+            users=tuple(sorted({_userid(user) for user in _list(entry, "users")})),
+            queues=tuple(_words(entry, "queues")),
+            banks=tuple(_words(entry, "banks")),
+            at_end=at_end,
+            pin=pin,
+            made=float(made),
+        )
+
+    def __repr__(self) -> str:
+        return f"Reservation({self.name!r}, start={iso_time(self.recurrence.start)})"
+
+
+def _plain(value: object) -> object:
+    """A time as the broker hands it on from TOML, ``{"iso-8601-ts": TEXT}``, as its text."""
+    if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
+        return value["iso-8601-ts"]
+    return value
+
+
+def _duration(value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LATEST:
+        return float(value)
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise ValueError(f"duration={value!r} is invalid: expected a length of time such as 90m or 4h")
+
+
+def _hosts(value: object) -> str:
+    names = value if isinstance(value, str) else ",".join(map(str, _as_list("hosts", value)))
+    try:
+        if len(Hostlist(names)) > 0:
+            return names
+    except (ValueError, OSError):
+        pass
+    raise ValueError(f"hosts={value!r} is invalid: expected a hostlist such as node[1-4]")
+
+
+def _as_list(key: str, value: object) -> List[Any]:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    raise ValueError(f"{key}={value!r} is invalid: expected a list")
+
+
+def _list(entry: Mapping, key: str) -> List[Any]:
+    value = entry.get(key)
+    return [] if value is None else _as_list(key, value)
+
+
+def _words(entry: Mapping, key: str) -> List[str]:
+    words = _list(entry, key)
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"{key}={word!r} is invalid: expected a name")
+    return sorted(set(words))
+
+
+def _userid(user: Union[int, str]) -> int:
+    if isinstance(user, str):
+        try:
+            return pwd.getpwnam(user).pw_uid
+        except KeyError:
+            if not user.isascii() or not user.isdigit():
+                raise ValueError(f"users={user!r}: there is no user of this name") from None
+            user = int(user)
+    if isinstance(user, bool) or not isinstance(user, int) or not 0 <= user < 1 << 32:
+        raise ValueError(f"users={user!r} is invalid: expected user names or ids")
+    return user

@@ -1,0 +1,274 @@
+"""Wall-clock times: reading them, and repeating them by the clock on the wall.
+
+An administrator says "Tuesdays at eight, for four hours". That is a time of day in a zone, not
+a number of seconds: across a change to or from summer time it stays eight o'clock. So a
+repetition by days or weeks keeps the wall-clock start and the name of the zone, and each
+occurrence is worked out from these. The duration is time that passes, in seconds.
+
+Two corners are decided as iCalendar (RFC 5545) decides them: a start that the clock skips
+(02:30 on the night it jumps to 03:00) is read with the offset from before the jump, which makes
+it 03:30; a start that comes twice is its first.
+"""
+
+import math
+import os
+import re
+from datetime import datetime, timedelta
+from typing import Optional, Tuple
+
+try:
+    from zoneinfo import ZoneInfo
+except ImportError:  # pragma: no cover - Python 3.9 has it, but it can be built without
+    ZoneInfo = None  # type: ignore[assignment,misc]
+
+__all__ = [
+    "Recurrence",
+    "iso_time",
+    "local_zone_name",
+    "parse_duration",
+    "parse_time",
+    "zone_named",
+]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d|w)?")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+
+#: The latest time that is accepted: the end of the year 9998, in seconds since the epoch.
+LATEST = 253370764799.0
+
+_TIME_FORMS = (
+    "expected 'now', '+DURATION' (+2h), [DAY] HH:MM with a day such as 'tomorrow' or 'tuesday', "
+    "or a date such as 2026-12-01T08:00"
+)
+
+
+def parse_duration(text: str, what: str = "duration") -> float:
+    """Read a length of time such as ``90``, ``1.5h`` or ``1w``: an RFC 23 duration, or weeks.
+
+    Args:
+        text: the number, and its unit: ms, s (if none is given), m, h, d, w
+        what: what it is, for the error
+
+    Returns:
+        seconds, more than 0
+
+    Raises:
+        ValueError: it is not a length of time, is not finite, or is not more than 0
+    """
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    seconds = float(match.group(1)) * _UNITS[match.group(2) or "s"] if match else 0.0
+    if not 0 < seconds <= LATEST:
+        raise ValueError(f"{what}={text!r} is invalid: expected a length of time such as 90m or 4h")
+    return seconds
+
+
+def local_zone_name() -> str:
+    """The IANA name of this machine's time zone, or "UTC" where none can be found.
+
+    TZ counts if it holds a name; then /etc/localtime, a link into the zone files; then
+    /etc/timezone.
+    """
+    candidates = [os.environ.get("TZ", "").lstrip(":")]
+    try:
+        candidates.append(os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2])
+    except OSError:
+        pass
+    try:
+        with open("/etc/timezone", encoding="ascii") as stream:
+            candidates.append(stream.read().strip())
+    except (OSError, ValueError):
+        pass
+    for name in candidates:
+        try:
+            zone_named(name)
+        except ValueError:
+            continue
+        return name
+    return "UTC"
+
+
+def zone_named(name: str) -> "ZoneInfo":
+    """The time zone of an IANA name such as ``Europe/Berlin``.
+
+    Raises:
+        ValueError: there is no such zone, or this Python has no zone files at all
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"time zone {name!r} is invalid: expected a name such as Europe/Berlin")
+    if ZoneInfo is None:
+        raise ValueError(f"time zone {name!r}: this Python was built without the module zoneinfo")
+    try:
+        return ZoneInfo(name)
+    except Exception:  # zoneinfo raises half a dozen kinds, OSError and UnicodeError among them
+        try:
+            ZoneInfo("Europe/London")
+        except Exception:
+            hint = "this machine has no time zone files (package tzdata)"
+        else:
+            hint = "expected a name such as Europe/Berlin or UTC"
+        raise ValueError(f"time zone {name!r} is not known: {hint}") from None
+
+
+def iso_time(when: Optional[float], zone: str = "UTC") -> Optional[str]:
+    """`when` (seconds since the epoch) as ISO 8601 text with its offset; None stays None."""
+    if when is None or not math.isfinite(when):
+        return None
+    return datetime.fromtimestamp(min(when, LATEST), zone_named(zone)).isoformat(timespec="seconds")
+
+
+def parse_time(text: object, now: float, zone: str = "UTC") -> float:
+    """Read a point in time as an administrator writes it.
+
+    Args:
+        text: ``now``; ``+2h``: that long from now; ``08:00``: when it is next that late;
+            ``tomorrow 08:00``, ``tuesday 08:00``: on that day; ``2026-12-01``,
+            ``2026-12-01T08:00``, with seconds and an offset or Z if they are given; a number:
+            seconds since the epoch
+        now: the time now, seconds since the epoch
+        zone: the zone of times that are given without an offset
+
+    Returns:
+        seconds since the epoch
+
+    Raises:
+        ValueError: it is none of these, or lies beyond the year 9998
+    """
+    when = _parse_time(text, now, zone)
+    if not math.isfinite(when) or not -LATEST <= when <= LATEST:
+        raise ValueError(f"start={text!r} is invalid: it lies beyond the year 9998")
+    return when
+
+
+def _parse_time(text: object, now: float, zone: str) -> float:
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        return float(text)
+    wrong = ValueError(f"start={text!r} is invalid: {_TIME_FORMS}")
+    if not isinstance(text, str) or not text.strip():
+        raise wrong
+    word = text.strip().lower()
+    if word == "now":
+        return now
+    if word.startswith("+"):
+        try:
+            return now + parse_duration(word[1:])
+        except ValueError:
+            raise wrong from None
+    if re.fullmatch(r"@?[0-9]{9,}(\.[0-9]+)?", word):
+        return float(word.lstrip("@"))
+    today = datetime.fromtimestamp(now, zone_named(zone))
+    *day, clock = word.split()
+    time_of_day = _TIME_OF_DAY.fullmatch(clock)
+    try:
+        if time_of_day and len(day) <= 1 and (not day or not day[0][:1].isdigit()):
+            hour, minute, second = (int(part or 0) for part in time_of_day.groups())
+            start = today.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
+            return _on_day(start, day[0] if day else None, now, wrong)
+        # Python before 3.11 does not read the Z.
+        start = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+        if start.tzinfo is None:
+            start = start.replace(tzinfo=zone_named(zone))
+        return start.timestamp()
+    except (ValueError, OverflowError) as exc:
+        raise (exc if str(exc).startswith("time zone") else wrong) from None
+
+
+def _on_day(start: datetime, day: Optional[str], now: float, wrong: ValueError) -> float:
+    """`start`, a time today, moved to the day that is named; the next such time if none is."""
+    if day is None:
+        ahead = 0 if start.timestamp() >= now else 1
+    elif day == "today":
+        ahead = 0
+    elif day == "tomorrow":
+        ahead = 1
+    else:
+        named = [i for i, name in enumerate(_WEEKDAYS) if len(day) >= 3 and name.startswith(day)]
+        if not named:
+            raise wrong
+        ahead = (named[0] - start.weekday()) % 7
+        if ahead == 0 and start.timestamp() < now:
+            ahead = 7
+    return (start + timedelta(days=ahead)).timestamp()
+
+
+class Recurrence:
+    """When something begins that happens once, or again and again.
+
+    Days and weeks are counted on the wall clock of a zone; hours, minutes and seconds are time
+    that passes.
+
+    Args:
+        start: the first begin, seconds since the epoch
+        every: how far apart the begins are: ``"1w"``, ``"2d"``, ``"6h"``; None: it happens once
+        zone: the IANA name of the zone whose clock counts
+
+    Raises:
+        ValueError: `every` or `zone` cannot be read, or `every` is less than a minute
+    """
+
+    __slots__ = ("_days", "_seconds", "_wall", "every", "start", "zone")
+
+    def __init__(self, start: float, every: Optional[str] = None, zone: str = "UTC") -> None:
+        self.start = float(start)
+        self.every = every
+        self.zone = zone
+        self._days = 0
+        self._seconds = 0.0
+        tz = zone_named(zone)
+        self._wall: Optional[datetime] = None
+        if every is None:
+            return
+        self._seconds = parse_duration(every, "every")
+        if self._seconds < 60:
+            raise ValueError(f"every={every!r} is invalid: expected a minute or more, such as 1w")
+        if every.strip()[-1] in "dw":
+            if self._seconds % 86400:
+                raise ValueError(f"every={every!r} is invalid: expected whole days or weeks")
+            self._days = round(self._seconds / 86400)
+            self._wall = datetime.fromtimestamp(self.start, tz)
+
+    def begin(self, index: int) -> float:
+        """When the occurrence of this index begins (the first is 0); infinity past the year 9998."""
+        if index == 0 or self.every is None:
+            return self.start if index == 0 else math.inf
+        if self._wall is None:
+            return self.start + index * self._seconds
+        try:
+            # Adding days to an aware datetime keeps the wall clock; fold=0 is the first of two
+            # equal times, and in a gap the offset from before the jump.
+            return (self._wall.replace(fold=0) + timedelta(days=index * self._days)).timestamp()
+        except OverflowError:
+            return math.inf
+
+    def next_end_after(self, when: float, duration: float) -> Optional[Tuple[int, float]]:
+        """The first occurrence that is not over at `when`.
+
+        Args:
+            when: seconds since the epoch
+            duration: how long each occurrence lasts, seconds
+
+        Returns:
+            its index and when it begins; None if the last one is over. O(1).
+        """
+        if self.every is None:
+            return (0, self.start) if self.start + duration > when else None
+        # A change of the clock moves a begin by hours at most: begin a little too early.
+        slack = 1 + math.ceil(172800 / self._seconds) if self._wall is not None else 1
+        slack = min(slack, 4)
+        index = max(0, math.floor((when - duration - self.start) / self._seconds) - slack)
+        while True:
+            begin = self.begin(index)
+            if begin == math.inf:
+                return None
+            if begin + duration > when:
+                return index, begin
+            index += 1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recurrence):
+            return NotImplemented
+        return (self.start, self.every, self.zone) == (other.start, other.every, other.zone)
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.every, self.zone))

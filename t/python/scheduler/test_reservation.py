@@ -1,0 +1,133 @@
+"""Reservations as data: what may be asked for, what is refused, who belongs to the group."""
+
+import os
+import pwd
+import re
+
+import pytest
+
+from flux.scheduler.reservations import Asker, Reservation
+
+NOW = 1795600000.0
+LEAST = {"name": "dat", "start": "+1h", "duration": "4h", "nodes": 4, "zone": "UTC"}
+
+
+def make(**changes):
+    entry = {**LEAST, **changes}
+    return Reservation.from_dict({k: v for k, v in entry.items() if v is not ...}, NOW)
+
+
+def test_times_are_absolute_once_read():
+    one = make()
+    assert one.recurrence.start == NOW + 3600
+    assert one.duration == 4 * 3600
+    assert one.window_at(NOW) == (0, NOW + 3600, NOW + 5 * 3600)
+
+
+def test_what_is_stored_reads_back():
+    one = make(every="1d", users=["root", 1001], queues="debug", at_end="run", pin=True)
+    stored = one.to_dict()
+    assert stored["users"] == [0, 1001]
+    assert stored["queues"] == ["debug"]
+    again = Reservation.from_dict(stored, NOW + 99999)
+    assert again.to_dict() == stored
+    assert again.window_at(NOW + 86400) == one.window_at(NOW + 86400)
+
+
+def test_a_zone_is_noted():
+    assert make(zone=...).recurrence.zone
+
+
+def test_toml_dates_come_as_objects():
+    when = {"iso-8601-ts": "2026-12-01T08:00:00Z"}
+    assert make(start=when).recurrence.start == 1796112000.0
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"name": "a b"}, "reservation name 'a b' is invalid"),
+        ({"name": ...}, "reservation name None is invalid"),
+        ({"name": "x" * 65}, "is invalid: expected letters"),
+        ({"start": ...}, "reservation dat: start is missing"),
+        ({"duration": ...}, "reservation dat: duration is missing"),
+        ({"duration": 0}, "duration=0 is invalid"),
+        ({"duration": True}, "duration=True is invalid"),
+        ({"duration": float("nan")}, "duration=nan is invalid"),
+        ({"start": "soon"}, "start='soon' is invalid"),
+        ({"zone": "Nowhere/Else"}, "time zone 'Nowhere/Else' is not known"),
+        ({"every": "1h"}, "duration 4h is longer than every=1h"),
+        ({"every": 7}, "every=7 is invalid"),
+        ({"nodes": 0}, "nodes=0 is invalid"),
+        ({"nodes": True}, "nodes=True is invalid"),
+        ({"nodes": "4"}, "nodes='4' is invalid"),
+        ({"nodes": ...}, "what is reserved is missing: give nodes, hosts or requires"),
+        ({"hosts": "n[1-4]"}, "nodes and hosts exclude each other"),
+        ({"nodes": ..., "hosts": "n[1-"}, "hosts='n[1-' is invalid"),
+        ({"nodes": ..., "hosts": ""}, "hosts='' is invalid"),
+        ({"requires": "gpu"}, "requires='gpu' is invalid"),
+        ({"at_end": "kill"}, "at_end='kill' is invalid: expected cancel or run"),
+        ({"pin": "yes"}, "pin='yes' is invalid"),
+        ({"users": ["no-such-user"]}, "there is no user of this name"),
+        ({"users": [-1]}, "users=-1 is invalid"),
+        ({"users": [True]}, "users=True is invalid"),
+        ({"users": {}}, "users={} is invalid: expected a list"),
+        ({"queues": [3]}, "queues=3 is invalid"),
+        ({"colour": "red"}, "unknown key 'colour': expected at_end"),
+    ],
+)
+def test_what_is_refused(changes, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        make(**changes)
+
+
+@pytest.mark.parametrize("entry", [None, [], "dat", 3])
+def test_what_is_no_object(entry):
+    with pytest.raises(ValueError, match="a reservation is an object"):
+        Reservation.from_dict(entry, NOW)
+
+
+def test_users_by_name():
+    name = pwd.getpwuid(os.getuid()).pw_name
+    assert make(users=name).users == (os.getuid(),)
+
+
+def test_the_group():
+    maintenance = make()
+    assert maintenance.for_nobody
+    assert not maintenance.admits(Asker(0, None, None))
+    dedicated = make(users=[1001], queues=["batch", "debug"])
+    assert dedicated.admits(Asker(1001, "debug", None))
+    assert not dedicated.admits(Asker(1001, None, None))
+    assert not dedicated.admits(Asker(1002, "debug", None))
+    assert make(banks="physics").admits(Asker(7, None, "physics"))
+
+
+def test_windows_follow_each_other():
+    one = make(every="1d")
+    first = one.window_at(NOW)
+    second = one.window_after(first)
+    assert second == (1, first.start + 86400, first.end + 86400)
+    assert make().window_after(make().window_at(NOW)) is None
+    assert make().window_at(NOW + 6 * 3600) is None
+    assert one.window_at(second.start) == second  # the first is over when it ends, not before
+
+
+def test_what_a_window_asks_the_pool_for():
+    from flux.resource.ResourcePool import ResourcePool
+
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-7", "children": {"core": "0-3"}}],
+            "nodelist": ["n[0-7]"],
+            "properties": {"big": "4-7"},
+        },
+    }
+    pool = ResourcePool(R)
+    pool.mark_up("all")
+    one = make(requires={"properties": ["big"]})
+    got = pool.alloc(1, pool.parse_resource_request(one.jobspec(4)))
+    assert got.dumps() == "rank[4-7]/core[0-3]"
+    both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
+    assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
