@@ -4,8 +4,8 @@ flux module load sched-fifo pool-class=rackmasks
 """
 
 from flux.resource import ResourcePool, Rv1Pool
-from flux.resource.masks import parse_idset, popcount
-from flux.resource.placement import Placement
+from flux.resource.pool.masks import parse_idset, popcount
+from flux.resource.pool.placement import Placement
 
 
 class RackPlacement(Placement):

@@ -53,7 +53,7 @@ def node():
 
 def picture(title, shapes):
     """The SVG document of some jobs on one node."""
-    from flux.resource.tree_svg import render_svg
+    from flux.resource.draw.svg import render_svg
     from flux.resource.TreePool import TreePool
     from flux_embedded.formats import shape
 

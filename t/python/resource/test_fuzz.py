@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.constraint import parse_constraint
+from flux.resource.pool.constraint import parse_constraint
 
 
 def one_of(values):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
-from flux.resource import masks
-from flux.resource.hosts import HostNames, encode_pieces, name_pieces
-from flux.resource.masks import (
+from flux.resource.pool import masks
+from flux.resource.pool.hosts import HostNames, encode_pieces, name_pieces
+from flux.resource.pool.masks import (
     bracketed,
     clip_idset,
     idset_text,

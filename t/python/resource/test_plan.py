@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pool_model import Ask, R_of
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.bounds import Bounds
-from flux.resource.inventory import pairs
-from flux.resource.masks import members, popcount
+from flux.resource.plan.bounds import Bounds
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import members, popcount
 
 NOW = 1000.0
 FOREVER = math.inf

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from flux.resource import ResourcePool
-from flux.resource.constraint import matching_ranks, parse_constraint
-from flux.resource.masks import idset_text
+from flux.resource.pool.constraint import matching_ranks, parse_constraint
+from flux.resource.pool.masks import idset_text
 from flux.resource.Rv1Pool import ResourceRequest
 
 

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pool_model import Ask, R_of
 
-from flux.resource import ResourcePool, rankindex
-from flux.resource.masks import popcount
-from flux.resource.profile import Need, Profile
-from flux.resource.timeline import INFINITY, Timeline, Times
+from flux.resource import ResourcePool
+from flux.resource.plan.profile import Need, Profile
+from flux.resource.plan.timeline import INFINITY, Timeline, Times
+from flux.resource.pool import rankindex
+from flux.resource.pool.masks import popcount
 
 spans = st.tuples(
     st.integers(0, 60), st.one_of(st.integers(1, 30), st.just(INFINITY)), st.integers(0, 7)

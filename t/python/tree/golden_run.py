@@ -1,7 +1,7 @@
 """Run the ops of a recorded pool case, and say where an answer differs from the recorded one."""
 
 from flux.resource import ResourcePool
-from flux.resource.masks import members, parse_idset
+from flux.resource.pool.masks import members, parse_idset
 from flux.resource.TreePool import TreePool
 
 POOLS = {"TreePool": TreePool, "ResourcePool": ResourcePool}

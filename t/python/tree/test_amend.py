@@ -8,8 +8,8 @@ import pytest
 import shared
 from shared import SRCDIR
 
-from flux.resource.masks import idset_text
-from flux.resource.tree_amend import amend, r_from_hwloc, topology_from_xml
+from flux.resource.hwloc.amend import amend, r_from_hwloc, topology_from_xml
+from flux.resource.pool.masks import idset_text
 
 OWN = SRCDIR / "t" / "hwloc"
 

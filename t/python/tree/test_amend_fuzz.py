@@ -9,8 +9,8 @@ import pytest
 import shared
 from shared import SRCDIR
 
-from flux.resource import tree_hwloc
-from flux.resource.tree_amend import amend, topology_from_xml
+from flux.resource.hwloc import xml
+from flux.resource.hwloc.amend import amend, topology_from_xml
 
 OWN = SRCDIR / "t" / "hwloc"
 VALUES = (
@@ -138,8 +138,8 @@ def raise_something(binding, data):
 @pytest.mark.parametrize("accident", [abort, segfault, eat_memory, leave, raise_something])
 def test_what_befalls_libhwloc_does_not_befall_us(hwloc, monkeypatch, accident):
     """Some documents make libhwloc crash, other ones in each release: the accident is played."""
-    monkeypatch.setattr(tree_hwloc, "_read", accident)
-    monkeypatch.setattr(tree_hwloc, "MEMORY_BYTES", 1 << 27)
+    monkeypatch.setattr(xml, "_read", accident)
+    monkeypatch.setattr(xml, "MEMORY_BYTES", 1 << 27)
     with pytest.raises(RuntimeError, match="libhwloc gave up on it"):
         topology_from_xml(documents()[0])
 

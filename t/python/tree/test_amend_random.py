@@ -7,8 +7,8 @@ import hwloc_xml as hx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flux.resource.masks import idset_text
-from flux.resource.tree_amend import topology_from_xml
+from flux.resource.hwloc.amend import topology_from_xml
+from flux.resource.pool.masks import idset_text
 
 BACKENDS = ("CUDA", "NVML", "RSMI", "OpenCL", "LevelZero")
 
@@ -44,7 +44,7 @@ def machines(draw):
 
 
 class Expected:
-    """The rules on a description: see flux.resource.tree_amend."""
+    """The rules on a description: see flux.resource.hwloc.amend."""
 
     def __init__(self, machine):
         self.counter = 0

@@ -4,8 +4,8 @@ import pytest
 from test_amend import machines
 from tree_help import alloc
 
-from flux.resource.tree_amend import r_from_hwloc, topology_from_xml
-from flux.resource.tree_text import render_text
+from flux.resource.draw.text import render_text
+from flux.resource.hwloc.amend import r_from_hwloc, topology_from_xml
 from flux.resource.TreePool import TreePool
 
 

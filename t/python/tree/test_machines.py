@@ -5,8 +5,8 @@ import os
 import pytest
 from tree_help import alloc
 
-from flux.resource.masks import idset_text
-from flux.resource.tree_amend import r_from_hwloc, topology_from_xml
+from flux.resource.hwloc.amend import r_from_hwloc, topology_from_xml
+from flux.resource.pool.masks import idset_text
 from flux.resource.TreePool import TreePool
 
 

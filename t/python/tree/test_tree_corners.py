@@ -6,8 +6,9 @@ import pytest
 from shared import SRCDIR
 from tree_help import alloc, jobspec, topo_R
 
-from flux.resource import tree_hwloc, tree_placement, tree_topology
-from flux.resource.tree_hwloc import Machine, parse_taskset
+from flux.resource.hwloc import xml
+from flux.resource.hwloc.xml import Machine, parse_taskset
+from flux.resource.tree import node, topology
 from flux.resource.TreePool import TreePool, TreeResourceRequest
 
 SOCKETS = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
@@ -76,7 +77,7 @@ def test_nodes_with_different_room_in_one_group():
 
 def test_many_kinds_of_container_and_states(monkeypatch):
     """What is remembered is bounded, and forgetting it changes no answer."""
-    monkeypatch.setattr(tree_placement, "CACHE_LIMIT", 4)
+    monkeypatch.setattr(node, "CACHE_LIMIT", 4)
     names = [f"level{i}" for i in range(12)]
     topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}
     pool = TreePool(topo_R((1, "0-15", "", topo), (1, "0-15", "", topo)))
@@ -106,7 +107,7 @@ def test_cpu_sets():
 def test_what_the_child_sends_is_what_is_read_here(hwloc):
     """The same reading without the child, so that a failure shows where it is."""
     text = (OWN / "gpu-of-gone-package.xml").read_text()
-    answer = tree_hwloc._read(hwloc, text.encode())
+    answer = xml._read(hwloc, text.encode())
     machine = Machine(answer["rows"])
     assert repr(machine.root) == "Machine[0]"
     # A package without processors that has I/O devices is still an object, with an empty CPU set.
@@ -114,18 +115,16 @@ def test_what_the_child_sends_is_what_is_read_here(hwloc):
     assert len(machine.cores) == 3 and len(machine.osdevs) == len(machine.pcis) == 1
     assert machine.osdevs[0].backend == "NVML" and machine.osdevs[0].cpuset is None
     assert [node.memory >> 30 for node in machine.numas] == [1, 2, 2]
-    assert tree_hwloc._read(hwloc, b"<topology/>")["error"]
-    assert "error" in tree_hwloc._read(hwloc, b"nothing")
-    assert tree_hwloc._in_child(hwloc, text.encode()) == {
-        "rows": [list(row) for row in answer["rows"]]
-    }
-    assert tree_hwloc.XML_BYTES > len(text)
+    assert xml._read(hwloc, b"<topology/>")["error"]
+    assert "error" in xml._read(hwloc, b"nothing")
+    assert xml._in_child(hwloc, text.encode()) == {"rows": [list(row) for row in answer["rows"]]}
+    assert xml.XML_BYTES > len(text)
 
 
 def test_a_document_too_large(hwloc, monkeypatch):
-    monkeypatch.setattr(tree_hwloc, "XML_BYTES", 1 << 20)
+    monkeypatch.setattr(xml, "XML_BYTES", 1 << 20)
     with pytest.raises(RuntimeError, match="larger than 1 MiB"):
-        tree_hwloc.load_xml(" " * ((1 << 20) + 1))
+        xml.load_xml(" " * ((1 << 20) + 1))
 
 
 def test_a_host_that_reaps_every_child(hwloc, monkeypatch):
@@ -133,28 +132,28 @@ def test_a_host_that_reaps_every_child(hwloc, monkeypatch):
         real(pid, options)
         raise ChildProcessError
 
-    real = tree_hwloc.os.waitpid
-    monkeypatch.setattr(tree_hwloc.os, "waitpid", reaped)
+    real = xml.os.waitpid
+    monkeypatch.setattr(xml.os, "waitpid", reaped)
     text = (OWN / "cxl-memory.xml").read_text()
-    assert len(tree_hwloc.load_xml(text).cores) == 8
-    monkeypatch.setattr(tree_hwloc, "_read", lambda binding, data: 1 / 0)
+    assert len(xml.load_xml(text).cores) == 8
+    monkeypatch.setattr(xml, "_read", lambda binding, data: 1 / 0)
     with pytest.raises(RuntimeError, match="gave up"):
-        tree_hwloc.load_xml(text)
+        xml.load_xml(text)
 
 
 def test_objects_nested_too_deeply(hwloc, monkeypatch):
-    from flux.resource import tree_amend
+    from flux.resource.hwloc import amend
 
     def too_deep(self):
         raise RecursionError
 
-    monkeypatch.setattr(tree_amend.TopologyBuilder, "build", too_deep)
+    monkeypatch.setattr(amend.TopologyBuilder, "build", too_deep)
     with pytest.raises(RuntimeError, match="nested too deeply"):
-        tree_amend.topology_from_xml((OWN / "cxl-memory.xml").read_text())
+        amend.topology_from_xml((OWN / "cxl-memory.xml").read_text())
 
 
 def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(tree_topology, "NAMES_LIMIT", 5)
+    monkeypatch.setattr(topology, "NAMES_LIMIT", 5)
     pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
     for number in range(40):
         assert alloc(pool, 1, f"slot/x{number}{{x}}") == "InfeasibleRequest"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tree_help import alloc, topo_R
 
 from flux.resource import ResourcePool
-from flux.resource.tree_text import render_text
+from flux.resource.draw.text import render_text
 from flux.resource.TreePool import TreePool
 
 KEYS = st.sampled_from(

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tree_help import jobspec, topo_R
 from tree_model import Infeasible, Insufficient, Model, Node, Request, ids
 
-from flux.resource.masks import idset_text, members
+from flux.resource.pool.masks import idset_text, members
 from flux.resource.TreePool import TreePool
 
 NAMES = ("socket", "numa", "tray", "slice")

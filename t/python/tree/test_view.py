@@ -5,9 +5,9 @@ import xml.etree.ElementTree as ET
 import pytest
 from tree_help import jobspec, topo_R
 
-from flux.resource.tree_svg import render_svg
-from flux.resource.tree_text import render_text
-from flux.resource.tree_view import view
+from flux.resource.draw.svg import render_svg
+from flux.resource.draw.text import render_text
+from flux.resource.draw.view import view
 from flux.resource.TreePool import TreePool
 
 SOCKETS = {

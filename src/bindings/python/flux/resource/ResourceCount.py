@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 
-from flux.resource.masks import intervals, quote
+from flux.resource.pool.masks import intervals, quote
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _RANGE = re.compile(rf"{_NUMBER}(?:-{_NUMBER}|(\+))(?::{_NUMBER})?(?::([-+*^/a-z]))?")

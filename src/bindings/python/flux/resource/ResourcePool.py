@@ -1,7 +1,7 @@
 """The public pool class: one interface over the implementations of R versions."""
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.masks import quote
+from flux.resource.pool.masks import quote
 from flux.resource.request import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import Rv1Pool
@@ -304,7 +304,7 @@ class ResourcePool:
         return self.impl.waits_for_ranks(request)
 
     def plan(self):
-        """A :class:`~flux.resource.planning.Plan` of the pool from now on."""
+        """A :class:`~flux.resource.plan.plan.Plan` of the pool from now on."""
         plan = self.impl.plan()
         plan.wrap = self._with
         return plan

@@ -2,40 +2,40 @@
 
 How a pool is built, for those who write another one:
 
-- ``inventory.py``: the ranks and what each has, immutable and shared; *units*
+- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units*
   (cores and GPUs of a rank as one mask) and *selections* (which units of which
   ranks) are explained there;
-- ``rankindex.py``: what is free, indexed by how much is free;
-- ``placement.py``: the policy, ``place(index, shape, eligible)``: an index, what
+- ``pool/rankindex.py``: what is free, indexed by how much is free;
+- ``pool/placement.py``: the policy, ``place(index, shape, eligible)``: an index, what
   is asked for (a ``request.Shape``) and the mask of ranks that are up and match
   in, a selection and the number of slots out, or None.  It changes nothing.  Its
   ``pick()`` chooses the units on a rank, its ``best_fit`` the order of ranks;
 - this module: the books (which job holds which selection, and until when), with
-  ``pool_changes.py``: what the instance reports; ``pool_answers.py``: R and other
-  answers; ``hooks.py``: what a site may override; ``pool_check.py``: invariants;
-- ``planning.py``: what will be free when, with ``profile.py`` (running jobs),
-  ``bookings.py`` (promises), ``plan_search.py`` and ``plan_choice.py``.
+  ``pool/changes.py``: what the instance reports; ``pool/answers.py``: R and other
+  answers; ``pool/hooks.py``: what a site may override; ``pool/check.py``: invariants;
+- ``plan/plan.py``: what will be free when, with ``profile.py`` (running jobs),
+  ``bookings.py`` (promises), ``search.py`` and ``choice.py``.
 
 An implementation with another policy has another ``placement``, or overrides
 ``place()`` for what is more than that; where it can refuse what would fit by
 count, ``check_shape()`` and ``countable()`` too.  The index that ``place()`` is
 given may be the pool's, an empty one (feasibility) or that of a time to come
 (planning), so it looks at nothing else that changes.  A site that wants to
-reorder or choose among candidates overrides the hooks of ``hooks.py``.
+reorder or choose among candidates overrides the hooks of ``pool/hooks.py``.
 """
 
 from bisect import bisect_left, insort
 
-from flux.resource import explain
 from flux.resource.errors import InsufficientResources
-from flux.resource.hooks import Hooks
-from flux.resource.inventory import make_inventory, pairs, read_lite, read_names, select
-from flux.resource.masks import idset_text, quote
-from flux.resource.placement import WORST_FIT, slots_on
-from flux.resource.pool_answers import Answers, job_text, number_of
-from flux.resource.pool_changes import Changes
-from flux.resource.pool_check import Check
-from flux.resource.rankindex import RankIndex
+from flux.resource.pool import explain
+from flux.resource.pool.answers import Answers, job_text, number_of
+from flux.resource.pool.changes import Changes
+from flux.resource.pool.check import Check
+from flux.resource.pool.hooks import Hooks
+from flux.resource.pool.inventory import make_inventory, pairs, read_lite, read_names, select
+from flux.resource.pool.masks import idset_text, quote
+from flux.resource.pool.placement import WORST_FIT, slots_on
+from flux.resource.pool.rankindex import RankIndex
 from flux.resource.request import ResourceRequest, load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 

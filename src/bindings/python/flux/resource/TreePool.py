@@ -1,25 +1,25 @@
 """TreePool: a pool that knows where in a node a core or GPU lies.
 
 It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
-the finest domain that holds them; see ``tree_placement.py`` for the rules. Chosen by
+the finest domain that holds them; see ``tree/node.py`` for the rules. Chosen by
 ``pool-class=TreePool``, by a scheduler's ``pool_class``, or by R itself, whose ``scheduling.writer`` is
 ``TreePool``.
 """
 
 from json import dumps
 
-from flux.resource.inventory import selected_ranks
-from flux.resource.masks import parse_idset
+from flux.resource.hwloc.amend import amend
+from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import parse_idset
 from flux.resource.request import ResourceRequest, load_json
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree_amend import amend
-from flux.resource.tree_explain import able, explain_boxes, no_boxes
-from flux.resource.tree_hooks import TreeHooks
-from flux.resource.tree_index import BoxIndex
-from flux.resource.tree_placement import NodeType
-from flux.resource.tree_policy import Kinds, TreePlacement
-from flux.resource.tree_topology import cut_children, entries_of, read_children
+from flux.resource.tree.explain import able, explain_boxes, no_boxes
+from flux.resource.tree.hooks import TreeHooks
+from flux.resource.tree.node import NodeType
+from flux.resource.tree.placement import Kinds, TreePlacement
+from flux.resource.tree.rooms import BoxIndex
+from flux.resource.tree.topology import cut_children, entries_of, read_children
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 

@@ -28,7 +28,7 @@ def local_xml():
 def children(xml):
     """The masks of cores and GPUs of a node."""
     try:
-        from flux.resource.tree_amend import topology_from_xml
+        from flux.resource.hwloc.amend import topology_from_xml
 
         _, ncores, ngpus = topology_from_xml(xml)
     except (ImportError, RuntimeError, ValueError) as exc:

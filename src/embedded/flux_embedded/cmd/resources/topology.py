@@ -30,10 +30,10 @@ def topology(args):
 
 def _picture(robj, jobs, down, args):
     if args.svg:
-        from flux.resource.tree_svg import render_svg
+        from flux.resource.draw.svg import render_svg
 
         return render_svg(robj, jobs=jobs, down=down, ranks=args.ranks)
-    from flux.resource.tree_text import render_text
+    from flux.resource.draw.text import render_text
 
     return render_text(robj, jobs=jobs, down=down, ranks=args.ranks, ascii_only=args.ascii)
 

@@ -85,7 +85,7 @@ def _read_xml(table):
 
 def _counts(xml):
     # Only a configuration with XML needs the resource library here.
-    from flux.resource.tree_amend import topology_from_xml
+    from flux.resource.hwloc.amend import topology_from_xml
 
     try:
         return topology_from_xml(xml)[1:]

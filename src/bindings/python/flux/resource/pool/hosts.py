@@ -7,7 +7,7 @@ from R, and R of an allocation written, without expanding it.
 import re
 from bisect import bisect_right
 
-from flux.resource.masks import popcount, quote, runs
+from flux.resource.pool.masks import popcount, quote, runs
 
 NAME_LIMIT = 1 << 20
 

@@ -2,8 +2,8 @@
 
 from html import escape
 
-from flux.resource.masks import idset_text, members
-from flux.resource.tree_view import view
+from flux.resource.draw.view import view
+from flux.resource.pool.masks import idset_text, members
 
 CELL = 14
 GAP = 3
@@ -23,7 +23,7 @@ def render_svg(R, jobs=(), down="", ranks=None, title=None):
     """Draw the nodes of R as one SVG picture: a box for each set of nodes in the same state.
 
     Args:
-        R, jobs, down, ranks: as for ``flux.resource.tree_view.view()``.
+        R, jobs, down, ranks: as for ``flux.resource.draw.view.view()``.
         title (str or None): a line above the picture.
 
     Cores are squares, GPUs rounded ones; a colour is a job, white is free. Returns the document.

@@ -2,10 +2,10 @@
 
 import math
 
-from flux.resource import explain
-from flux.resource.inventory import pairs, select, selected_ranks
-from flux.resource.masks import idset_text, quote
-from flux.resource.planning import Plan
+from flux.resource.plan.plan import Plan
+from flux.resource.pool import explain
+from flux.resource.pool.inventory import pairs, select, selected_ranks
+from flux.resource.pool.masks import idset_text, quote
 from flux.resource.ResourcePoolImplementation import NO_LOG
 
 _F58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -10,7 +10,7 @@ each search from now.
 import math
 from bisect import bisect_right
 
-from flux.resource.timeline import INFINITY
+from flux.resource.plan.timeline import INFINITY
 
 #: Lengths are rounded up to powers of this.
 STEP = 1.1

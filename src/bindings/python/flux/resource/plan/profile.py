@@ -1,7 +1,7 @@
 """What comes free when the running jobs of a pool end.
 
 Planning counts: on each rank so many cores and GPUs are free, as one key (see
-``rankindex.py``).  Which of them a job gets is settled when it starts, and
+``pool/rankindex.py``).  Which of them a job gets is settled when it starts, and
 counts are enough to promise that it will find some: what is free only grows
 until the job starts, and every job that starts earlier is counted.
 
@@ -12,9 +12,9 @@ it which ranks have room for one kind of need.
 
 from bisect import bisect_right
 
-from flux.resource.inventory import pairs
-from flux.resource.masks import members, popcount
-from flux.resource.timeline import INFINITY
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import members, popcount
 
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
 FEW = 4

@@ -17,9 +17,9 @@ Selections
     in one pair only.  Order within a selection means nothing.
 """
 
-from flux.resource.constraint import matching_ranks
-from flux.resource.hosts import HostNames
-from flux.resource.masks import (
+from flux.resource.pool.constraint import matching_ranks
+from flux.resource.pool.hosts import HostNames
+from flux.resource.pool.masks import (
     RANK_LIMIT,
     UNIT_LIMIT,
     bracketed,
@@ -31,7 +31,7 @@ from flux.resource.masks import (
     quote,
     runs,
 )
-from flux.resource.rankindex import RankIndex
+from flux.resource.pool.rankindex import RankIndex
 
 #: Constraints, and answers about requests, that one inventory remembers.
 CACHE_LIMIT = 4096

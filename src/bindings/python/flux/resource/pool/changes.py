@@ -1,8 +1,8 @@
 """What the instance tells a pool: ranks up, down and gone, properties, times."""
 
-from flux.resource.inventory import pairs, select, selected_ranks
-from flux.resource.masks import to_mask
-from flux.resource.pool_answers import number
+from flux.resource.pool.answers import number
+from flux.resource.pool.inventory import pairs, select, selected_ranks
+from flux.resource.pool.masks import to_mask
 
 
 class Changes:

@@ -4,15 +4,15 @@ A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
 made in it (``bookings.py``): reservations, and jobs started through it.
 """
 
-from flux.resource.bookings import Booking, Bookings
-from flux.resource.bounds import Bounds
 from flux.resource.errors import InsufficientResources
-from flux.resource.inventory import pairs
-from flux.resource.masks import members, popcount, take
-from flux.resource.plan_choice import Choice
-from flux.resource.plan_search import Search, length_of
-from flux.resource.profile import Need, Profile
-from flux.resource.timeline import INFINITY
+from flux.resource.plan.bookings import Booking, Bookings
+from flux.resource.plan.bounds import Bounds
+from flux.resource.plan.choice import Choice
+from flux.resource.plan.profile import Need, Profile
+from flux.resource.plan.search import Search, length_of
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import members, popcount, take
 
 
 class Plan(Search, Choice):

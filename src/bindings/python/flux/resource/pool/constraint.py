@@ -5,8 +5,8 @@ so an inventory keeps the mask of every constraint it has seen and a queue full
 of jobs with one constraint costs one evaluation.
 """
 
-from flux.resource.hosts import name_pieces
-from flux.resource.masks import clip_idset, intervals, quote
+from flux.resource.pool.hosts import name_pieces
+from flux.resource.pool.masks import clip_idset, intervals, quote
 
 #: Levels of and/or/not; more is an error rather than a deep recursion.
 DEPTH_LIMIT = 64

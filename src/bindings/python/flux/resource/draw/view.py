@@ -1,13 +1,13 @@
 """What a node looks like and who holds what of it: the data behind the pictures.
 
 ``view(R, jobs, down)`` gives one ``NodeState`` for each set of nodes that look alike: same topology,
-same parts held by the same jobs. ``tree_text.py`` and ``tree_svg.py`` draw them.
+same parts held by the same jobs. ``text.py`` and ``svg.py`` draw them.
 """
 
-from flux.resource.hosts import HostNames
-from flux.resource.inventory import read_lite
-from flux.resource.masks import idset_text, members, parse_idset, popcount, runs
-from flux.resource.tree_topology import Domain, Renumbering
+from flux.resource.pool.hosts import HostNames
+from flux.resource.pool.inventory import read_lite
+from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
+from flux.resource.tree.topology import Domain, Renumbering
 
 
 class Part:

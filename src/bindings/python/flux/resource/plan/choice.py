@@ -1,10 +1,10 @@
 """Which ranks a reservation is made on."""
 
-from flux.resource.inventory import pairs, selected_ranks
-from flux.resource.masks import members, popcount, take
-from flux.resource.placement import slots_on
-from flux.resource.profile import Need
-from flux.resource.timeline import INFINITY
+from flux.resource.plan.profile import Need
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.placement import slots_on
 
 
 class Choice:

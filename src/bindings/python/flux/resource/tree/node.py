@@ -6,8 +6,8 @@ depend on their arguments only, so that nodes in the same state share one answer
 remembers them.
 """
 
-from flux.resource.masks import popcount, take
-from flux.resource.tree_topology import Layout
+from flux.resource.pool.masks import popcount, take
+from flux.resource.tree.topology import Layout
 
 #: Answers that one node type remembers.
 CACHE_LIMIT = 8192

@@ -3,16 +3,16 @@
 Nodes are tried by fewest free cores, then fewest free GPUs, then rank; the order is that of the
 index before anything is placed. Whether slots fit on a node follows from its counts alone, since
 the coarsest group is the whole node; only containers need a look at the node itself. Where in the
-node slots go is ``tree_placement.py``.
+node slots go is ``node.py``.
 """
 
 from array import array
 from bisect import bisect_left
 
-from flux.resource.inventory import select
-from flux.resource.masks import members, popcount, runs, take
-from flux.resource.placement import Placement
-from flux.resource.tree_index import BoxIndex, rooms_of
+from flux.resource.pool.inventory import select
+from flux.resource.pool.masks import members, popcount, runs, take
+from flux.resource.pool.placement import Placement
+from flux.resource.tree.rooms import BoxIndex, rooms_of
 
 
 class Kinds:

@@ -1,7 +1,7 @@
 """A node's topology as text, with what is free and who holds what."""
 
-from flux.resource.masks import idset_text, members
-from flux.resource.tree_view import counted, view
+from flux.resource.draw.view import counted, view
+from flux.resource.pool.masks import idset_text, members
 
 FREE = "."
 MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -12,7 +12,7 @@ def render_text(R, jobs=(), down="", ranks=None, ascii_only=False):
     """Draw the nodes of R as text: a block for each set of nodes in the same state.
 
     Args:
-        R, jobs, down, ranks: as for ``flux.resource.tree_view.view()``.
+        R, jobs, down, ranks: as for ``flux.resource.draw.view.view()``.
         ascii_only (bool): no line-drawing characters.
 
     Each core and GPU is a character: ``.`` free, a letter the job that holds it (the legend names

@@ -7,8 +7,8 @@ and which devices are GPUs is written at the functions below.
 
 import os
 
-from flux.resource.masks import idset_text, parse_idset, to_mask
-from flux.resource.tree_hwloc import load_xml
+from flux.resource.hwloc.xml import load_xml
+from flux.resource.pool.masks import idset_text, parse_idset, to_mask
 
 CONTAINERS = ("Package", "Die", "Group")
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")

@@ -1,7 +1,7 @@
 """The invariants of a pool; tests check them after every step."""
 
-from flux.resource.inventory import pairs
-from flux.resource.masks import idset_text, members
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import idset_text, members
 
 
 class Check:

@@ -10,7 +10,7 @@ and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look a
 Sets of cores and GPUs are bit masks.
 """
 
-from flux.resource.masks import idset_text, parse_idset, popcount, quote, runs
+from flux.resource.pool.masks import idset_text, parse_idset, popcount, quote, runs
 
 #: Keys of a domain that are no level.
 RESOURCES = ("cores", "gpus", "memory", "storage")

@@ -6,9 +6,9 @@ Only a pool that overrides one of them pays for the lists they work on.
 from types import MappingProxyType
 
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.inventory import select
-from flux.resource.masks import members, quote
-from flux.resource.placement import slots_on
+from flux.resource.pool.inventory import select
+from flux.resource.pool.masks import members, quote
+from flux.resource.pool.placement import slots_on
 
 
 def ids_of(mask):

@@ -8,8 +8,8 @@ where what is left is too little for it, made when it is first asked for.
 
 from bisect import bisect_left, bisect_right
 
-from flux.resource.masks import members
-from flux.resource.timeline import INFINITY, Timeline, Times
+from flux.resource.plan.timeline import INFINITY, Timeline, Times
+from flux.resource.pool.masks import members
 
 
 class Booking:

@@ -1,7 +1,7 @@
 """Why a request for containers does not fit, in numbers and in a sentence for its user."""
 
-from flux.resource.explain import left_out
-from flux.resource.masks import popcount
+from flux.resource.pool.explain import left_out
+from flux.resource.pool.masks import popcount
 
 
 def _needed(shape):

@@ -25,7 +25,7 @@ rank is up, or meets a constraint, is not known here: callers pass masks.
 
 from bisect import bisect_left, insort
 
-from flux.resource.masks import mask_of, members, runs, take
+from flux.resource.pool.masks import mask_of, members, runs, take
 
 _shared = {}
 SHARED_LIMIT = 1 << 16

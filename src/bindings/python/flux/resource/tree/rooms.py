@@ -5,9 +5,9 @@ remembered by room, for each kind of container that is asked for. What jobs took
 is looked at again when the next such request comes.
 """
 
-from flux.resource.inventory import selected_ranks
-from flux.resource.masks import members
-from flux.resource.rankindex import RankIndex
+from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import members
+from flux.resource.pool.rankindex import RankIndex
 
 #: Kinds of container request that one index remembers.
 KINDS_LIMIT = 8

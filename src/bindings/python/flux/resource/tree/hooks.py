@@ -3,8 +3,8 @@
 A site's pool that overrides one gets the other from here. See ``hooks.py`` for what they take.
 """
 
-from flux.resource.hooks import ids_of
-from flux.resource.placement import slots_on
+from flux.resource.pool.hooks import ids_of
+from flux.resource.pool.placement import slots_on
 
 
 class TreeHooks:

@@ -9,8 +9,8 @@ ones sets ``best_fit``.
 
 from bisect import bisect_left
 
-from flux.resource.inventory import select
-from flux.resource.masks import lowest, popcount, take
+from flux.resource.pool.inventory import select
+from flux.resource.pool.masks import lowest, popcount, take
 
 
 def slots_on(cores, gpus, shape):

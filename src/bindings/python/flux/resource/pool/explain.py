@@ -1,7 +1,7 @@
 """Why a request does not fit, in numbers and in a sentence for its user."""
 
-from flux.resource.masks import popcount
-from flux.resource.placement import slots_on
+from flux.resource.pool.masks import popcount
+from flux.resource.pool.placement import slots_on
 
 
 def need_text(shape):

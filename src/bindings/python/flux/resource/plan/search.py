@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 
-from flux.resource.masks import members, popcount
-from flux.resource.placement import slots_on
-from flux.resource.profile import Need
-from flux.resource.timeline import INFINITY
+from flux.resource.plan.profile import Need
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.masks import members, popcount
+from flux.resource.pool.placement import slots_on
 
 
 def length_of(request):

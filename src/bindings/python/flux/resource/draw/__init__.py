@@ -1,0 +1,1 @@
+"""Pictures of nodes, as text and SVG."""

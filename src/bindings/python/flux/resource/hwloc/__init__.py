@@ -1,0 +1,1 @@
+"""Reading hwloc XML, and R with the topology in it."""

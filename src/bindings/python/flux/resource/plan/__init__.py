@@ -1,0 +1,5 @@
+"""Plans: which jobs start when, as running jobs end."""
+
+from flux.resource.plan.plan import Plan
+
+__all__ = ("Plan",)

@@ -1,0 +1,1 @@
+"""What the pools are made of."""

@@ -1,0 +1,1 @@
+"""What TreePool adds to a pool: nodes as trees of places."""
