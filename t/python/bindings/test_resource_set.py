@@ -105,11 +105,14 @@ def test_problems_are_reported_with_their_path(text):
     assert str(info.value).startswith(text)
 
 
-def test_children_core_is_required():
-    broken = simple()
-    del broken["execution"]["R_lite"][0]["children"]["core"]
-    with pytest.raises(ValueError, match="children.core: missing"):
-        ResourceSet(broken)
+def test_a_rank_may_have_gpus_alone():
+    for children in ({"gpu": "0"}, {"core": "", "gpu": "0"}):
+        R = simple()
+        R["execution"]["R_lite"][0]["children"] = children
+        rset = ResourceSet(R)
+        assert rset.ncores == 0 and rset.count("gpu") == 4
+        entry = json.loads(rset.encode())["execution"]["R_lite"][0]
+        assert entry["children"] == {"core": "", "gpu": "0"}
 
 
 def test_a_rank_in_two_entries_has_both():

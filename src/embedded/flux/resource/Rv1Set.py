@@ -86,8 +86,6 @@ class Rv1Set(ResourceSetImplementation):
         children = entry.get("children")
         if not isinstance(children, dict):
             raise ValueError(f"{where}.children: expected an object")
-        if "core" not in children:
-            raise ValueError(f"{where}.children.core: missing")
         have = []
         for kind in sorted(children):
             bounds = _decode(children[kind], f"{where}.children.{kind}")
