@@ -1,0 +1,254 @@
+"""A plan as a chart: ranks down the page, time across it.
+
+`Chart` takes what the service ``sched.plan`` answers and draws it as text for a terminal, or as an
+SVG picture. Ranks that look alike over the whole span share a row. What is promised or reserved
+by number, with no ranks chosen yet, has rows of its own below.
+"""
+
+from datetime import datetime
+from html import escape
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from flux.idset import IDset
+from flux.scheduler.reservations.times import zone_named
+
+#: What stands for jobs in a row of text, in the order of their starts.
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
+
+_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+
+_KINDS = {
+    "running": ("#3b76b5", "#ffffff"),
+    "promised": ("#e3a13b", "#1d1d1d"),
+    "reserved": ("#8b5fa8", "#ffffff"),
+    "down": ("#8a8a8a", "#ffffff"),
+}
+
+
+class Bar(NamedTuple):
+    """Something that takes ranks from one time to another."""
+
+    kind: str
+    label: str
+    start: float
+    #: infinity: nobody knows
+    end: float
+    #: how many ranks
+    count: int
+
+
+class Row(NamedTuple):
+    """Ranks that have the same bars, or one thing whose ranks are not chosen."""
+
+    name: str
+    bars: Tuple[Bar, ...]
+
+
+class Chart:
+    """What runs, is promised and is reserved, by ranks, from now to a horizon.
+
+    Args:
+        plan: the answer of ``sched.plan``: ``now``, ``until`` (seconds since the epoch), ``ranks``
+            (idset), ``down`` (idset), and the lists ``running``, ``promised`` and ``reserved``
+            of objects with ``name``, ``start``, ``end`` (None: nobody knows), ``nodes``, and
+            ``ranks`` (None: not chosen)
+        zone: IANA name of the zone in which times are shown
+    """
+
+    def __init__(self, plan: Dict[str, Any], zone: str = "UTC") -> None:
+        self.now = float(plan["now"])
+        self.until = max(float(plan["until"]), self.now + 60)
+        self.zone = zone_named(zone)
+        self._letters: Dict[str, str] = {}
+        self.rows = list(self._rows(plan))
+
+    def _rows(self, plan: Dict[str, Any]) -> Iterable[Row]:
+        by_rank: Dict[int, List[Bar]] = {rank: [] for rank in IDset(plan["ranks"])}
+        floating = []
+        found = []
+        for kind in ("running", "promised", "reserved"):
+            for entry in plan.get(kind, ()):
+                end = float("inf") if entry["end"] is None else float(entry["end"])
+                start = max(self.now, float(entry["start"]))
+                if start < self.until and end > self.now:
+                    bar = Bar(kind, entry["name"], start, end, entry.get("nodes") or 0)
+                    found.append((bar, entry.get("ranks")))
+        found.sort(key=lambda one: (one[0].start, one[0].label))
+        for bar, ranks in found:
+            if bar.kind != "reserved":
+                self._letter(bar.label)
+            if ranks is None:
+                floating.append(bar)
+                continue
+            for rank in IDset(ranks):
+                if rank in by_rank:
+                    by_rank[rank].append(bar)
+        down = Bar("down", "down", self.now, float("inf"), 0)
+        for rank in IDset(plan.get("down") or ""):
+            if rank in by_rank:
+                by_rank[rank].insert(0, down)
+        alike: Dict[Tuple[Bar, ...], IDset] = {}
+        for rank, bars in by_rank.items():
+            alike.setdefault(tuple(bars), IDset()).set(rank)
+        for bars, ranks in sorted(alike.items(), key=lambda one: one[1].first()):
+            yield Row(ranks.encode(), bars)
+        for bar in floating:
+            yield Row(f"any {bar.count}", (bar,))
+
+    def _letter(self, label: str) -> str:
+        if label not in self._letters:
+            index = len(self._letters)
+            self._letters[label] = LETTERS[index] if index < len(LETTERS) else MANY
+        return self._letters[label]
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def text(self, width: int = 80) -> str:
+        """The chart as lines of text, at most `width` columns wide.
+
+        A column is a span of time. Of what runs in it, the start counts as early and the end as
+        late, so that nothing is too short to be seen.
+        """
+        names = max([len(row.name) for row in self.rows] + [5])
+        names = min(names, max(5, width // 3))
+        columns = max(10, width - names - 2)
+        lines = [" " * (names + 1) + line for line in self._axis(columns)]
+        for row in self.rows:
+            name = row.name if len(row.name) <= names else row.name[: names - 1] + "+"
+            lines.append(f"{name:>{names}} {self._line(row, columns)}")
+        lines.append("")
+        lines += self._legend(width)
+        return "\n".join(line.rstrip() for line in lines) + "\n"
+
+    def _column(self, when: float, columns: int) -> float:
+        return (when - self.now) / (self.until - self.now) * columns
+
+    def _line(self, row: Row, columns: int) -> str:
+        cells = [FREE] * columns
+        for bar in row.bars:
+            first = max(0, int(self._column(bar.start, columns)))
+            last = columns
+            if bar.end < self.until:
+                last = max(first + 1, -int(-self._column(bar.end, columns) // 1))
+            mark = self._mark(bar)
+            for column in range(first, min(last, columns)):
+                cell = cells[column]
+                cells[column] = mark if cell in (FREE, mark, RESERVED) else MANY
+            if bar.end > self.until and bar.kind in ("running", "promised"):
+                cells[-1] = BEYOND
+        return "".join(cells)
+
+    def _mark(self, bar: Bar) -> str:
+        return {"down": DOWN, "reserved": RESERVED}.get(bar.kind) or self._letters[bar.label]
+
+    def _ticks(self, room: float) -> List[Tuple[float, str]]:
+        """Round times of the day to write on an axis with room for so many."""
+        span = self.until - self.now
+        step = next((step for step in _STEPS if span / step <= room), span)
+        start = datetime.fromtimestamp(self.now, self.zone)
+        offset = start.utcoffset()
+        shift = offset.total_seconds() if offset is not None else 0.0
+        form = "%H:%M" if step < 86400 else "%d %b"
+        if step < 86400 < span:
+            form = "%a %H:%M"
+        when = (self.now + shift) // step * step + step - shift
+        ticks = []
+        while when < self.until:
+            ticks.append((when, datetime.fromtimestamp(when, self.zone).strftime(form)))
+            when += step
+        return ticks
+
+    def _axis(self, columns: int) -> List[str]:
+        marks = ["|"] + ["-"] * (columns - 1)
+        words = ["n", "o", "w"] + [" "] * (columns - 3)
+        for when, text in self._ticks(columns / 12):
+            column = int(self._column(when, columns))
+            marks[column] = "+"
+            if column + len(text) <= columns and set(words[column - 1 : column + len(text)]) <= {
+                " "
+            }:
+                words[column : column + len(text)] = text
+        return ["".join(words), "".join(marks)]
+
+    def _legend(self, width: int) -> List[str]:
+        bars = {bar for row in self.rows for bar in row.bars}
+        words = [f"{FREE} free"]
+        words += [f"{DOWN} down"] if any(bar.kind == "down" for bar in bars) else []
+        reserved = sorted({bar.label for bar in bars if bar.kind == "reserved"})
+        words += [f"{RESERVED} reserved ({', '.join(reserved)})"] if reserved else []
+        words += [f"{letter} {label}" for label, letter in self._letters.items() if letter != MANY]
+        words += [f"{BEYOND} goes on", f"{MANY} more than one"]
+        lines = [""]
+        for word in words:
+            if lines[-1] and len(lines[-1]) + 3 + len(word) > width:
+                lines.append("")
+            lines[-1] += ("   " if lines[-1] else "") + word
+        return lines
+
+    # -- picture -----------------------------------------------------------------------------------
+
+    def svg(self, width: int = 960) -> str:
+        """The chart as one SVG document, for dark and light pages; hovering names each bar."""
+        left, top, height = 110, 28, 22
+        across = width - left - 10
+        bottom = top + height * len(self.rows)
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 34}" '
+            f'viewBox="0 0 {width} {bottom + 34}" role="img" font-family="sans-serif" '
+            'font-size="12">',
+            "<title>What runs, is promised and is reserved</title>",
+            "<style>text{fill:#1d1d1d}.grid{stroke:#cccccc}.paper{fill:#ffffff}"
+            "@media(prefers-color-scheme:dark){text{fill:#eeeeee}.grid{stroke:#555555}"
+            ".paper{fill:#1d1d1d}}</style>",
+            f'<rect class="paper" width="{width}" height="{bottom + 34}"/>',
+        ]
+        for when, text in [(self.now, "now"), *self._ticks(across / 90)]:
+            x = left + self._column(when, across)
+            parts.append(
+                f'<line class="grid" x1="{x:.1f}" y1="{top - 6}" x2="{x:.1f}" y2="{bottom}"/>'
+            )
+            parts.append(f'<text x="{x:.1f}" y="{top - 10}">{escape(text)}</text>')
+        for i, row in enumerate(self.rows):
+            y = top + i * height
+            name = row.name if len(row.name) <= 15 else row.name[:14] + "+"
+            parts.append(
+                f'<text x="{left - 8}" y="{y + 15}" text-anchor="end">{escape(name)}'
+                f"<title>{escape(row.name)}</title></text>"
+            )
+            parts += [self._box(bar, left, across, y, height) for bar in row.bars]
+        x = left
+        for kind, (colour, _) in _KINDS.items():
+            parts.append(
+                f'<rect x="{x}" y="{bottom + 12}" width="12" height="12" fill="{colour}"/>'
+            )
+            parts.append(f'<text x="{x + 17}" y="{bottom + 22}">{kind}</text>')
+            x += 95
+        parts.append("</svg>")
+        return "\n".join(parts) + "\n"
+
+    def _box(self, bar: Bar, left: int, across: int, y: int, height: int) -> str:
+        colour, ink = _KINDS[bar.kind]
+        x1 = left + self._column(bar.start, across)
+        x2 = left + self._column(min(bar.end, self.until), across)
+        wide = max(1.5, x2 - x1)
+        what = escape(f"{bar.label}: {bar.kind}, {self._span(bar)}")
+        box = (
+            f'<g><rect x="{x1:.1f}" y="{y + 2}" width="{wide:.1f}" height="{height - 4}" rx="2" '
+            f'fill="{colour}"><title>{what}</title></rect>'
+        )
+        if wide > 7 * len(bar.label) + 6:
+            box += (
+                f'<text x="{x1 + 4:.1f}" y="{y + 15}" style="fill:{ink}" pointer-events="none">'
+                f"{escape(bar.label)}</text>"
+            )
+        return box + "</g>"
+
+    def _span(self, bar: Bar) -> str:
+        def clock(when: Optional[float]) -> str:
+            if when is None or when == float("inf"):
+                return "without a known end"
+            return datetime.fromtimestamp(when, self.zone).strftime("%Y-%m-%d %H:%M:%S")
+
+        return f"{clock(bar.start)} to {clock(bar.end)}"
