@@ -49,14 +49,9 @@ class Ask:
         }
 
     def __repr__(self):
-        return "Ask(nodes=%r slots=%r cores=%d gpus=%d%s %r)" % (
-            self.nodes_count,
-            self.slots_count,
-            self.cores,
-            self.gpus,
-            " exclusive" if self.exclusive else "",
-            self.constraint,
-        )
+        counts = f"nodes={self.nodes_count!r} slots={self.slots_count!r}"
+        exclusive = " exclusive" if self.exclusive else ""
+        return f"Ask({counts} cores={self.cores} gpus={self.gpus}{exclusive} {self.constraint!r})"
 
 
 def matches(constraint, rank, host, properties):

@@ -105,7 +105,7 @@ def test_quote():
     assert len(quote(deep)) < 100
     assert len(quote("x" * 10**6)) < 100
     assert len(quote({n: n for n in range(1000)})) < 200
-    assert quote(10**5000) == "a number of %d bits" % (10**5000).bit_length()
+    assert quote(10**5000) == f"a number of {(10**5000).bit_length()} bits"
 
 
 def test_counting_without_bit_count():

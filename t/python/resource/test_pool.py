@@ -248,7 +248,7 @@ rows = st.dictionaries(
 @given(rows, st.booleans())
 def test_R_round_trip(parts, named):
     """R in and out again is the same pool, however its entries are grouped."""
-    hosts = {rank: "n%d" % rank for rank in parts} if named else None
+    hosts = {rank: f"n{rank}" for rank in parts} if named else None
     source = R_of(parts, hosts, {"p": {min(parts)}}, 77.0)
     pool = ResourcePool(source)
     again = pool.to_dict()

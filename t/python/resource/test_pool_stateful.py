@@ -25,10 +25,10 @@ def counts(draw, top):
         high = draw(st.integers(low, top + 3))
         return list(range(low, high + 1)), {"min": low, "max": high}
     if kind == "open":
-        return list(range(low, ENDLESS)), "%d+" % low
+        return list(range(low, ENDLESS)), f"{low}+"
     if kind == "step":
         step = draw(st.integers(1, 3))
-        return list(range(low, low + 9, step)), "%d-%d:%d" % (low, low + 8, step)
+        return list(range(low, low + 9, step)), f"{low}-{low + 8}:{step}"
     if kind == "list":
         ids = sorted(draw(st.sets(st.integers(1, top + 2), min_size=2, max_size=4)))
         return ids, ",".join(str(one) for one in ids)
@@ -111,7 +111,7 @@ class PoolMachine(RuleBasedStateMachine):
     )
     def make(self, rows, gap, expiration, red, queue):
         ranks = {n + (gap if n > 1 else 0): row for n, row in enumerate(rows)}
-        hosts = {rank: "n%d" % rank if rank % 3 else "x%d" % rank for rank in ranks}
+        hosts = {rank: f"n{rank}" if rank % 3 else f"x{rank}" for rank in ranks}
         properties = {"red": red & set(ranks), "+queue": queue & set(ranks)}
         R = R_of(ranks, hosts, properties, expiration)
         self.expiration = expiration

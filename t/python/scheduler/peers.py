@@ -37,7 +37,7 @@ def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):
         "R_lite": [{"rank": ids(nodes), "children": children}],
         "starttime": 0.0,
         "expiration": expiration,
-        "nodelist": ["n[0-%d]" % (nodes - 1) if nodes > 1 else "n0"],
+        "nodelist": [f"n[0-{nodes - 1}]" if nodes > 1 else "n0"],
     }
     if properties:
         execution["properties"] = properties
@@ -45,7 +45,7 @@ def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):
 
 
 def ids(count):
-    return "0" if count == 1 else "0-%d" % (count - 1)
+    return "0" if count == 1 else f"0-{count - 1}"
 
 
 def jobspec(
@@ -442,7 +442,7 @@ class Rig:
 
     def success(self, jobid):
         found = self.answers(jobid, 0)
-        assert len(found) == 1, "job %d: %d successes" % (jobid, len(found))
+        assert len(found) == 1, f"job {jobid}: {len(found)} successes"
         return found[0]
 
     def started(self):

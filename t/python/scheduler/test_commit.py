@@ -255,7 +255,6 @@ def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
         rig.alloc(jobid, jobspec(1))
         rig.settle()
         assert (
-            json.loads(rig.kvs_value("job.0000.0000.0000.000%d.R" % jobid))
-            == rig.success(jobid)["R"]
+            json.loads(rig.kvs_value(f"job.0000.0000.0000.000{jobid}.R")) == rig.success(jobid)["R"]
         )
     assert rig.logged(ERR) == []

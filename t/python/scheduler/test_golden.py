@@ -50,7 +50,7 @@ def cases():
     for name in FILES:
         if optional_jsonl(f"golden/{name}.jsonl"):
             for number, run in enumerate(runs(name)):
-                yield pytest.param(run, id="%s-%d-%s" % (name, number, run[0]))
+                yield pytest.param(run, id=f"{name}-{number}-{run[0]}")
 
 
 class Replay:
@@ -255,7 +255,7 @@ def test_replay(run, shared_data):
             SUCCESS
         ]:
             continue
-        assert [p["type"] for p in actual] == [p["type"] for p in expected], "job %d" % jobid
+        assert [p["type"] for p in actual] == [p["type"] for p in expected], f"job {jobid}"
         for mine, theirs in zip(actual, expected):
             compare(replay.specs[jobid], mine, theirs)
 

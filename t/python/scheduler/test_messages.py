@@ -337,7 +337,7 @@ def test_free_in_pieces(rig):
     for rank in range(4):
         part = copy.deepcopy(whole)
         part["execution"]["R_lite"][0]["rank"] = str(rank)
-        part["execution"]["nodelist"] = ["n%d" % rank]
+        part["execution"]["nodelist"] = [f"n{rank}"]
         part["execution"].update(starttime=0.0, expiration=0.0)
         del part["execution"]["nslots"]
         rig.free(1, part, final=rank == 3)

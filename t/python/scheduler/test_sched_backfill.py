@@ -327,10 +327,8 @@ def test_no_reserved_job_starts_later_than_its_first_estimate(reservations, earl
     promised.update(sim.first_estimate)
     assert promised
     for jobid, estimate in promised.items():
-        assert sim.begun[jobid] <= estimate + 1e-3, "job %d: promised %f, began %f" % (
-            jobid,
-            estimate,
-            sim.begun[jobid],
+        assert sim.begun[jobid] <= estimate + 1e-3, (
+            f"job {jobid}: promised {estimate:f}, began {sim.begun[jobid]:f}"
         )
     sim.sched.resources._check()
     assert sim.sched.stats_get()["errors"] == 0

@@ -431,7 +431,7 @@ def test_trap_9_no_null_for_a_key_that_was_never_set(module):
         for payload in rig.answers(jobid):
             for key, value in payload.get("annotations", {}).get("sched", {}).items():
                 if value is None:
-                    assert key in shown, "job %d: null for %s, which is not set" % (jobid, key)
+                    assert key in shown, f"job {jobid}: null for {key}, which is not set"
                     shown.discard(key)
                 else:
                     shown.add(key)

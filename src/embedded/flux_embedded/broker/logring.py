@@ -19,17 +19,9 @@ def format_entry(entry):
     """Return the line that stderr and the log file show, without a newline."""
     seconds, micro = divmod(int(round(entry.timestamp * 1e6)), 1000000)
     tm = time.gmtime(seconds)
-    return "%s %d %s.%06d UTC %d %s.%s[%s]: %s" % (
-        time.strftime("%b", tm),
-        tm.tm_mday,
-        time.strftime("%H:%M:%S", tm),
-        micro,
-        tm.tm_year,
-        entry.name,
-        LEVELS[entry.level],
-        entry.rank,
-        entry.text,
-    )
+    clock = time.strftime("%H:%M:%S", tm)
+    stamp = f"{time.strftime('%b', tm)} {tm.tm_mday} {clock}.{micro:06d} UTC {tm.tm_year}"
+    return f"{stamp} {entry.name}.{LEVELS[entry.level]}[{entry.rank}]: {entry.text}"
 
 
 class LogRing:

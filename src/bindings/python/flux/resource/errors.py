@@ -1,6 +1,8 @@
 """What an allocation can fail with."""
 
 import errno
+from collections.abc import Callable
+from typing import Any, Union
 
 
 class _ResourceError(OSError):
@@ -9,7 +11,7 @@ class _ResourceError(OSError):
     code = 0
     default = ""
 
-    def __init__(self, reason=None):
+    def __init__(self, reason: Union[str, Callable[[], str], None] = None) -> None:
         """
         Args:
             reason: text, or a callable that makes it when it is first read:
@@ -19,16 +21,16 @@ class _ResourceError(OSError):
         self._reason = reason
 
     @property
-    def reason(self):
+    def reason(self) -> str:
         """One sentence: what was short, and where."""
         if callable(self._reason):
             self._reason = self._reason()
         return self._reason or self.default
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.reason
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.reason,))
 
 

@@ -175,9 +175,7 @@ class Alloc:
     def response(self, msg):
         """A response to ``sched.alloc``."""
         if msg.errnum:
-            self.jm.peer.failed(
-                f"sched.alloc: {msg.payload_str or 'error %d' % msg.errnum}", LOG_ERR
-            )
+            self.jm.peer.failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}", LOG_ERR)
             return
         body = msg.body
         try:

@@ -57,4 +57,4 @@ class Free:
     def response(self, msg):
         """``sched.free`` has no response but an error."""
         if msg.errnum:
-            self.jm.peer.failed(f"sched.free: {msg.payload_str or 'error %d' % msg.errnum}", 3)
+            self.jm.peer.failed(f"sched.free: {msg.payload_str or f'error {msg.errnum}'}", 3)
