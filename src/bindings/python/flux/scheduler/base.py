@@ -10,7 +10,7 @@ from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import args as arguments
 from flux.scheduler.handlers import Handlers
-from flux.scheduler.host import Committer, loop_now, r_key, stopwatch
+from flux.scheduler.host import Committer, loop_now, r_key, stopwatch, wants_forecast
 from flux.scheduler.passes import Passes
 from flux.scheduler.queue import PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob
@@ -112,7 +112,7 @@ class Scheduler(Running, Passes, Handlers):
             self._always_wanted = type(self).alloc is not Scheduler.alloc
         else:
             self._always_wanted = self.schedule_when_empty
-        self._no_forecast = type(self).forecast is Scheduler.forecast
+        self._no_forecast = type(self).forecast is Scheduler.forecast or not wants_forecast(h)
         self._commits = Committer(h, self.log, self.now, self._kvs_lost)
         self._init_passes(h, stopwatch(h))
 

@@ -23,7 +23,10 @@ def _integer(payload, key, largest):
 
 
 def _object(msg):
-    payload = msg.payload if msg.payload_str is not None else {}
+    try:
+        payload = msg.payload
+    except TypeError:
+        payload = {}  # there is none
     if not isinstance(payload, dict):
         raise ValueError(f"{msg.topic}: payload must be an object")
     return payload

@@ -27,6 +27,11 @@ def stopwatch(handle):
     return time.perf_counter
 
 
+def wants_forecast(handle):
+    """Whether anybody looks at estimates and reasons: a simulation for its start times does not."""
+    return getattr(type(handle), "wants_forecast", True) is not False
+
+
 def kvs_dir(jobid):
     """The KVS directory of a job: ``job.`` and the id in dotted hexadecimal (RFC 19)."""
     digits = f"{jobid:016x}"

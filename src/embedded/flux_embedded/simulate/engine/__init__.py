@@ -1,0 +1,1 @@
+"""Two ways to run a scheduler's module on a list of jobs: `lean` and `instance`."""

@@ -1,0 +1,248 @@
+"""The lean engine: a scheduler's module among peers that know just what it asks of them.
+
+There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
+scheduler's pass: ends, then what a script does, then submissions in their order; a job of no
+length ends in another round of the same instant.
+"""
+
+import heapq
+
+from flux_embedded.services.job_manager import states
+from flux_embedded.simulate.engine import peers
+from flux_embedded.simulate.engine.loop import Loop, Scheduler
+from flux_embedded.simulate.engine.manager import Manager
+
+#: When a workload begins if nothing says when: that of the embedded instance's clock.
+EPOCH = 1735689600.0
+
+#: Rounds of timers without anything else happening, after which waiting jobs are given up.
+PATIENCE = 10000
+
+GRAINS = ("batch", "event-end", "event-submit")
+
+
+class LeanEngine:
+    """Runs one scheduler on one workload.
+
+    Args:
+        machine (Machine): what the jobs run on
+        jobs (list of Job): by time of submission
+        path (str): the scheduler's file
+        args (list of str): its arguments
+        observer: is told what happens: ``began(active)``, ``ended(active, how)``,
+            ``rejected(active, note)``, ``annotated(active)``
+        name (str): the module's name; default: the file's
+        epoch (float): seconds since the epoch at which the workload begins
+        grain (str): "batch": one pass after all events of an instant; "event-end" and
+            "event-submit": one after each event, ends or submissions first
+        forecast (bool): let the scheduler estimate and explain
+        config (dict): the configuration: queues, resource.exclude
+        actions (list): (seconds, ``function(engine)``) to be done at a time, in order
+    """
+
+    def __init__(
+        self,
+        machine,
+        jobs,
+        path,
+        args=(),
+        observer=None,
+        name=None,
+        epoch=EPOCH,
+        grain="batch",
+        forecast=False,
+        config=None,
+        actions=(),
+        log_level=4,
+    ):
+        if grain not in GRAINS:
+            raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
+        import os
+
+        config = config or {}
+        self.machine = machine
+        self.jobs = jobs
+        self.path = path
+        self.args = list(args)
+        self.name = name or os.path.basename(path).removesuffix(".py")
+        self.epoch = epoch
+        self.grain = grain
+        self.forecast = forecast
+        self.observer = observer
+        #: set to have the run end at the next instant
+        self.interrupted = False
+        #: whether another scheduler is to be loaded when this one has ended
+        self._reload = None
+        self._next = 0
+        self._ends = []
+        self._actions = list(actions)
+        heapq.heapify(self._actions)
+        self._serial = 0
+        self._idle_rounds = 0
+        self.kernel = Loop(epoch, self._advance)
+        self.log = peers.Log(self.kernel, log_level)
+        self.names = peers.Names(self.kernel)
+        self.resource = peers.Resource(self.kernel, machine.R, config)
+        self.manager = Manager(self.kernel, self, config.get("queues"))
+        self.info = peers.JobInfo(self.kernel, self.manager)
+        self.kvs = peers.Kvs(self.kernel)
+        values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
+        peers.Broker(self.kernel, "attr", peers.attributes(values))
+        peers.Broker(self.kernel, "config", peers.configuration(config))
+        peers.Broker(self.kernel, "event", peers.events())
+        self.task = None
+
+    @property
+    def now(self):
+        """Seconds since the workload began."""
+        return self.kernel.time - self.epoch
+
+    def run(self):
+        """Run until every job has ended, or nothing more can happen.
+
+        Raises:
+            whatever the module raises
+        """
+        while True:
+            self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
+            self.task.run()
+            self._unload()
+            if self._reload is None:
+                return
+            self.path, self.args = self._reload
+            self._reload = None
+
+    def _unload(self):
+        task, self.task = self.task, None
+        for watcher in list(task.watchers):
+            watcher.destroy()
+        task.closed = True
+        for name in [name for name, who in self.kernel.services.items() if who is task]:
+            del self.kernel.services[name]
+        self.resource.released(task)
+        self.manager.peer.disconnected(task)
+
+    def reload(self, path=None, args=None):
+        """End the scheduler and load it again, or another one."""
+        self._reload = (path or self.path, self.args if args is None else list(args))
+        self.task.reactor_stop(0)
+
+    def at(self, seconds, function):
+        """Have ``function(engine)`` called at a time, before the submissions of that instant."""
+        self._serial += 1
+        heapq.heappush(self._actions, (seconds, self._serial, function))
+
+    # -- the order of events ------------------------------------------------------------------------------
+
+    def _advance(self):
+        """Bring what happens next; returns whether anything can."""
+        manager = self.manager
+        if manager.pump_wanted:
+            manager.pump()
+            return True
+        if self.interrupted:
+            return False
+        when = self._next_event()
+        timer = self.kernel.next_timer()
+        if when is None:
+            # Only the scheduler's own timers could let anything happen now.
+            self._idle_rounds += 1
+            if timer is None or not manager.waiting or self._idle_rounds > PATIENCE:
+                return False
+            self.kernel.set_time(timer)
+            return True
+        when += self.epoch
+        if timer is not None and timer < when:
+            self.kernel.set_time(timer)
+            return True
+        self._idle_rounds = 0
+        self.kernel.set_time(when)
+        if self.grain == "batch":
+            self._all_of(when)
+        else:
+            self._one_of(when)
+        if manager.pump_wanted:
+            manager.pump()
+        return True
+
+    def _next_event(self):
+        """When the next end, action or submission is, seconds since the workload began, or None."""
+        ends = self._ends
+        while ends and ends[0][2].end_entry is not ends[0]:
+            heapq.heappop(ends)
+        times = []
+        if ends:
+            times.append(ends[0][0])
+        if self._actions:
+            times.append(self._actions[0][0])
+        if self._next < len(self.jobs):
+            times.append(self.jobs[self._next].submit)
+        return min(times) if times else None
+
+    def _all_of(self, when):
+        while self._end(when):
+            pass
+        while self._act(when):
+            pass
+        while self._submit(when):
+            pass
+
+    def _one_of(self, when):
+        steps = [self._end, self._act, self._submit]
+        if self.grain == "event-submit":
+            steps.reverse()
+        for step in steps:
+            if step(when):
+                return
+
+    def _end(self, when):
+        ends = self._ends
+        while ends and ends[0][0] + self.epoch <= when:
+            entry = heapq.heappop(ends)
+            active = entry[2]
+            if active.end_entry is entry:
+                job = active.job
+                timeout = job.limit and job.run > job.limit
+                self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
+                return True
+        return False
+
+    def _act(self, when):
+        if self._actions and self._actions[0][0] + self.epoch <= when:
+            heapq.heappop(self._actions)[2](self)
+            return True
+        return False
+
+    def _submit(self, when):
+        if self._next < len(self.jobs) and self.jobs[self._next].submit + self.epoch <= when:
+            index = self._next
+            self._next += 1
+            self.manager.submit(index + 1, index, self.jobs[index])
+            return True
+        return False
+
+    # -- what the manager tells ------------------------------------------------------------------------------
+
+    def began(self, active):
+        self.end_at(active, self.now + active.job.seconds)
+        if self.observer is not None:
+            self.observer.began(active)
+
+    def end_at(self, active, seconds):
+        """Have a running job end at a time, seconds since the workload began."""
+        self._serial += 1
+        active.end_entry = (seconds, self._serial, active)
+        heapq.heappush(self._ends, active.end_entry)
+
+    def ended(self, active, how):
+        active.end_entry = None
+        if self.observer is not None:
+            self.observer.ended(active, how)
+
+    def rejected(self, active, note):
+        if self.observer is not None:
+            self.observer.rejected(active, note)
+
+    def annotated(self, active):
+        if self.observer is not None:
+            self.observer.annotated(active)

@@ -1,0 +1,186 @@
+"""A kernel without turns: the scheduler is its only task, and everybody else answers at once.
+
+In an instance each service is a task of its own, and a message waits for its turn. Here a request
+to a peer is a function call, and the loop that lets time pass runs where the scheduler's reactor
+waits for work. What the scheduler sees is the same: the same handle, messages and timers.
+"""
+
+import errno
+import marshal
+import os
+
+from flux_embedded.broker.pymodule import ModuleTask
+from flux_embedded.kernel import message
+from flux_embedded.kernel.clock import VirtualClock
+from flux_embedded.kernel.endpoint import Endpoint
+from flux_embedded.kernel.handle import Flux
+from flux_embedded.kernel.kernel import Kernel
+from flux_embedded.kernel.message import Message
+
+
+class ObjectMessage(Message):
+    """A message between two ends of one process: its object is copied, never written as JSON."""
+
+    __slots__ = ()
+
+    @property
+    def payload(self):
+        # As in any message, the receiver may change what it is given.
+        if self._obj is None:
+            return super().payload
+        return marshal.loads(marshal.dumps(self._obj))
+
+
+class Loop(Kernel):
+    """Delivers messages at once, and asks a driver for what happens next.
+
+    Args:
+        start (float): where the clock starts, seconds since the epoch
+        advance: ``advance()`` brings the next event, and returns whether there was one
+    """
+
+    def __init__(self, start, advance):
+        super().__init__(VirtualClock(start))
+        self.advance = advance
+        self.task = None
+
+    def request(self, msg):
+        name = msg.topic.partition(".")[0]
+        endpoint = self.services.get(name)
+        if endpoint is None:
+            self._refuse_unknown(msg)
+        else:
+            endpoint.receive(msg)
+
+    def _refuse_unknown(self, msg):
+        if not msg.flags & message.FLAG_NORESPONSE:
+            text = f"No service matching {msg.topic} is registered"
+            msg.sender.receive(msg.error_response(errno.ENOSYS, text))
+
+    def respond(self, msg, answer, responder=None):
+        if not msg.flags & message.FLAG_NORESPONSE:
+            msg.sender.receive(answer)
+
+    def send(self, endpoint, msg):
+        endpoint.receive(msg)
+
+    def switch_to_hub(self):
+        """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
+        task = self.task
+        while not task.inbox and not task.is_stopped:
+            while self.ready:
+                self.ready.popleft()
+            if self._due():
+                self._expire()
+            elif not self.advance():
+                task.end()
+                return
+
+    def next_timer(self):
+        """When the first timer is due, seconds since the epoch; None if there is none."""
+        self._due()
+        return self._timers[0][0] if self._timers else None
+
+    def set_time(self, when):
+        """Let the clock go to `when`."""
+        self.clock.advance_to(when)
+        self.time = self.clock.now()
+
+
+class Handle(Flux):
+    """A handle whose peers are in the same process and do not ask for forecasts."""
+
+    #: See `flux.scheduler.host.wants_forecast`.
+    wants_forecast = False
+
+
+class ForecastHandle(Handle):
+    """The same for those who ask."""
+
+    wants_forecast = True
+
+
+class Scheduler(ModuleTask):
+    """The scheduler's module, on the stack of whoever calls `run`.
+
+    Args:
+        kernel (Loop): the kernel
+        name, path, args: as for `ModuleTask`
+        forecast (bool): whether the scheduler is to estimate and explain
+    """
+
+    def __init__(self, kernel, name, path, args, forecast=False):
+        super().__init__(kernel, name, path, args)
+        (ForecastHandle if forecast else Handle)(self)
+        kernel.task = self
+        kernel.add_service(name, self)
+
+    def run(self):
+        """Execute the module's file; returns when its reactor ends."""
+        self._main()
+
+    def post(self, item):
+        self.inbox.append(item)
+
+    @property
+    def is_stopped(self):
+        """Whether its reactor is on its way out."""
+        return bool(self._reactor)
+
+    def end(self):
+        """Have the reactor return: nothing will ever happen again.
+
+        Raises:
+            RuntimeError: it does not run, so somebody waits for an answer
+        """
+        if self._reactor is None:
+            waiting = ", ".join(sorted(f.topic for f in self.futures.values() if f.topic))
+            raise RuntimeError(f"the scheduler waits for an answer that nobody has: {waiting}")
+        self.reactor_stop(0)
+
+
+class Peer(Endpoint):
+    """A service that answers when it is asked.
+
+    A subclass's methods table maps what follows the name and the dot in a topic to a function of the message.
+    """
+
+    name = ""
+
+    def __init__(self, kernel):
+        super().__init__(kernel, self.name)
+        self.methods = {}
+        kernel.add_service(self.name, self)
+
+    def receive(self, msg):
+        if msg.type != message.REQUEST:
+            self.answered(msg)
+            return
+        method = self.methods.get(msg.topic.partition(".")[2])
+        if method is None:
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            return
+        try:
+            method(msg)
+        except OSError as exc:
+            self.respond_error(msg, exc.errno, exc.strerror)
+
+    def answered(self, msg):
+        """A response came."""
+
+    def respond(self, msg, obj=None):
+        """Answer a request with an object."""
+        answer = ObjectMessage(
+            message.RESPONSE, msg.topic, None, obj, msg.matchtag, msg.flags & message.FLAG_STREAMING
+        )
+        self.kernel.respond(msg, answer)
+
+    def respond_error(self, msg, errnum, text=None):
+        """Answer a request with an error."""
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)))
+
+    def tell(self, topic, obj, flags=0):
+        """Send a request without a matchtag."""
+        msg = ObjectMessage(message.REQUEST, topic, None, obj, 0, flags)
+        msg.sender = self
+        self.kernel.request(msg)

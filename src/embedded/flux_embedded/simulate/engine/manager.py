@@ -1,0 +1,250 @@
+"""The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
+
+How requests are ordered, limited, withdrawn and answered is the job manager's own code
+(`flux_embedded.services.job_manager.alloc`, `.peer`, `.free`, `.queues`); what is done here is what
+becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
+"""
+
+import marshal
+
+from flux_embedded.kernel.message import OWNER
+from flux_embedded.services.job_manager import rlite, states
+from flux_embedded.services.job_manager.alloc import Alloc
+from flux_embedded.services.job_manager.free import Free
+from flux_embedded.services.job_manager.job import EMPTY
+from flux_embedded.services.job_manager.peer import Peer as SchedulerPeer
+from flux_embedded.services.job_manager.queues import Queues
+from flux_embedded.simulate.engine.loop import Peer
+from flux_embedded.simulate.job import jobspec
+
+#: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
+#: these two.
+_PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
+
+
+def priority_of(urgency):
+    """The priority that a job manager gives a job of this urgency."""
+    return _PRIORITIES.get(urgency, urgency)
+
+
+class ActiveJob:
+    """A job between its submission and its end, as `Alloc` and its like know jobs."""
+
+    __slots__ = (
+        "id", "index", "job", "userid", "priority", "flags", "t_submit", "state", "packed", "R",
+        "annotations", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "start",
+        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end",
+    )  # fmt: skip
+
+    def __init__(self, id, index, job, t_submit, packed):
+        self.id = id
+        self.index = index
+        self.job = job
+        self.userid = OWNER
+        self.priority = priority_of(job.urgency)
+        self.flags = 0
+        self.t_submit = t_submit
+        self.state = states.SCHED
+        self.packed = packed
+        self.R = None
+        self.annotations = EMPTY
+        self.alloc_entry = None
+        self.alloc_pending = False
+        self.alloc_stale = False
+        self.freed = None
+        self.start = None
+        self.promise = None
+        self.backfilled = False
+        self.bypass = False
+        self.queue_name = job.queue
+        self.end_entry = None
+        self.end = None
+
+    @property
+    def jobspec(self):
+        """What the job asks for; an object of the caller's own."""
+        return marshal.loads(self.packed)
+
+
+class Manager(Peer):
+    """``job-manager`` as a scheduler sees it.
+
+    Args:
+        kernel (Loop): the kernel
+        observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
+            result, and ``annotated(job)``
+        queues (dict): the configuration's ``queues`` table
+
+    Attributes:
+        jobs (dict): id -> ActiveJob
+        waiting (int): jobs that have neither started nor been refused
+        running (int): jobs that hold resources
+    """
+
+    name = "job-manager"
+
+    def __init__(self, kernel, observer, queues=None):
+        super().__init__(kernel)
+        self.h = self
+        self.events = self
+        self.life = self
+        self.observer = observer
+        self.jobs = {}
+        self.waiting = 0
+        self.running = 0
+        self.pump_wanted = False
+        self.complaints = []
+        self._specs = {}
+        self.queues = Queues(self)
+        if queues:
+            self.queues.configure({"queues": queues})
+            for queue in self.queues.table.values():
+                queue.started = True
+        self.peer = SchedulerPeer(self)
+        self.alloc = Alloc(self)
+        self.free = Free(self)
+        self.methods = {
+            "sched-hello": self.peer.hello,
+            "sched-ready": self.peer.ready,
+            "raise": self._raise,
+            "alloc-query": self._alloc_query,
+        }
+
+    # -- what the driver does -----------------------------------------------------------------------
+
+    def submit(self, id, index, job):
+        """A job comes in."""
+        active = ActiveJob(id, index, job, self.kernel.time, self._packed(job))
+        self.jobs[id] = active
+        self.waiting += 1
+        if active.queue_name is not None and active.queue_name not in self.queues.table:
+            active.queue_name = None
+        self.alloc.enqueue(active)
+        return active
+
+    def _packed(self, job):
+        key = (job.shape, job.limit, job.queue)
+        special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
+        packed = None if special else self._specs.get(key)
+        if packed is None:
+            constraints = None
+            if job.queue is not None and job.queue in self.queues.table:
+                requires = self.queues.constraints_of(job.queue)
+                constraints = {"properties": requires} if requires else None
+            packed = marshal.dumps(jobspec(job, constraints))
+            if not special:
+                self._specs[key] = packed
+        return packed
+
+    def pump(self):
+        """Send the scheduler what it may be sent, once for all that happened at an instant."""
+        self.pump_wanted = False
+        self.alloc.pump()
+
+    def finish(self, active, how=states.COMPLETED):
+        """A running job ends."""
+        self.running -= 1
+        del self.jobs[active.id]
+        active.state = states.INACTIVE
+        active.end = self.kernel.time
+        self.free.give_back(active.id, active.R)
+        self.observer.ended(active, how)
+
+    def cancel(self, active, how=states.CANCELED):
+        """End a job, pending or running."""
+        if active.state == states.RUN:
+            self.finish(active, how)
+        elif active.state == states.SCHED:
+            active.state = states.CLEANUP
+            active.end = self.kernel.time
+            self.waiting -= 1
+            was_pending = active.alloc_pending
+            self.alloc.withdraw(active)
+            self.observer.ended(active, how)
+            if not was_pending:
+                self.jobs.pop(active.id, None)
+
+    def set_urgency(self, active, urgency):
+        """Change the urgency, and so the priority, of a pending job."""
+        if active.state == states.SCHED:
+            active.priority = priority_of(urgency)
+            if active.priority == 0:
+                self.alloc.withdraw(active)
+            else:
+                self.alloc.priority_changed(active)
+
+    # -- what the job manager's parts call ------------------------------------------------------------
+
+    def schedule(self):
+        self.pump_wanted = True
+
+    def send(self, function, *args):
+        function(*args)
+
+    def send_untagged(self, topic, obj):
+        self.tell(topic, obj)
+
+    def notify(self, topic, obj):
+        from flux_embedded.kernel.message import FLAG_NORESPONSE
+
+        self.tell(topic, obj, FLAG_NORESPONSE)
+
+    def post(self, active, name, context=None):
+        if name == "alloc":
+            active.state = states.RUN
+            active.start = self.kernel.time
+            self.waiting -= 1
+            self.running += 1
+            self.observer.began(active)
+
+    def journal_event(self, active, event):
+        self.observer.annotated(active)
+
+    def raise_exception(self, active, kind, severity, note, userid=None):
+        del self.jobs[active.id]
+        active.state = states.INACTIVE
+        active.end = self.kernel.time
+        self.waiting -= 1
+        self.observer.rejected(active, note)
+
+    def alloc_ended(self, active):
+        self.jobs.pop(active.id, None)
+        active.state = states.INACTIVE
+
+    def holding_resources(self):
+        return [active for active in self.jobs.values() if active.state == states.RUN]
+
+    def log(self, level, text):
+        self.complaints.append(text)
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    def answered(self, msg):
+        if msg.topic == "sched.alloc":
+            self.alloc.response(msg)
+        elif msg.topic == "sched.free":
+            self.free.response(msg)
+
+    def _raise(self, msg):
+        body = msg.body
+        active = self.jobs.get(body["id"])
+        if active is None:
+            import errno
+
+            raise OSError(errno.ENOENT, "unknown job id")
+        if body.get("severity") == 0:
+            self.cancel(active, states.FAILED)
+        self.respond(msg, {})
+
+    def _alloc_query(self, msg):
+        body = {
+            "queue_length": self.alloc.queued,
+            "alloc_pending": len(self.alloc.pending),
+            "running": self.running,
+            "pending": self.waiting,
+        }
+        self.respond(msg, body)
+
+    def allocated(self):
+        """The union of what running jobs hold, an R."""
+        return rlite.union([(active.R, ()) for active in self.holding_resources()])

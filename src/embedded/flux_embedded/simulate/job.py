@@ -1,0 +1,118 @@
+"""A job as a trace tells of it, and as a scheduler is asked for it."""
+
+from typing import NamedTuple, Optional
+
+#: `Job.limit` of a job without a limit.
+NO_LIMIT = 0
+
+
+class Shape(NamedTuple):
+    """What a job asks for. ``nodes`` 0: its slots may be anywhere.
+
+    ``slots`` is a count per node where nodes are given, else the total; cores and gpus are of a slot.
+    """
+
+    nodes: int
+    slots: int
+    cores: int = 1
+    gpus: int = 0
+    exclusive: bool = False
+
+    def resources(self):
+        """The resource graph (RFC 14, 25)."""
+        within = [{"type": "core", "count": self.cores}]
+        if self.gpus:
+            within.append({"type": "gpu", "count": self.gpus})
+        graph = {"type": "slot", "count": self.slots, "with": within, "label": "task"}
+        if self.nodes:
+            graph = {"type": "node", "count": self.nodes, "with": [graph]}
+            if self.exclusive:
+                graph["exclusive"] = True
+        return [graph]
+
+
+class Job:
+    """One job of a workload; a simulation does not change it.
+
+    Attributes:
+        id (str): what the trace calls it
+        submit (float): when it comes to the scheduler, seconds after the start of the workload
+        run (float): seconds it would run if nothing ended it
+        limit (float): seconds after which it is ended; `NO_LIMIT`: never
+        shape (Shape): what it asks for; None with `resources` in `extra`
+        size (int): its share of the machine, in the workload's unit (nodes or cores)
+        user, queue (str or None)
+        urgency (int): 0 to 31
+        extra (dict or None): more of what the trace says: ``jobspec`` to be used as it is,
+            ``constraints``, ``wait`` and ``start`` as recorded, ``submitted`` before it was eligible, ...
+    """
+
+    __slots__ = (
+        "id", "submit", "run", "limit", "shape", "size", "user", "queue", "urgency", "extra",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id,
+        submit,
+        run,
+        limit,
+        shape,
+        size,
+        user=None,
+        queue=None,
+        urgency=16,
+        extra=None,
+    ):
+        self.id = id
+        self.submit = submit
+        self.run = run
+        self.limit = limit
+        self.shape = shape
+        self.size = size
+        self.user = user
+        self.queue = queue
+        self.urgency = urgency
+        self.extra = extra
+
+    @property
+    def seconds(self):
+        """Seconds it runs once it has started: its limit is a hard end."""
+        return min(self.run, self.limit) if self.limit else self.run
+
+    def __repr__(self):
+        return f"Job({self.id!r}, submit={self.submit}, run={self.run}, limit={self.limit}, {self.shape})"
+
+
+def jobspec(job, constraints: Optional[dict] = None):
+    """The jobspec (RFC 25) of a job, as a submission tool would write it; to be treated as read-only.
+
+    Args:
+        job (Job): the job
+        constraints (dict): RFC 31, on top of those of the job itself (those of its queue)
+    """
+    extra = job.extra or {}
+    given = extra.get("jobspec")
+    if given is not None:
+        system = dict(given.get("attributes", {}).get("system", {}))
+        system.pop("environment", None)
+        resources, tasks = given["resources"], given.get("tasks", _TASKS)
+    else:
+        system = {"cwd": "/"}
+        resources, tasks = job.shape.resources(), _TASKS
+    system["duration"] = float(job.limit)
+    if job.queue is not None:
+        system["queue"] = job.queue
+    own = extra.get("constraints", system.get("constraints"))
+    both = [one for one in (own, constraints) if one]
+    if both:
+        system["constraints"] = both[0] if len(both) == 1 else {"and": both}
+    return {
+        "resources": resources,
+        "tasks": tasks,
+        "attributes": {"system": system},
+        "version": 1,
+    }
+
+
+_TASKS = [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}]

@@ -1,0 +1,72 @@
+"""The machine jobs run on: an R, and how the sizes of a trace map to it."""
+
+from flux_embedded.formats import idset
+from flux_embedded.services.job_manager import rlite
+from flux_embedded.services.resource.inventory import Inventory
+
+
+class Machine:
+    """A resource set and what can be said of it at a glance.
+
+    Args:
+        R (dict): RFC 20
+        source (str): where it came from, for people
+
+    Attributes:
+        inventory (Inventory): R, checked
+        nodes, cores, gpus (int): how many it has
+
+    Raises:
+        ValueError: R is not valid
+    """
+
+    def __init__(self, R, source=""):
+        self.inventory = Inventory(R)
+        self.R = R
+        self.source = source
+        self.nodes, self.cores = rlite.count(R)
+        self.gpus = 0
+        per_node = set()
+        for entry in R["execution"]["R_lite"]:
+            ranks = idset.count(idset.decode(entry["rank"]))
+            children = entry["children"]
+            self.gpus += ranks * idset.count(idset.decode(children.get("gpu", "")))
+            per_node.add(idset.count(idset.decode(children["core"])))
+        #: cores of a node, where all have the same, else of the largest
+        self.cores_per_node = max(per_node)
+        self.is_uniform = len(per_node) == 1
+
+    def units(self, unit):
+        """How many of a unit ("node" or "core") there are."""
+        return self.nodes if unit == "node" else self.cores
+
+    def __str__(self):
+        text = f"{self.nodes} node{'s' * (self.nodes != 1)}, {self.cores} core{'s' * (self.cores != 1)}"
+        if self.gpus:
+            text += f", {self.gpus} GPU{'s' * (self.gpus != 1)}"
+        return text
+
+
+def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
+    """A machine of equal nodes.
+
+    Raises:
+        ValueError: a count that makes no machine
+    """
+    if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
+        raise ValueError(
+            f"a machine of {nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node: not possible"
+        )
+    children = {"core": idset.encode([0, cores_per_node])}
+    if gpus_per_node:
+        children["gpu"] = idset.encode([0, gpus_per_node])
+    width = len(str(nodes - 1))
+    first = "0" * width
+    names = f"node[{first}-{nodes - 1}]" if nodes > 1 else "node0"
+    execution = {
+        "R_lite": [{"rank": idset.encode([0, nodes]), "children": children}],
+        "starttime": 0.0,
+        "expiration": 0.0,
+        "nodelist": [names],
+    }
+    return Machine({"version": 1, "execution": execution}, source)

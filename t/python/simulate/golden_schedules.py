@@ -1,0 +1,98 @@
+"""The recorded start times of golden/schedules, and our engine on the same jobs.
+
+    .venv/bin/python t/python/simulate/golden_schedules.py sdsc-sp2-easy-batch-1000 [MODULE ARG...]
+
+prints how many starts differ, and the first that do.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[3]
+if __name__ == "__main__":
+    for room in ("src/embedded", "src/bindings/python", "t/python"):
+        sys.path.insert(0, str(TOP / room))
+
+from flux_embedded.simulate.engine.lean import LeanEngine  # noqa: E402
+from flux_embedded.simulate.job import Job, Shape  # noqa: E402
+from flux_embedded.simulate.machine import uniform  # noqa: E402
+
+#: policy of a recording -> module and arguments. `-plan` and `-kept` differ in what becomes of a
+#: reservation after an early end.
+MODULES = {
+    "fcfs": ("sched-fifo", ()),
+    "easy": ("sched-backfill", ()),
+    "depth4-kept": ("sched-backfill", ("reservations=4",)),
+    "conservative-kept": ("sched-backfill", ("reservations=unlimited",)),
+}
+
+
+class Starts:
+    """An observer that notes when jobs start; None: refused."""
+
+    def __init__(self):
+        self.start = {}
+
+    def began(self, active):
+        self.start[active.job.id] = active.start
+
+    def rejected(self, active, note):
+        self.start[active.job.id] = None
+
+    def ended(self, active, how):
+        pass
+
+    def annotated(self, active):
+        pass
+
+
+def play(rows, procs, module, args=(), grain="batch", **options):
+    """Run jobs given as (id, submit, run, limit, procs); returns {id: start, seconds}.
+
+    Args:
+        rows (list): the jobs, by time of submission
+        procs (int): size of the machine
+        module (str): one of src/modules, or a file
+        args (list of str): its arguments
+        grain (str): as for `LeanEngine`
+    """
+    jobs = [
+        Job(id, submit, run, limit, Shape(size, 1), size) for id, submit, run, limit, size in rows
+    ]
+    starts = Starts()
+    path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
+    engine = LeanEngine(uniform(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
+    engine.run()
+    assert not engine.log.lines, engine.log.lines[:3]
+    return starts.start
+
+
+def differences(got, want):
+    """[(id, recorded start, ours)] where they differ, by recorded start; ids in `want` are text."""
+    wrong = [
+        (int(id), start, got.get(int(id)))
+        for id, start in want.items()
+        if got.get(int(id)) != start
+    ]
+    return sorted(wrong, key=lambda row: (row[1] is None, row[1]))
+
+
+def main():
+    from shared import load_json
+
+    name, *module = sys.argv[1:]
+    recorded = load_json(f"golden/schedules/{name}.json")
+    jobs = load_json(f"golden/schedules/input-{recorded['trace']}.json")
+    ours, args = (module[0], module[1:]) if module else MODULES[recorded["policy"]]
+    rows = jobs["jobs"][: len(recorded["start"])]
+    got = play(rows, recorded["procs"], ours, args, recorded["grain"])
+    wrong = differences(got, recorded["start"])
+    print(f"{name}: {len(wrong)} of {len(recorded['start'])} starts differ")
+    for id, start, mine in wrong[:5]:
+        print(f"  job {id}: recorded {start}, ours {mine}")
+    print(json.dumps({"differ": len(wrong), "jobs": len(recorded["start"])}))
+
+
+if __name__ == "__main__":
+    main()
