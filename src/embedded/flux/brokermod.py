@@ -17,6 +17,7 @@ from flux.constants import (
     FLUX_ROLE_ALL,
 )
 from flux_embedded.broker.defaults import DEBUG_FLAGS
+from flux_embedded.formats.levels import LEVELS
 
 __all__ = [
     "BrokerLogger",
@@ -74,16 +75,7 @@ class BrokerLogger:
     """
 
     #: syslog number of each level name
-    LEVEL_NAMES = {
-        "emerg": 0,
-        "alert": 1,
-        "crit": 2,
-        "err": 3,
-        "warning": 4,
-        "notice": 5,
-        "info": 6,
-        "debug": 7,
-    }
+    LEVEL_NAMES = {name: number for number, name in enumerate(LEVELS)}
 
     def __init__(self, h):
         self._handle = h

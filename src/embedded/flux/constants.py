@@ -1,5 +1,16 @@
 """Numbers of the Flux API (host's ``flux/core.h`` and RFCs 3, 12, 21, 22)."""
 
+from flux_embedded.formats.levels import (  # noqa: F401
+    LOG_ALERT,
+    LOG_CRIT,
+    LOG_DEBUG,
+    LOG_EMERG,
+    LOG_ERR,
+    LOG_INFO,
+    LOG_NOTICE,
+    LOG_WARNING,
+)
+
 FLUX_MSGTYPE_REQUEST = 1
 FLUX_MSGTYPE_RESPONSE = 2
 FLUX_MSGTYPE_EVENT = 4
@@ -60,12 +71,3 @@ IDSET_FLAG_AUTOGROW = 1
 IDSET_FLAG_BRACKETS = 2
 IDSET_FLAG_RANGE = 4
 IDSET_INVALID_ID = 4294967294
-
-LOG_EMERG = 0
-LOG_ALERT = 1
-LOG_CRIT = 2
-LOG_ERR = 3
-LOG_WARNING = 4
-LOG_NOTICE = 5
-LOG_INFO = 6
-LOG_DEBUG = 7

@@ -69,7 +69,7 @@ class Broker:
 
     def log(self):
         """The log as SOURCE.LEVEL: TEXT lines."""
-        from flux_embedded.broker.logring import LEVELS
+        from flux_embedded.formats.levels import LEVELS
 
         return [
             f"{entry.name}.{LEVELS[entry.level]}: {entry.text}"

@@ -9,8 +9,7 @@ import collections
 import sys
 import time
 
-LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
-EMERG, ALERT, CRIT, ERR, WARNING, NOTICE, INFO, DEBUG = range(8)
+from flux_embedded.formats.levels import LEVELS, LOG_DEBUG, LOG_EMERG, LOG_ERR
 
 LogEntry = collections.namedtuple("LogEntry", "timestamp name rank level text")
 
@@ -36,8 +35,8 @@ class LogRing:
         self._entries = collections.deque(maxlen=max(1, attrs.get_int("log-ring-size", 1024)))
         self._followers = []
         self._file = None
-        self._level = attrs.get_int("log-level", DEBUG)
-        self._stderr_level = attrs.get_int("log-stderr-level", ERR)
+        self._level = attrs.get_int("log-level", LOG_DEBUG)
+        self._stderr_level = attrs.get_int("log-stderr-level", LOG_ERR)
         attrs.watch("log-level", self._refresh)
         attrs.watch("log-stderr-level", self._refresh)
         attrs.watch("log-ring-size", self._resize)
@@ -46,8 +45,8 @@ class LogRing:
             self.open_file(attrs.get("log-filename"))
 
     def _refresh(self, _value):
-        self._level = self._attrs.get_int("log-level", DEBUG)
-        self._stderr_level = self._attrs.get_int("log-stderr-level", ERR)
+        self._level = self._attrs.get_int("log-level", LOG_DEBUG)
+        self._stderr_level = self._attrs.get_int("log-stderr-level", LOG_ERR)
 
     def _resize(self, _value):
         size = max(1, self._attrs.get_int("log-ring-size", 1024))
@@ -70,7 +69,7 @@ class LogRing:
 
     def append(self, level, name, text, rank=0):
         """Add an entry; a text of several lines becomes one entry a line."""
-        level = min(max(int(level), EMERG), DEBUG)
+        level = min(max(int(level), LOG_EMERG), LOG_DEBUG)
         for line in text.splitlines() or [""]:
             self._append(LogEntry(self._clock(), name, rank, level, line))
 

@@ -16,8 +16,8 @@ groups.get (S)        ``{name: "broker.online"}`` -> ``{members: IDSET}`` now an
 
 import errno
 
-from flux_embedded.broker.logring import ERR
 from flux_embedded.formats import idset
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
 
 
@@ -80,7 +80,7 @@ class OverlayService(Service):
             raise OSError(errno.EINVAL, f"rank {rank} is not online")
         self.online = idset.combine(self.online, [rank, rank + 1], idset.DIFFERENCE)
         self.lost = idset.combine(self.lost, [rank, rank + 1], idset.UNION)
-        self.ctx.log(ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
+        self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
         self.streams.tell({"offline": str(rank)})
         self.respond(msg, {})
 

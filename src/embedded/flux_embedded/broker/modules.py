@@ -18,8 +18,8 @@ import os
 from greenlet import GreenletExit, getcurrent
 
 from flux_embedded.broker import defaults, modpath, registry
-from flux_embedded.broker.logring import CRIT, DEBUG, ERR
 from flux_embedded.broker.pymodule import LOADER, ModuleTask, failure_of
+from flux_embedded.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.service import Service, request
@@ -90,7 +90,7 @@ class ModuleManager(Service):
         module.load_request = msg
         self.table[name] = module
         module.task.on_exit = lambda task, exc: self._exited(module, exc)
-        self.ctx.log(DEBUG, f"insmod {name}")
+        self.ctx.log(LOG_DEBUG, f"insmod {name}")
         self._start(module)
 
     def _make_builtin(self, builtin, name, args):
@@ -118,7 +118,7 @@ class ModuleManager(Service):
             # The first thing its reactor comes to, when begin() has returned.
             module.task.post(lambda: self._running(module))
             return
-        self.ctx.log(DEBUG, f"{LOADER} {module.name} pid={os.getpid()}")
+        self.ctx.log(LOG_DEBUG, f"{LOADER} {module.name} pid={os.getpid()}")
         module.task.on_running = lambda task: self._running(module)
         self.kernel.add_service(module.name, module.task)
         module.task.start()
@@ -152,12 +152,12 @@ class ModuleManager(Service):
         module.status = EXITED
         self._close(module)
         self.table.pop(module.name, None)
-        self.ctx.log(DEBUG, f"module {module.name} exited")
+        self.ctx.log(LOG_DEBUG, f"module {module.name} exited")
         if exc is None:
             self._answer_load(module)
         else:
             errnum, text = failure_of(exc, module.path)
-            self.ctx.log(ERR, f"{module.name}: {text}")
+            self.ctx.log(LOG_ERR, f"{module.name}: {text}")
             self._answer_load(module, errnum, text)
             if was_running:
                 self.runtime_failure(module.name)
@@ -176,7 +176,7 @@ class ModuleManager(Service):
 
     def runtime_failure(self, name):
         """A module failed after it was up: the instance goes down with it unless told otherwise."""
-        self.ctx.log(CRIT, f"{name} module runtime failure")
+        self.ctx.log(LOG_CRIT, f"{name} module runtime failure")
         if not self.ctx.attrs.is_true("broker.module-nopanic") and self.ctx.fatal is not None:
             self.ctx.fatal(f"{name} module runtime failure")
 
@@ -192,7 +192,7 @@ class ModuleManager(Service):
         text = (
             f"loader ({LOADER}) killed by {signame}" if module.service is None else "does not end"
         )
-        self.ctx.log(ERR, f"{name}: {text}")
+        self.ctx.log(LOG_ERR, f"{name}: {text}")
         self._answer_load(module, errno.EIO, text)
         if was_running:
             self.runtime_failure(name)
@@ -212,7 +212,7 @@ class ModuleManager(Service):
             return
         if module.status == RUNNING:
             module.status = FINALIZING
-        self.ctx.log(DEBUG, f"rmmod {name}")
+        self.ctx.log(LOG_DEBUG, f"rmmod {name}")
         self.notify(f"{name}.shutdown")
 
     # -- looking -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ module with its arguments, or a function of the Startup that runs it.
 import errno
 import json
 
-from flux_embedded.broker.logring import ERR
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.resource.fake import fake_resources
 from flux_embedded.services.resource.sources import uniform
 
@@ -59,7 +59,7 @@ def unload(h, ctx, names):
         except FileNotFoundError:
             pass
         except TimeoutError:
-            ctx.log(ERR, f"rc3.0: remove {name}: it does not end")
+            ctx.log(LOG_ERR, f"rc3.0: remove {name}: it does not end")
 
 
 def _minimal(startup):

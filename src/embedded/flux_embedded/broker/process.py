@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from flux_embedded.broker.logring import ERR, INFO
+from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -76,7 +76,7 @@ class Command:
         self.returncode = returncode
         seconds = max(0.0, self.ctx.time() - self._started)
         text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {duration(seconds)}"
-        self.ctx.log(ERR if returncode else INFO, text)
+        self.ctx.log(LOG_ERR if returncode else LOG_INFO, text)
 
     def kill(self, signum):
         """Send a signal to the whole process group, also if only children of the command are left."""

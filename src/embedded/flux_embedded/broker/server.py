@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 
-from flux_embedded.broker.logring import ERR
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.service import Service
@@ -55,7 +55,7 @@ class Client(Endpoint):
             frame = pack(msg, tag)
         except (TypeError, ValueError) as exc:
             # A sender inside may hand over any object; what is none in JSON is its mistake, not everybody's.
-            self.server.ctx.log(ERR, f"{msg.topic}: the payload cannot be sent: {exc}")
+            self.server.ctx.log(LOG_ERR, f"{msg.topic}: the payload cannot be sent: {exc}")
             if msg.type != message.RESPONSE:
                 return
             frame = pack(
@@ -81,7 +81,9 @@ class Client(Endpoint):
             )
         self.backlog += data
         if len(self.backlog) > MAX_BACKLOG:
-            self.server.ctx.log(ERR, f"{self.name} does not read what it asked for: disconnected")
+            self.server.ctx.log(
+                LOG_ERR, f"{self.name} does not read what it asked for: disconnected"
+            )
             self.close()
 
     def _flush(self):
@@ -113,7 +115,7 @@ class Client(Endpoint):
         except OSError:
             data, messages = b"", ()
         except (ValueError, RecursionError) as exc:
-            self.server.ctx.log(ERR, f"{self.name}: {exc}: disconnected")
+            self.server.ctx.log(LOG_ERR, f"{self.name}: {exc}: disconnected")
             data, messages = b"", ()
         for msg in messages:
             self._take(msg)
@@ -126,7 +128,7 @@ class Client(Endpoint):
             return
         if msg.type != message.REQUEST:
             self.server.ctx.log(
-                ERR,
+                LOG_ERR,
                 f"{self.name}: sent a message of type {msg.type}, only requests are taken: ignored",
             )
             return
@@ -217,11 +219,11 @@ class SocketServer:
             except BlockingIOError:
                 return
             except OSError as exc:
-                self.ctx.log(ERR, f"accept: {exc.strerror}")
+                self.ctx.log(LOG_ERR, f"accept: {exc.strerror}")
                 return
             if peer_uid(sock) != message.OWNER:
                 # The directory's mode keeps others out already; this is the second lock.
-                self.ctx.log(ERR, f"refused a connection of user {peer_uid(sock)}")
+                self.ctx.log(LOG_ERR, f"refused a connection of user {peer_uid(sock)}")
                 sock.close()
                 continue
             self.clients.add(Client(self.ctx.kernel, sock, self))

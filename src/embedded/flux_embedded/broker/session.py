@@ -15,7 +15,6 @@ import time
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import BUILTIN, Instance
-from flux_embedded.broker.logring import CRIT, ERR, INFO
 from flux_embedded.broker.process import (
     Command,
     adopt_orphans,
@@ -26,6 +25,7 @@ from flux_embedded.broker.process import (
 from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
+from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
 from flux_embedded.kernel.future import FutureExt
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
@@ -150,7 +150,9 @@ class Session:
         if self.stopping is not None and seconds < CLEANUP_TIMEOUT:
             return  # it has heard, and a module may well take its time to end
         culprit = self.kernel.running.name if self.kernel.running is not None else "something"
-        self.ctx.log(CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force")
+        self.ctx.log(
+            LOG_CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force"
+        )
         kill_descendants(self.strangers)
         self._remove_rundir()
         if self.server is not None and os.path.exists(self.server.path):
@@ -169,7 +171,7 @@ class Session:
         self.stopping = reason
         if isinstance(reason, int):
             self.exit_code = 128 + reason
-            self.ctx.log(INFO, f"{signal.Signals(reason).name}: shutting down")
+            self.ctx.log(LOG_INFO, f"{signal.Signals(reason).name}: shutting down")
         else:
             self.exit_code = 1
         if self.command is not None:
@@ -230,9 +232,9 @@ class Session:
             startup.run(name or "full")
         except (personality.StartError, OSError) as exc:
             text = exc.strerror if isinstance(exc, OSError) else str(exc)
-            self.ctx.log(ERR, f"rc1.0: {text}")
+            self.ctx.log(LOG_ERR, f"rc1.0: {text}")
             seconds = duration(self.ctx.time() - began)
-            self.ctx.log(ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
+            self.ctx.log(LOG_ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
             self.exit_code = 1
             return False
         return True
@@ -241,7 +243,7 @@ class Session:
         argv = self.options.command
         if not argv:
             if not sys.stdin.isatty():
-                self.ctx.log(CRIT, "stdin is not a tty - can't run interactive shell")
+                self.ctx.log(LOG_CRIT, "stdin is not a tty - can't run interactive shell")
                 self.exit_code = 1
                 return
             argv = [os.environ.get("SHELL") or "/bin/sh"]
@@ -262,7 +264,7 @@ class Session:
         )
         text = future.get()
         if text:
-            self.ctx.log(ERR, f"cleanup.0: {text}")
+            self.ctx.log(LOG_ERR, f"cleanup.0: {text}")
             self.exit_code = self.exit_code or 1
 
     def _rc3(self, started):

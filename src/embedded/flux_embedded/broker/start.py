@@ -272,7 +272,8 @@ def _join_job(options, environ):
 def _print_log(text):
     import time
 
-    from flux_embedded.broker.logring import ERR, LogEntry, format_entry
+    from flux_embedded.broker.logring import LogEntry, format_entry
+    from flux_embedded.formats.levels import LOG_ERR
 
-    line = format_entry(LogEntry(time.time(), "", 0, ERR, ""))
+    line = format_entry(LogEntry(time.time(), "", 0, LOG_ERR, ""))
     print(line.partition(" .err")[0], text, file=sys.stderr)

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 
-from flux_embedded.broker.logring import ERR
+from flux_embedded.formats.levels import LOG_ERR
 
 #: Real seconds of standstill before it is reported; doubled for every further report.
 FIRST_REPORT = 5.0
@@ -50,7 +50,7 @@ class Watchdog:
             # The loop waits, as it should when there is nothing to do, or it turns.
             if self.ctx.kernel.waiting or self.ctx.kernel.turns != turns or frame is None:
                 if report_at > self.first:
-                    self.ctx.log(ERR, f"the instance goes on, after {standing:.0f}s")
+                    self.ctx.log(LOG_ERR, f"the instance goes on, after {standing:.0f}s")
                 turns, standing, report_at = self.ctx.kernel.turns, 0.0, self.first
                 continue
             standing += period
@@ -72,4 +72,4 @@ class Watchdog:
         ]
         if own and own[-1] is not stack[-1]:
             where = f"{own[-1].filename}:{own[-1].lineno} ({own[-1].name}), in {where}"
-        self.ctx.log(ERR, f"{name} has blocked the instance for {standing:.0f}s, at {where}")
+        self.ctx.log(LOG_ERR, f"{name} has blocked the instance for {standing:.0f}s, at {where}")

@@ -5,8 +5,7 @@ import errno
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.cmd.lib.times import Clock
-
-LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+from flux_embedded.formats.levels import LEVELS
 
 
 def main(argv):

@@ -15,13 +15,11 @@ import errno
 import os
 import traceback
 
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import GUEST_REFUSED, Task
-
-LOG_ERR = 3
-
 
 #: What a value of a form is called in an error text.
 _NAMES = {

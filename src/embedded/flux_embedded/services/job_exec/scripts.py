@@ -4,9 +4,9 @@ import errno
 
 from flux.idset import IDset
 from flux_embedded.formats import jobid
+from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
 from flux_embedded.services.job_exec.process import Process
 
-LOG_ERR, LOG_INFO = 3, 6
 MAX_RANKS = 1 << 20
 
 

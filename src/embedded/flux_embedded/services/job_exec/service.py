@@ -25,13 +25,12 @@ import base64
 import errno
 
 from flux_embedded.formats import eventlog, fsd, jobid
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
 from flux_embedded.services.job_manager import rlite
-
-LOG_ERR = 3
 
 
 class JobExec(Service):

@@ -26,6 +26,7 @@ import errno
 
 from flux_embedded.formats import eventlog, jobid, jsontext
 from flux_embedded.formats import jobspec as spec
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_ingest.completion import Completion, with_system
 from flux_embedded.services.job_ingest.ids import IdGenerator
@@ -40,7 +41,6 @@ from flux_embedded.services.job_manager.states import (
 
 KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 VALIDATORS = ("jobspec", "feasibility")
-LOG_ERR = 3
 #: The header of ``guest.input`` (RFC 24).
 INPUT = {"version": 1, "encoding": {"stdin": "UTF-8"}, "count": {"stdin": 1}, "options": {}}
 

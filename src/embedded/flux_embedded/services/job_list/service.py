@@ -26,7 +26,6 @@ from flux_embedded.services.job_manager.states import INACTIVE, PENDING, RUN, RU
 ATTRS = ["id", *GETTERS]
 #: jobs in one response of a stream
 PIECE = 500
-LOG_ERR = 3
 
 
 class JobList(Service):

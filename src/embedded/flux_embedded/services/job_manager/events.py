@@ -12,11 +12,11 @@ eventlogs.
 from collections import deque
 
 from flux_embedded.formats import eventlog
+from flux_embedded.formats.levels import LOG_ERR
 
 #: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
 MAX_NESTING = 40
 RETRY_MIN, RETRY_MAX = 0.1, 5.0
-LOG_ERR = 3
 
 
 class Events:

@@ -18,9 +18,8 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 import errno
 
 from flux_embedded.formats import fsd
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_manager import rlite
-
-LOG_ERR = 3
 
 
 class Housekeeping:

@@ -4,6 +4,7 @@
 same job is queued and processed after it returned.
 """
 
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_manager.states import (
     CLEANUP,
     DEPEND,
@@ -16,8 +17,6 @@ from flux_embedded.services.job_manager.states import (
     URGENCY_EXPEDITE,
     URGENCY_HOLD,
 )
-
-LOG_ERR = 3
 
 
 class Life:

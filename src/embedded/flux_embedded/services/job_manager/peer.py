@@ -2,11 +2,11 @@
 
 import errno
 
+from flux_embedded.formats.levels import LOG_INFO
 from flux_embedded.services.job_manager import rlite
 from flux_embedded.services.job_manager.states import INACTIVE, SCHED
 
 LIMIT_MAX = 2147483647
-LOG_INFO = 6
 
 
 class Peer:

@@ -60,7 +60,6 @@ from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
 
-LOG_ERR = 3
 #: Parts of the forms of requests.
 TEXT = (str, type(None))
 NUMBER = (int, float, type(None))

@@ -3,10 +3,9 @@
 import errno
 import os
 
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_embedded.services.job_manager import rlite
 from flux_embedded.services.job_manager.states import ACTIVE, CLEANUP, RUN
-
-LOG_ERR, LOG_INFO, LOG_DEBUG = 3, 6, 7
 
 
 class Start:

@@ -4,6 +4,7 @@ import errno
 import json
 
 from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream
@@ -18,8 +19,6 @@ from flux_embedded.services.resource.inventory import (
 )
 from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState
-
-LOG_ERR, LOG_DEBUG = 3, 7
 
 
 class Resource(Administration, Service):
