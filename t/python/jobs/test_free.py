@@ -5,7 +5,7 @@ import errno
 import pytest
 from jobs_instance import JobsInstance, make_R
 
-from flux_embedded.services.job_manager import rlite
+from flux_embedded.formats import rlite
 
 FOUR = {
     "version": 1,

@@ -6,9 +6,8 @@ import pytest
 from jobs_instance import JobsInstance, jobspec, make_R
 from shared import optional_jsonl
 
-from flux_embedded.services.job_manager import states
-from flux_embedded.services.job_manager.job import Job
-from flux_embedded.services.job_manager.states import (
+from flux_embedded.formats import states
+from flux_embedded.formats.states import (
     CLEANUP,
     DEPEND,
     INACTIVE,
@@ -20,6 +19,7 @@ from flux_embedded.services.job_manager.states import (
     replay,
     result,
 )
+from flux_embedded.services.job_manager.job import Job
 
 CANCEL = {"name": "exception", "context": {"type": "cancel", "severity": 0, "note": ""}}
 RECORDED = optional_jsonl("golden/eventlogs.jsonl")

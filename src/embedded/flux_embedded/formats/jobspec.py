@@ -260,3 +260,39 @@ def check_hosts(jobspec, known):
         raise ValueError(
             f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found"
         )
+
+
+def count_resources(resources):
+    """(nodes, cores, gpus) that a jobspec's resources ask for at least; nodes is 0 if it names none."""
+    totals = {"node": 0, "core": 0, "gpu": 0}
+
+    def walk(vertices, factor):
+        for vertex in vertices:
+            many = factor * minimum(vertex.get("count", 1))
+            if vertex["type"] in totals:
+                totals[vertex["type"]] += many
+            walk(vertex.get("with", ()), many)
+
+    walk(resources, 1)
+    return totals["node"], totals["core"], totals["gpu"]
+
+
+def minimum(count):
+    """The least a count allows (RFC 14: an integer, a range object or text)."""
+    if isinstance(count, dict):
+        return count.get("min", 1)
+    if isinstance(count, str):
+        digits = (
+            count.strip("[]").replace("-", "+").replace(",", "+").replace(":", "+").split("+")[0]
+        )
+        return int(digits) if digits.isdigit() else 1
+    return count
+
+
+def count_tasks(jobspec, nslots):
+    """Number of tasks of a job with `nslots` slots."""
+    total = 0
+    for task in jobspec["tasks"]:
+        count = task["count"]
+        total += count["total"] if "total" in count else count.get("per_slot", 1) * nslots
+    return total

@@ -1,7 +1,6 @@
 """The machine jobs run on: an R, and how the sizes of a trace map to it."""
 
-from flux_embedded.formats import idset
-from flux_embedded.services.job_manager import rlite
+from flux_embedded.formats import idset, rlite
 from flux_embedded.services.resource.inventory import Inventory
 
 

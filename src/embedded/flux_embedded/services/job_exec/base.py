@@ -1,6 +1,6 @@
 """What mock and real jobs share."""
 
-from flux_embedded.services.job_manager import rlite
+from flux_embedded.formats import rlite
 
 
 class Alarm:

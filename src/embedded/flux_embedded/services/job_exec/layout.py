@@ -1,7 +1,7 @@
 """Which task of a job runs where, and with what environment."""
 
-from flux_embedded.formats import jobid
-from flux_embedded.services.job_manager import rlite
+from flux_embedded.formats import jobid, rlite
+from flux_embedded.formats.jobspec import count_tasks
 
 
 class Placed:
@@ -52,15 +52,6 @@ def slot_shape(resources):
         return None
 
     return walk(resources, False, 1) or (None, 1)
-
-
-def count_tasks(jobspec, nslots):
-    """Number of tasks of a job with `nslots` slots."""
-    total = 0
-    for task in jobspec["tasks"]:
-        count = task["count"]
-        total += count["total"] if "total" in count else count.get("per_slot", 1) * nslots
-    return total
 
 
 def per_resource_shares(jobspec, children):

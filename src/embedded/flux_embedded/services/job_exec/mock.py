@@ -8,9 +8,8 @@ ranks).
 
 import signal
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, rlite
 from flux_embedded.services.job_exec import base
-from flux_embedded.services.job_manager import rlite
 
 EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
 

@@ -24,13 +24,12 @@ Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s) from the first
 import base64
 import errno
 
-from flux_embedded.formats import eventlog, fsd, jobid
+from flux_embedded.formats import eventlog, fsd, jobid, rlite
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
-from flux_embedded.services.job_manager import rlite
 
 
 class JobExec(Service):

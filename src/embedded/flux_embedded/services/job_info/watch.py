@@ -3,10 +3,9 @@
 import errno
 import json
 
-from flux_embedded.formats import eventlog, jobid
+from flux_embedded.formats import eventlog, jobid, rlite
+from flux_embedded.formats.dotted import update_path
 from flux_embedded.kernel.message import ROLE_OWNER
-from flux_embedded.services.job_manager import rlite
-from flux_embedded.services.job_manager.job import update_path
 
 LAST_EVENT = {"eventlog": "clean", "guest.exec.eventlog": "done"}
 UPDATE_EVENT = {"R": "resource-update", "jobspec": "jobspec-update"}

@@ -27,10 +27,7 @@ import errno
 from flux_embedded.formats import eventlog, jobid, jsontext
 from flux_embedded.formats import jobspec as spec
 from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.job_ingest.completion import Completion, with_system
-from flux_embedded.services.job_ingest.ids import IdGenerator
-from flux_embedded.services.job_manager.states import (
+from flux_embedded.formats.states import (
     FLAG_DEBUG,
     FLAG_NOVALIDATE,
     FLAG_WAITABLE,
@@ -38,6 +35,9 @@ from flux_embedded.services.job_manager.states import (
     URGENCY_MAX,
     URGENCY_MIN,
 )
+from flux_embedded.kernel.service import Service, request
+from flux_embedded.services.job_ingest.completion import Completion, with_system
+from flux_embedded.services.job_ingest.ids import IdGenerator
 
 KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 VALIDATORS = ("jobspec", "feasibility")

@@ -2,12 +2,10 @@
 
 import os
 
-from flux_embedded.formats import hostlist, idset
-from flux_embedded.services.job_exec.layout import count_tasks
-from flux_embedded.services.job_manager import rlite, states
-from flux_embedded.services.job_manager.job import lookup_path, update_path
-from flux_embedded.services.job_manager.jobtap.builtins.limits import count_resources
-from flux_embedded.services.job_manager.states import CLEANUP, INACTIVE, RUN, SCHED
+from flux_embedded.formats import hostlist, idset, rlite, states
+from flux_embedded.formats.dotted import lookup_path, update_path
+from flux_embedded.formats.jobspec import count_resources, count_tasks
+from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN, SCHED
 
 SYSTEM = "attributes.system"
 

@@ -3,8 +3,7 @@
 import errno
 import operator
 
-from flux_embedded.formats import hostlist, idset
-from flux_embedded.services.job_manager import rlite, states
+from flux_embedded.formats import hostlist, idset, rlite, states
 
 ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127

@@ -17,11 +17,11 @@ stats-get                -> ``{jobs: {pending, running, inactive}}``
 
 import errno
 
+from flux_embedded.formats import states
+from flux_embedded.formats.states import INACTIVE, PENDING, RUN, RUNNING
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_list.entry import GETTERS, Entry
 from flux_embedded.services.job_list.filter import compile_constraint
-from flux_embedded.services.job_manager import states
-from flux_embedded.services.job_manager.states import INACTIVE, PENDING, RUN, RUNNING
 
 ATTRS = ["id", *GETTERS]
 #: jobs in one response of a stream

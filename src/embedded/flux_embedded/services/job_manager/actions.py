@@ -5,7 +5,7 @@ Errors are what the commands print: ``unknown job id``, ``job is inactive`` and 
 
 import errno
 
-from flux_embedded.services.job_manager.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
+from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
 
 
 class Actions:

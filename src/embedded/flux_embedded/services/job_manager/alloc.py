@@ -9,10 +9,10 @@ withdrawn, so that what the scheduler has is always the head of the order.
 import heapq
 import itertools
 
+from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.services.job_manager import rlite
+from flux_embedded.formats.states import CLEANUP, SCHED
 from flux_embedded.services.job_manager.annotations import merge
-from flux_embedded.services.job_manager.states import CLEANUP, SCHED
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 

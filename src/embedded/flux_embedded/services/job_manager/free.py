@@ -1,7 +1,7 @@
 """Giving resources back: execution's releases, ``sched.free`` and the ``free`` event (RFC 27)."""
 
-from flux_embedded.services.job_manager import rlite
-from flux_embedded.services.job_manager.states import CLEANUP
+from flux_embedded.formats import rlite
+from flux_embedded.formats.states import CLEANUP
 
 
 class Free:

@@ -17,9 +17,8 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, rlite
 from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.services.job_manager import rlite
 
 
 class Housekeeping:

@@ -4,8 +4,8 @@
 not derived from events says so below.
 """
 
-from flux_embedded.formats import jobid
-from flux_embedded.services.job_manager import states
+from flux_embedded.formats import jobid, states
+from flux_embedded.formats.dotted import update_path
 
 #: Annotations of a job that has none; never changed.
 EMPTY = {}
@@ -147,27 +147,6 @@ def without_environment(jobspec):
             return jobspec
     system = {key: value for key, value in system.items() if key != "environment"}
     return {**jobspec, "attributes": {**attributes, "system": system}}
-
-
-def update_path(obj, path, value):
-    """`obj` with `value` at the dotted `path`; objects on the way are copied, missing ones made."""
-    key, dot, rest = path.partition(".")
-    copy = dict(obj)
-    if dot:
-        inner = copy.get(key)
-        copy[key] = update_path(inner if isinstance(inner, dict) else {}, rest, value)
-    else:
-        copy[key] = value
-    return copy
-
-
-def lookup_path(obj, path, default=None):
-    """Value at the dotted `path`, or `default`."""
-    for key in path.split("."):
-        if not isinstance(obj, dict) or key not in obj:
-            return default
-        obj = obj[key]
-    return obj
 
 
 # -- what each event changes, besides the state ------------------------------------------------------

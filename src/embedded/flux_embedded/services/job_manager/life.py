@@ -5,7 +5,7 @@ same job is queued and processed after it returned.
 """
 
 from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.services.job_manager.states import (
+from flux_embedded.formats.states import (
     CLEANUP,
     DEPEND,
     INACTIVE,

@@ -2,9 +2,9 @@
 
 import errno
 
+from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_INFO
-from flux_embedded.services.job_manager import rlite
-from flux_embedded.services.job_manager.states import INACTIVE, SCHED
+from flux_embedded.formats.states import INACTIVE, SCHED
 
 LIMIT_MAX = 2147483647
 

@@ -39,10 +39,10 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 import errno
 
 from flux.idset import IDset
+from flux_embedded.formats import rlite, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.job_manager import rlite, states
 from flux_embedded.services.job_manager.actions import Actions
 from flux_embedded.services.job_manager.alloc import Alloc
 from flux_embedded.services.job_manager.events import Events

@@ -3,9 +3,9 @@
 import errno
 import os
 
+from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
-from flux_embedded.services.job_manager import rlite
-from flux_embedded.services.job_manager.states import ACTIVE, CLEANUP, RUN
+from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
 
 
 class Start:

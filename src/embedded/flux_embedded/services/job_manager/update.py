@@ -7,9 +7,9 @@ job's duration changes, the scheduler is asked about the new expiration. Only th
 
 import errno
 
-from flux_embedded.services.job_manager.job import update_path
+from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats.states import INACTIVE, NEW, RUN
 from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
-from flux_embedded.services.job_manager.states import INACTIVE, NEW, RUN
 
 DURATION = "attributes.system.duration"
 #: There is no such service, or it went away before it answered.

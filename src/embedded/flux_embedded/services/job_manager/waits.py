@@ -11,7 +11,7 @@ idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are sti
 import errno
 import signal
 
-from flux_embedded.services.job_manager.states import FLAG_WAITABLE, PENDING, RUNNING
+from flux_embedded.formats.states import FLAG_WAITABLE, PENDING, RUNNING
 
 NOT_WAITABLE = "invalid job id, or job may be inactive and not waitable"
 

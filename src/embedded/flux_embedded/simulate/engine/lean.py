@@ -7,7 +7,7 @@ length ends in another round of the same instant.
 
 import heapq
 
-from flux_embedded.services.job_manager import states
+from flux_embedded.formats import states
 from flux_embedded.simulate.engine import peers
 from flux_embedded.simulate.engine.loop import Loop, Scheduler
 from flux_embedded.simulate.engine.manager import Manager

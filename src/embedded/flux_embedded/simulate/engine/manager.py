@@ -7,8 +7,8 @@ becomes of a job on either side of that: it is submitted, and it runs for as lon
 
 import marshal
 
+from flux_embedded.formats import rlite, states
 from flux_embedded.kernel.message import OWNER
-from flux_embedded.services.job_manager import rlite, states
 from flux_embedded.services.job_manager.alloc import Alloc
 from flux_embedded.services.job_manager.free import Free
 from flux_embedded.services.job_manager.job import EMPTY

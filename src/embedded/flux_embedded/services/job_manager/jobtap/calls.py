@@ -10,9 +10,9 @@ import os
 import traceback
 from types import MappingProxyType
 
+from flux_embedded.formats import states
+from flux_embedded.formats.dotted import update_path
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.services.job_manager import states
-from flux_embedded.services.job_manager.job import update_path
 from flux_embedded.services.job_manager.jobtap import given
 from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError, Rejected
 

@@ -4,11 +4,11 @@ import errno
 import os
 from types import MappingProxyType
 
+from flux_embedded.formats import states
+from flux_embedded.formats.states import CLEANUP, INACTIVE, PRIORITY_MAX, RUN
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
-from flux_embedded.services.job_manager import states
 from flux_embedded.services.job_manager.jobtap import given
 from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError, Rejected
-from flux_embedded.services.job_manager.states import CLEANUP, INACTIVE, PRIORITY_MAX, RUN
 
 #: In place of a job id: the job of the running callback.
 CURRENT_JOB = -1

@@ -4,7 +4,7 @@ import errno
 import fnmatch
 from types import MappingProxyType
 
-from flux_embedded.services.job_manager import states
+from flux_embedded.formats import states
 from flux_embedded.services.job_manager.jobtap import given, loader
 from flux_embedded.services.job_manager.jobtap.calls import Calls
 from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError

@@ -1,8 +1,8 @@
 """``.dependency-after``: the schemes after, afterany, afterok and afternotok (RFC 26)."""
 
 from flux_embedded.formats import jobid
+from flux_embedded.formats.states import COMPLETED, INACTIVE
 from flux_embedded.services.job_manager.jobtap.plugin import CURRENT_JOB
-from flux_embedded.services.job_manager.states import COMPLETED, INACTIVE
 
 #: scheme -> what the description in the eventlog begins with
 KINDS = {

@@ -4,7 +4,7 @@ The job waits until all earlier jobs of the same user and the same ``attributes.
 inactive.
 """
 
-from flux_embedded.services.job_manager.job import lookup_path
+from flux_embedded.formats.dotted import lookup_path
 from flux_embedded.services.job_manager.jobtap.plugin import CURRENT_JOB
 
 NAME = "attributes.system.job.name"

@@ -1,6 +1,7 @@
 """``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33)."""
 
 from flux_embedded.formats import fsd
+from flux_embedded.formats.jobspec import count_resources
 from flux_embedded.services.job_manager.jobtap.errors import JobtapError
 
 UNLIMITED = -1
@@ -26,33 +27,6 @@ def has_limits(conf, key):
     """Whether a limit of this kind is configured anywhere."""
     places = [conf, *conf.get("queues", {}).values()]
     return any(key in place.get("policy", {}).get("limits", {}) for place in places)
-
-
-def count_resources(resources):
-    """(nodes, cores, gpus) that a jobspec's resources ask for at least; nodes is 0 if it names none."""
-    totals = {"node": 0, "core": 0, "gpu": 0}
-
-    def walk(vertices, factor):
-        for vertex in vertices:
-            many = factor * minimum(vertex.get("count", 1))
-            if vertex["type"] in totals:
-                totals[vertex["type"]] += many
-            walk(vertex.get("with", ()), many)
-
-    walk(resources, 1)
-    return totals["node"], totals["core"], totals["gpu"]
-
-
-def minimum(count):
-    """The least a count allows (RFC 14: an integer, a range object or text)."""
-    if isinstance(count, dict):
-        return count.get("min", 1)
-    if isinstance(count, str):
-        digits = (
-            count.strip("[]").replace("-", "+").replace(",", "+").replace(":", "+").split("+")[0]
-        )
-        return int(digits) if digits.isdigit() else 1
-    return count
 
 
 # -- .limit-job-size ----------------------------------------------------------------------------------

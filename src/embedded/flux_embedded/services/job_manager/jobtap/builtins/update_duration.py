@@ -4,7 +4,7 @@ The instance owner may go beyond limits; others may only stay within them, and m
 duration of a job that runs.
 """
 
-from flux_embedded.services.job_manager.states import RUN
+from flux_embedded.formats.states import RUN
 
 KEY = "attributes.system.duration"
 

@@ -1,6 +1,6 @@
 """``.update-queue``: move a pending job to another queue, with the constraints that go with it."""
 
-from flux_embedded.services.job_manager.states import PENDING
+from flux_embedded.formats.states import PENDING
 
 KEY = "attributes.system.queue"
 
