@@ -83,7 +83,7 @@ class BackfillScheduler(PolicyScheduler):
             self.start(job, alloc, selection_type="immediate")
         else:
             self.start(job, alloc, backfill=self.name_of(head), selection_type="backfilled")
-            self.log.debug(f"backfill: {self.name_of(job)} (shadow={int(head._shadow or 0)})")
+            self.log.debug(f"backfill: {self.name_of(job)} (shadow={int(head.shadow or 0)})")
 
     def wait(self, job):
         """A job cannot start now: promise it a time, if it is its turn."""
@@ -108,7 +108,7 @@ class BackfillScheduler(PolicyScheduler):
         return not self.waiting.is_before(job, self.ranks_of(job), self.has_no_promise)
 
     def has_no_promise(self, job):
-        return job._queued and not job.request.finalized and job not in self.promises
+        return job.queued and not job.request.finalized and job not in self.promises
 
     def promise(self, job, when):
         """Promise a job the time `when`, or what it will need if that is None."""
@@ -118,7 +118,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def renew(self, job):
         """Things changed: a reservation may move to an earlier time, or has come due in vain."""
-        before = job._shadow
+        before = job.shadow
         due = before is None or before <= self.now()
         if not due and len(self.promises) > RENEWED:
             return

@@ -79,9 +79,9 @@ class SimpleScheduler(PolicyScheduler):
     def jobs_ahead(self):
         for ahead, job in enumerate(in_order(self._queue)):
             shown = ("insufficient resources", ahead)
-            if shown != getattr(job, "_ahead", None):
-                job._ahead = shown
-                job._reason = shown[0]
+            if shown != getattr(job, "ahead_shown", None):
+                job.ahead_shown = shown
+                job.reason_shown = shown[0]
                 job.request.annotate({"sched": {"reason_pending": shown[0], "jobs_ahead": ahead}})
             yield
 

@@ -131,7 +131,7 @@ def test_a_cancel_in_a_deep_queue_touches_few_jobs(size):
 
 
 def is_valid_root(heap):
-    return heap[0]._order <= heap[1]._order
+    return heap[0].order <= heap[1].order
 
 
 def test_order_without_sorting_stops_early():

@@ -129,6 +129,7 @@ def test_random_and_mutated_messages(module, seed):
     assert not rig.task.ended, rig.task.failure
     sched = rig.sched
     sched.resources._check()
+    sched._requests._check()
     for job in list(sched._queue):
         rig.cancel(job.jobid)
     rig.resource.update(up="0-3")

@@ -42,7 +42,7 @@ class Promises:
     def make(self, job, when):
         """Reserve `when` for a job, or None: keep what it will need, since nobody knows when.
 
-        What it was promised before is replaced. The time is noted as ``job._shadow``.
+        What it was promised before is replaced. The time is noted as ``job.shadow``.
 
         Raises:
             InsufficientResources: it does not fit then
@@ -54,7 +54,7 @@ class Promises:
             self.plan.reserve(job.jobid, job.resource_request, when)
             self.held.discard(job)
             self.due = min(self.due, when)
-        job._shadow = when
+        job.shadow = when
         if job not in self:
             insort(self._jobs, job)
 
@@ -70,8 +70,8 @@ class Promises:
         if self.due > now:
             return []
         timed = [job for job in self._jobs if job not in self.held]
-        self.due = min([job._shadow for job in timed if job._shadow > now], default=math.inf)
-        return [job for job in timed if job._shadow <= now]
+        self.due = min([job.shadow for job in timed if job.shadow > now], default=math.inf)
+        return [job for job in timed if job.shadow <= now]
 
 
 class Waiting:
@@ -88,16 +88,16 @@ class Waiting:
 
     def add(self, job, ranks):
         """`job` waits for some of `ranks` (a mask)."""
-        entry = (job._order, job.jobid, ranks)
-        if getattr(job, "_waits_as", None) != entry:
-            job._waits_as = entry
-            heapq.heappush(self._heaps.setdefault(ranks, []), (job._order, job.jobid, job))
+        entry = (job.order, job.jobid, ranks)
+        if getattr(job, "waits_as", None) != entry:
+            job.waits_as = entry
+            heapq.heappush(self._heaps.setdefault(ranks, []), (job.order, job.jobid, job))
 
     def clear(self):
         """Forget all: which ranks jobs could want has changed."""
         for heap in self._heaps.values():
             for _, _, job in heap:
-                job._waits_as = None
+                job.waits_as = None
         self._heaps.clear()
 
     def is_before(self, job, ranks, waits):
@@ -108,15 +108,15 @@ class Waiting:
             ranks (int): mask of the ranks it could want
             waits: function telling of a job whether it still waits without a promise
         """
-        place = (job._order, job.jobid)
+        place = (job.order, job.jobid)
         for mask, heap in list(self._heaps.items()):
             if not mask & ranks:
                 continue
             while heap and not (
-                heap[0][2]._waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])
+                heap[0][2].waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])
             ):
                 _, _, gone = heapq.heappop(heap)
-                gone._waits_as = None
+                gone.waits_as = None
             if not heap:
                 del self._heaps[mask]
             elif heap[0][:2] < place:

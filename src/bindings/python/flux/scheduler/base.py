@@ -1,36 +1,135 @@
-"""The base class of schedulers."""
+"""The base class of schedulers.
+
+How a scheduler works
+=====================
+
+`Scheduler` is a broker module between two services. From ``resource`` it has what there is, as a
+stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it gets a request for each
+job that may run, and answers it when the policy has decided (RFC 27).
+
+The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
+pool, account for the jobs that run already (*hello*), say how many requests may come (*ready*).
+
+Then every message goes the same way:
+
+1. its handler (``_handle_...``, at the end of the class) checks it at the door and calls the
+   override point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`,
+   `resource_update`. What is wrong with a message, and whatever an override raises, is reported
+   and goes no further (`Mishaps`);
+2. the override point brings the books up to date: the pool, and the queue of pending jobs;
+3. the handler asks for a pass. `Passes` gathers what arrives together, calls `schedule`, the
+   policy, and after it `forecast`;
+4. the policy answers requests. `Requests` has the table of them, and the states in which a job
+   can be; R is stored before its job hears of it (`Committer`).
+
+So the collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
+`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`, `host.Mishaps`
+and `host.Hello` for the host, `pools` for the pool. They know nothing of policies.
+"""
+
+from __future__ import annotations
 
 import errno
 import functools
+import gc
 import json
-import traceback
-from typing import Optional
+from typing import Any, Callable, Optional, Union
 
-from flux.job import JobID
+from flux.brokermod import BrokerModule, request_handler
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler import args as arguments
-from flux.scheduler.handlers import Handlers
-from flux.scheduler.host import Committer, loop_now, r_key, stopwatch, wants_forecast
-from flux.scheduler.passes import Passes
+from flux.scheduler import host
+from flux.scheduler.passes import Pace, Passes, Quiescence
+from flux.scheduler.pools import (
+    TOO_DEEP,
+    RequestParser,
+    _pool_class_from_uri,
+    apply_update,
+    check_pool_class,
+    id_of_deep_payload,
+    make_pool,
+)
 from flux.scheduler.queue import PendingQueue
-from flux.scheduler.requests import AllocRequest, PendingJob
-from flux.scheduler.running import Running
+from flux.scheduler.requests import AllocRequest, PendingJob, Requests
 
 #: Types of the responses to sched.alloc (RFC 27).
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 
+#: Largest job id and priority.
+ID_MAX = (1 << 64) - 1
+PRIORITY_MAX = (1 << 32) - 1
 
-def _checking_arguments(init):
+LOG_DEBUG = 7
+
+#: Collections of the middle generation between two full ones. A full one walks every pending job,
+#: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
+FULL_COLLECTIONS = 10000
+
+# -- options ---------------------------------------------------------------------------------------------
+
+OPTIONS = "queue-depth, log-level, pool-class"
+LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
+
+
+def parse_depth(text: Any, spelling: Optional[str] = None) -> Union[int, str]:
+    """A queue depth: a positive int, or "unlimited".
+
+    Args:
+        text (str or int): as given
+        spelling (str): how the argument was spelled, for the error
+
+    Raises:
+        ValueError: it is neither
+    """
+    if text == "unlimited":
+        return "unlimited"
+    if type(text) is int and text > 0:
+        return text
+    # isdigit() also takes digits of other scripts, which int() takes as well.
+    if isinstance(text, str) and text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ValueError(
+        f"queue-depth={text!r} is invalid: expected a positive integer or 'unlimited'"
+        if spelling is None
+        else f"{spelling} requires a positive integer, got {text!r}"
+    )
+
+
+def parse_level(name: str) -> str:
+    """A level of the log.
+
+    Raises:
+        ValueError: there is none of that name
+    """
+    level = name.lower()
+    if level not in LEVELS.split(", "):
+        raise ValueError(f"log-level={name!r} is invalid: expected one of {LEVELS}")
+    return level
+
+
+def parse_pool_class(uri: str) -> Any:
+    """The class of pools that a URI names.
+
+    Raises:
+        ValueError: it cannot be loaded, or is none
+    """
+    found = _pool_class_from_uri(uri)
+    if found is None:
+        raise ValueError(f"pool-class={uri!r}: could not load pool class")
+    return check_pool_class(found)
+
+
+def _checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap an ``__init__`` so that the outermost one ends with the check for unknown arguments."""
 
     @functools.wraps(init)
-    def wrapper(self, *args, **kwargs):
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
         depth = self.__dict__.get("_init_depth", 0)
         self.__dict__["_init_depth"] = depth + 1
         try:
             init(self, *args, **kwargs)
             if depth == 0:
-                arguments.reject(self.__dict__.get("_pending_args", ()))
+                for arg in self.__dict__.get("_pending_args", ()):
+                    raise ValueError(f"unknown argument {arg!r}: built-in options are {OPTIONS}")
         except ValueError as exc:
             # The load command shows an errno only: the log is where the reason can be found.
             if depth == 0 and getattr(self, "log", None) is not None:
@@ -42,7 +141,27 @@ def _checking_arguments(init):
     return wrapper
 
 
-class Scheduler(Running, Passes, Handlers):
+# -- messages --------------------------------------------------------------------------------------------
+
+
+def _integer(payload: dict[str, Any], key: str, largest: int) -> int:
+    value = payload.get(key)
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
+    return value
+
+
+def _object(msg: Any) -> dict[str, Any]:
+    try:
+        payload = msg.payload
+    except TypeError:
+        payload = {}  # there is none
+    if not isinstance(payload, dict):
+        raise ValueError(f"{msg.topic}: payload must be an object")
+    return payload
+
+
+class Scheduler(BrokerModule):
     """Base class of scheduler modules.
 
     It speaks the protocols of RFC 27 (with the job manager) and RFC 28 (with the resource
@@ -58,7 +177,7 @@ class Scheduler(Running, Passes, Handlers):
     """
 
     #: Most requests the job manager sends at a time: a positive int, or "unlimited".
-    queue_depth = "unlimited"
+    queue_depth: Union[int, str] = "unlimited"
 
     #: Longest delay that gathers a burst of events into one pass, seconds.
     SCHED_DELAY_MAX = 1.0
@@ -77,68 +196,102 @@ class Scheduler(Running, Passes, Handlers):
     pool_class: Optional[type] = None
 
     #: Further arguments for the pool's class.
-    pool_kwargs: dict = {}
+    pool_kwargs: dict[str, Any] = {}
 
     #: What keeps the pending jobs.
-    _queue_class = PendingQueue
+    _queue_class: type[PendingQueue] = PendingQueue
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
-            cls.__init__ = _checking_arguments(cls.__init__)
+            cls.__init__ = _checking_arguments(cls.__init__)  # type: ignore[method-assign]
 
     @_checking_arguments
-    def __init__(self, h, *args):
+    def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
-        self._pending_args = arguments.apply_builtin(self, args)
-        arguments.parse_depth(self.queue_depth)
-        self._pool = None
-        self._parser = None
-        self._backlog = self._queue_class()
-        #: open requests by job id
-        self._requests = {}
-        #: the same by the identity of their messages
-        self._by_msg = {}
-        #: jobs that hold resources
-        self._holding = set()
-        self._lost_ranks = {}  # ranks of running jobs that were gone at hello
-        self._acquire = None
-        self._warned = set()
-        self._errors = 0
+        self._pending_args = self._take_options(args)
+        parse_depth(self.queue_depth)
+        self._pool: Any = None
+        self._parser: Any = None
+        self._acquire: Any = None
+        self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
+        self._warned: set[str] = set()
         # A pool object is made of R only for those who want to look at it.
         self._free_overridden = type(self).free is not Scheduler.free
-        if self.schedule_when_empty is None:
-            self._always_wanted = type(self).alloc is not Scheduler.alloc
-        else:
-            self._always_wanted = self.schedule_when_empty
-        self._no_forecast = type(self).forecast is Scheduler.forecast or not wants_forecast(h)
-        self._commits = Committer(h, self.log, self.now, self._kvs_lost)
-        self._init_passes(h, stopwatch(h))
+        when_empty = self.schedule_when_empty
+        if when_empty is None:
+            when_empty = type(self).alloc is not Scheduler.alloc
+        looks_ahead = type(self).forecast is not Scheduler.forecast
+        self._mishaps = host.Mishaps(self.log)
+        self._clock = host.Clock(h)
+        self._backlog = self._queue_class()
+        self._requests = Requests(self._backlog)
+        self._commits = host.Committer(h, self.log, self.now, self._kvs_lost)
+        self._passes = Passes(
+            h,
+            self._requests,
+            self._clock,
+            host.stopwatch(h),
+            Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
+            self._mishaps,
+            schedule=lambda: self.schedule(),
+            forecast=self.forecast if looks_ahead and host.wants_forecast(h) else None,
+            start=lambda: self.start_schedule(),
+            when_empty=when_empty,
+        )
+        self._quiescence = Quiescence(
+            h, self._passes, self._commits, self._requests.holding, self._mishaps
+        )
 
-    # -- what a policy works with ---------------------------------------------------------------------
+    def _take_options(self, args: tuple[str, ...]) -> list[str]:
+        """Set what the arguments of every scheduler say; returns the others."""
+        rest = []
+        for arg in args:
+            name, equals, value = arg.partition("=")
+            if name == "queue-depth" and equals:
+                self.queue_depth = parse_depth(value)
+            elif name == "log-level" and equals:
+                self.log.level = parse_level(value)
+            elif name == "pool-class" and equals:
+                self.pool_class = parse_pool_class(value)
+            elif arg == "mode=unlimited":
+                self.queue_depth = "unlimited"
+            elif arg.startswith("mode=limited="):
+                self.queue_depth = parse_depth(arg[len("mode=limited=") :], "mode=limited=")
+            else:
+                rest.append(arg)
+        return rest
+
+    # -- what a policy works with ----------------------------------------------------------------------
 
     @property
-    def resources(self):
-        """The current resource pool."""
+    def resources(self) -> Any:
+        """The current resource pool (a `ResourcePool`)."""
         return self._pool
 
     @property
-    def _queue(self):
+    def _queue(self) -> list[PendingJob]:
         """The pending jobs: a list in `heapq` order, without cancelled jobs. May be assigned."""
         return self._backlog.settle()
 
     @_queue.setter
-    def _queue(self, jobs):
+    def _queue(self, jobs: Any) -> None:
         self._backlog.replace(jobs)
 
-    def now(self):
+    def now(self) -> float:
         """The time, in seconds since the epoch, as the reactor last saw it."""
-        return loop_now(self.handle)
+        return self._clock.now()
 
     # -- override points -------------------------------------------------------------------------------
 
-    def hello(self, jobid, priority, userid, t_submit, R):
+    def schedule(self) -> Any:
+        """Called to start jobs, after events. May be a generator: see the guide."""
+
+    def forecast(self) -> Any:
+        """Called after passes to annotate pending jobs. May be a generator."""
+
+    def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Called at start for each job that holds resources; marks them allocated.
 
         Args:
@@ -150,7 +303,15 @@ class Scheduler(Running, Passes, Handlers):
         """
         self.resources.register_alloc(jobid, R)
 
-    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+    def alloc(
+        self,
+        request: AllocRequest,
+        jobid: int,
+        priority: int,
+        userid: int,
+        t_submit: float,
+        jobspec: Any,
+    ) -> None:
         """Called when the job manager asks for a job's resources; puts it into ``_queue``.
 
         Args:
@@ -162,14 +323,14 @@ class Scheduler(Running, Passes, Handlers):
             jobspec (dict): what it asks for (RFC 14)
         """
         try:
-            resource_request = self._parser.parse(jobspec, request._read_jobspec)
+            resource_request = self._parser.parse(jobspec, request.read_jobspec)
         except ValueError as exc:
-            self.log.error(f"alloc: cannot parse jobspec for {self._name_of(jobid)}: {exc}")
+            self.log.error(f"alloc: cannot parse jobspec for {host.name_of(jobid)}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
             return
         self._backlog.push(PendingJob(jobid, priority, t_submit, request, resource_request))
 
-    def free(self, jobid, R, final=False):
+    def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Called when resources come back; returns them to the pool.
 
         Args:
@@ -179,35 +340,29 @@ class Scheduler(Running, Passes, Handlers):
         """
         self.resources.free(jobid, R, final=final)
 
-    def cancel(self, jobid):
+    def cancel(self, jobid: int) -> None:
         """Called when a pending request is withdrawn; takes the job out of ``_queue``.
 
         Args:
             jobid (int): the job id
         """
         request = self._requests.get(jobid)
-        if request is None:
-            return
-        job = request._job or self._find_queued(jobid)
-        if job is not None:
-            self._backlog.remove(job)
-        request._job = None
-        request.cancel()
+        if request is not None:
+            self._requests.take_out(request)
+            request.cancel()
 
-    def prioritize(self, jobs):
+    def prioritize(self, jobs: list[list[int]]) -> None:
         """Called when priorities change; puts ``_queue`` in order.
 
         Args:
             jobs (list): of [jobid, priority]
         """
         for jobid, priority in jobs:
-            request = self._requests.get(jobid)
-            if request is not None:
-                job = request._job or self._find_queued(jobid)
-                if job is not None:
-                    self._backlog.move(job, priority)
+            job = self._requests.job_of(jobid)
+            if job is not None:
+                self._backlog.move(job, priority)
 
-    def expiration(self, msg, jobid, expiration):
+    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Called when a running job's end is to change; accepts it and tells the pool.
 
         An override answers `msg`, with ``self.handle.respond(msg, None)`` or an error.
@@ -217,18 +372,18 @@ class Scheduler(Running, Passes, Handlers):
             jobid (int): the job id
             expiration (float): its new end, seconds since the epoch; 0: none
         """
-        if jobid in self._holding:
+        if jobid in self._requests.holding:
             self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
 
-    def resource_update(self):
+    def resource_update(self) -> None:
         """Called after `resources` changed, before the pass that follows."""
 
-    def released(self):
+    def released(self) -> None:
         """Called when something happened that may let a waiting job start: resources came back or up,
         the inventory or a job's end changed. For policies that remember what did not fit."""
 
-    def feasibility_check(self, msg, jobspec):
+    def feasibility_check(self, msg: Any, jobspec: Any) -> None:
         """Called to tell whether a job could ever run; answers `msg` (RFC 27).
 
         Args:
@@ -242,31 +397,62 @@ class Scheduler(Running, Passes, Handlers):
         else:
             self.handle.respond(msg, None)
 
-    def schedule(self):
-        """Called to start jobs, after events. May be a generator: see the guide."""
+    def start_schedule(self) -> None:
+        """Have a pass begin after the delay that the pace asks for, closing the one under way.
 
-    def forecast(self):
-        """Called after passes to annotate pending jobs. May be a generator."""
+        Override this to drive passes in another way; it is called once an event.
+        """
+        self._passes.begin()
 
-    def stats_get(self):
+    def stats_get(self) -> dict[str, Any]:
         """What ``flux module stats`` shows: a dict; a subclass adds to it."""
+        passes, pace, outlook = self._passes.main, self._passes.pace, self._passes.outlook
         return {
-            "sched_passes": self._pass.passes,
-            "sched_yields": self._pass.yields,
-            "forecast_passes": self._outlook.passes,
-            "forecast_yields": self._outlook.yields,
-            "sched_delay": self._pace.delay,
-            "sched_duration_ewma": self._pace.duration,
-            "sched_interval_ewma": self._pace.interval,
-            "pending_jobs": len(self._queue),
-            "sched_closed": self._pass.closed,
+            "sched_passes": passes.passes,
+            "sched_yields": passes.yields,
+            "forecast_passes": 0 if outlook is None else outlook.passes,
+            "forecast_yields": 0 if outlook is None else outlook.yields,
+            "sched_delay": pace.delay,
+            "sched_duration_ewma": pace.duration,
+            "sched_interval_ewma": pace.interval,
+            "pending_jobs": len(self._backlog),
+            "sched_closed": passes.closed,
             "commits": self._commits.written,
-            "errors": self._errors,
+            "errors": self._mishaps.count,
         }
+
+    # -- for overrides of start_schedule() -------------------------------------------------------------
+
+    def _request_schedule(self) -> None:
+        """Something happened that a pass should look at: calls `start_schedule` if there is work."""
+        self._passes.request()
+
+    @property
+    def _sched_pending(self) -> bool:
+        """Whether a pass is to begin; an override of `start_schedule` may set it for its own."""
+        return self._passes.pending
+
+    @_sched_pending.setter
+    def _sched_pending(self, pending: bool) -> None:
+        self._passes.pending = pending
+
+    @property
+    def _sched_delay(self) -> float:
+        return self._passes.pace.delay
+
+    @property
+    def _sched_interval_ewma(self) -> float:
+        return self._passes.pace.interval
+
+    @property
+    def _sched_duration_ewma(self) -> float:
+        return self._passes.pace.duration
 
     # -- answers to sched.alloc ------------------------------------------------------------------------
 
-    def alloc_success(self, msg, R, annotations=None):
+    def alloc_success(
+        self, msg: Any, R: dict[str, Any], annotations: Optional[dict[str, Any]] = None
+    ) -> None:
         """Store R, then answer that the job has it.
 
         Args:
@@ -274,78 +460,218 @@ class Scheduler(Running, Passes, Handlers):
             R (dict): the resources (RFC 20)
             annotations (dict): to attach
         """
-        jobid = self._jobid_of(msg, last=True)
+        jobid = self._requests.jobid_of(msg)
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
         answer = f'{{"id": {jobid}, "type": {SUCCESS}, "R": {text}{extra}}}'
 
-        def stored():
-            self._guard("alloc: respond", self.handle.respond, msg, answer)
-            self._check_quiet()
+        def stored() -> None:
+            self._mishaps.guard("alloc: respond", self.handle.respond, msg, answer)
+            self._quiescence.check()
 
-        self._holding.add(jobid)
-        self._commits.put(r_key(jobid), text, stored)
+        self._requests.holding.add(jobid)
+        self._commits.put(host.r_key(jobid), text, stored)
 
-    def alloc_annotate(self, msg, annotations):
+    def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send an annotation update for a pending job.
 
         Args:
             msg (Message): the sched.alloc request
             annotations (dict): merged with what the job has
         """
-        self.handle.respond(
-            msg, {"id": self._jobid_of(msg), "type": ANNOTATE, "annotations": annotations}
-        )
+        jobid = self._requests.jobid_of(msg)
+        self.handle.respond(msg, {"id": jobid, "type": ANNOTATE, "annotations": annotations})
 
-    def alloc_deny(self, msg, note=None):
+    def alloc_deny(self, msg: Any, note: Optional[str] = None) -> None:
         """Answer that the job will never run.
 
         Args:
             msg (Message): the sched.alloc request
             note (str): why
         """
-        answer = {"id": self._jobid_of(msg, last=True), "type": DENY}
+        answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": DENY}
         if note is not None:
             answer["note"] = note
         self.handle.respond(msg, answer)
 
-    def alloc_cancel(self, msg):
+    def alloc_cancel(self, msg: Any) -> None:
         """Answer that the request is withdrawn.
 
         Args:
             msg (Message): the sched.alloc request
         """
-        self.handle.respond(msg, {"id": self._jobid_of(msg, last=True), "type": CANCEL})
+        self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": CANCEL})
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- the start, and the resources ------------------------------------------------------------------
 
-    def _open(self, msg, jobid):
-        request = AllocRequest._of(self, msg, jobid)
-        self._requests[jobid] = request
-        self._by_msg[id(msg)] = request
-        return request
+    def run(self) -> None:
+        """Register the services, take over the resources, and schedule until told to stop.
 
-    def _jobid_of(self, msg, last=False):
-        # Saves decoding the payload again. The request keeps the message, and so its identity, alive.
-        request = self._by_msg.pop(id(msg), None) if last else self._by_msg.get(id(msg))
-        return msg.payload["id"] if request is None else request.jobid
+        Raises:
+            OSError: a step of the start failed
+        """
+        try:
+            self._start()
+        except Exception as exc:
+            self.log.critical(f"cannot start: {exc}")
+            raise
+        super().run()
 
-    def _finalized(self, request):
-        """A request has its answer: its job must not be looked at again."""
-        if self._requests.get(request.jobid) is request:
-            del self._requests[request.jobid]
-        job, request._job = request._job, None  # no cycles are left for the collector
-        if job is not None:
-            self._answered.append(job)
+    def _start(self) -> None:
+        handle = self.handle
+        handle.service_register("sched").get()
+        handle.service_register("feasibility").get()
+        self.set_running()
+        self._acquire, first = host.acquire(handle)
+        pool = self._pool = self._make_pool(first["resources"])
+        self._parser = RequestParser(pool)
+        pool.mark_down("all")
+        self._update(first)
+        jobs = host.running_jobs(handle, self.hello_partial_ok)
+        hello = host.Hello(handle, pool, self.hello, self._mishaps)
+        hello.take_over(jobs)
+        self._requests.holding |= hello.holding
+        self._lost_ranks = hello.lost
+        host.ready(handle, self.queue_depth)
+        self._acquire.then(self._resources_changed)
+        if gc.isenabled():
+            gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
+        name = getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
+        self.log.info(
+            f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
+            f"pool-class={name} Rv{pool.version} {pool.dumps()}"
+        )
 
-    def _find_queued(self, jobid):
-        """The queued job of this id, if a policy queued it by itself."""
-        for job in self._queue:
-            if job.jobid == jobid:
-                return job
-        return None
+    def _make_pool(self, R: dict[str, Any]) -> Any:
+        """Make the pool for the instance's resources (an R dict), of the class that is configured, that
+        R's writer names, or the usual one."""
+        return make_pool(self, R)
 
-    def _free(self, jobid, R, final):
+    def _resources_changed(self, future: Any) -> None:
+        try:
+            update = future.get()
+            future.reset()
+            if not isinstance(update, dict):
+                raise ValueError("the response is no object")
+        except Exception as exc:
+            self.log.critical(f"resource.acquire: {exc}: the scheduler ends here")
+            self.stop()
+            return
+        self._passes.events += 1
+        self._update(update)
+        lost = not update.keys() <= {"up", "expiration"}
+        self._mishaps.guard("ranks_changed", self._ranks_changed, lost)
+        self._mishaps.guard("resource_update", self.resource_update)
+        self._request_schedule()
+
+    def _ranks_changed(self, lost: bool) -> None:
+        """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of them."""
+
+    def _update(self, update: dict[str, Any]) -> None:
+        helpful, errors = apply_update(self._pool, update, self.log, self._warned)
+        if helpful:
+            self.released()
+        for key, exc in errors:
+            self._mishaps.report(f"resource update: {key}={update[key]!r}: {exc}")
+
+    def _kvs_lost(self, keys: list[str]) -> None:
+        """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
+        self.log.error("not stored: {}".format(", ".join(keys)))
+        self.log.critical("the KVS stays out of order: the scheduler ends here")
+        self.stop()
+
+    # -- messages without an answer of their own: what cannot be done is dropped -----------------------
+
+    @request_handler("sched.alloc", prefix=False)
+    def _handle_alloc(self, msg: Any) -> None:
+        try:
+            try:
+                payload = _object(msg)
+            except RecursionError:
+                payload = {"id": id_of_deep_payload(msg.payload_str)}
+                payload.update(priority=0, jobspec=TOO_DEEP)
+            jobid = _integer(payload, "id", ID_MAX)
+        except Exception as exc:  # nobody can be answered without an id
+            self._mishaps.report(f"alloc: malformed request: {exc}")
+            return
+        if jobid in self._requests:
+            self._mishaps.report(
+                f"alloc: {host.name_of(jobid)}: a request for this job is open already"
+            )
+            return
+        self._passes.events += 1
+        request = self._requests.open(self, msg, jobid)
+        try:
+            priority = _integer(payload, "priority", PRIORITY_MAX)
+            if jobid in self._requests.holding:
+                raise ValueError("the job holds resources already")
+            userid = payload.get("userid", 0)
+            t_submit = payload.get("t_submit")
+            if not isinstance(t_submit, (int, float)):
+                t_submit = self.now()
+            self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
+        except Exception as exc:
+            self._mishaps.report(f"alloc: {host.name_of(jobid)}", trace=True)
+            if not request.finalized:
+                self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
+        self._request_schedule()
+
+    @request_handler("sched.cancel", prefix=False)
+    def _handle_cancel(self, msg: Any) -> None:
+        try:
+            jobid = _integer(_object(msg), "id", ID_MAX)
+        except Exception as exc:
+            self._mishaps.report(f"cancel: malformed request: {exc}")
+            return
+        if jobid not in self._requests:
+            return  # answered already, or never asked
+        self._passes.events += 1
+        self._mishaps.guard("cancel", self.cancel, jobid)
+        self._request_schedule()
+
+    @request_handler("sched.prioritize", prefix=False)
+    def _handle_prioritize(self, msg: Any) -> None:
+        jobs = []
+        try:
+            entries = _object(msg)["jobs"]
+            if not isinstance(entries, list):
+                raise ValueError("jobs: expected an array")
+            for entry in entries:
+                jobid, priority = entry
+                if (
+                    type(jobid) is not int
+                    or type(priority) is not int
+                    or not 0 <= priority <= PRIORITY_MAX
+                ):
+                    raise ValueError(f"jobs: expected [id, priority], got {entry!r}")
+                if jobid in self._requests:
+                    jobs.append(entry)
+        except Exception as exc:
+            self._mishaps.report(f"prioritize: malformed request: {exc!r}")
+            return
+        if jobs:
+            self._passes.events += 1
+            self._mishaps.guard("prioritize", self.prioritize, jobs)
+            self._request_schedule()
+
+    @request_handler("sched.free", prefix=False)
+    def _handle_free(self, msg: Any) -> None:
+        try:
+            payload = _object(msg)
+            jobid = _integer(payload, "id", ID_MAX)
+            R = payload.get("R")
+            if not isinstance(R, dict):
+                raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
+            final = bool(payload.get("final", False))
+        except Exception as exc:
+            self._mishaps.report(f"free: malformed request: {exc}")
+            return
+        self._passes.events += 1
+        self._take_back(jobid, R, final)
+        self._request_schedule()
+
+    def _take_back(self, jobid: int, R: Any, final: bool) -> None:
+        """Have `free` return resources (an R dict) to the pool, and tell the policy."""
         try:
             lost = self._lost_ranks.get(jobid) if self._lost_ranks else None
             if self._free_overridden or lost:
@@ -355,32 +681,81 @@ class Scheduler(Running, Passes, Handlers):
             self.free(jobid, R, final=final)
         except Exception:
             # What is in doubt stays allocated: better idle until a reload than given out twice.
-            self._mishap(f"free: {self._name_of(jobid)}", trace=True)
+            self._mishaps.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
         if final:
-            self._holding.discard(jobid)
+            self._requests.holding.discard(jobid)
             self._lost_ranks.pop(jobid, None)
-        self._guard("free", self._freed, jobid, R, final)
+        if self.log.level >= LOG_DEBUG:
+            self._mishaps.guard("free", self._log_free, jobid, R, final)
 
-    def _freed(self, jobid, R, final):
-        """Resources came back, R being a dict or a pool; for what the library does about it."""
+    def _log_free(self, jobid: int, R: Any, final: bool) -> None:
+        what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
+        self.log.debug(f"free: {host.name_of(jobid)}: {what}{' (final)' if final else ''}")
 
-    # -- trouble ---------------------------------------------------------------------------------------
+    # -- requests with an answer -----------------------------------------------------------------------
 
-    def _mishap(self, text, error=None, trace=False):
-        """Log and count what went wrong, so that it goes no further."""
-        self._errors += 1
-        if error is not None:
-            text += (
-                "\n"
-                + "".join(
-                    traceback.format_exception(type(error), error, error.__traceback__)
-                ).rstrip()
-            )
-        elif trace:
-            text += "\n" + traceback.format_exc().rstrip()
-        self.log.error(text)
+    @request_handler("sched.expiration", prefix=False)
+    def _handle_expiration(self, msg: Any) -> None:
+        def serve() -> None:
+            payload = _object(msg)
+            jobid = _integer(payload, "id", ID_MAX)
+            expiration = payload.get("expiration")
+            if isinstance(expiration, bool) or not isinstance(expiration, (int, float)):
+                raise ValueError(f"expiration: expected a number, got {expiration!r}")
+            if not 0 <= expiration < float("inf"):
+                raise ValueError(f"invalid expiration {expiration!r}")
+            self._passes.events += 1
+            self.expiration(msg, jobid, expiration)
+            self.released()
+            self._request_schedule()
 
-    def _name_of(self, jobid):
-        return JobID(jobid).f58
+        self._serve(msg, serve)
+
+    @request_handler("feasibility.check", prefix=False)
+    def _handle_feasibility(self, msg: Any) -> None:
+        def serve() -> None:
+            payload = _object(msg)
+            if "jobspec" not in payload:
+                raise ValueError("jobspec: missing")
+            self.feasibility_check(msg, payload["jobspec"])
+
+        self._serve(msg, serve)
+
+    @request_handler("sched.resource-status", prefix=False)
+    def _handle_resource_status(self, msg: Any) -> None:
+        def serve() -> None:
+            pool = self.resources
+            status = {
+                "all": pool.to_dict(),
+                "allocated": pool.copy_allocated().to_dict(),
+                "down": pool.copy_down().to_dict(),
+            }
+            self.handle.respond(msg, status)
+
+        self._serve(msg, serve)
+
+    @request_handler("sched.quiescent", prefix=False)
+    def _handle_quiescent(self, msg: Any) -> None:
+        self._quiescence.ask(msg)
+
+    @request_handler("stats-get")
+    def _handle_stats(self, msg: Any) -> None:
+        self._serve(msg, lambda: self.handle.respond(msg, self.stats_get()))
+
+    def _serve(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """Call `serve`; answer `msg` with an error if it raises."""
+        try:
+            serve()
+        except ValueError as exc:  # the caller's mistake
+            self._refuse(msg, str(exc))
+        except Exception as exc:
+            self._mishaps.report(msg.topic, trace=True)
+            self._refuse(msg, f"{type(exc).__name__}: {exc}")
+
+    def _refuse(self, msg: Any, text: str) -> None:
+        try:
+            self.handle.respond_error(msg, errno.EINVAL, text)
+        except Exception as exc:
+            self._mishaps.report(f"{msg.topic}: cannot answer: {exc}")

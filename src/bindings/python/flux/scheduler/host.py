@@ -1,21 +1,64 @@
-"""What a scheduler needs of its host: time, the KVS, and the three steps of its start (RFC 27, RFC 28)."""
+"""What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27, RFC 28)."""
+
+from __future__ import annotations
 
 import errno
 import json
 import time
+import traceback
+from collections.abc import Iterator
+from typing import Any, Callable, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
-from flux.job import job_raise_async
+from flux.job import JobID, job_raise_async
 from flux.kvs import KVSTxn, get_key_direct
 from flux.resource.ResourcePool import ResourcePool
 
-
-def loop_now(handle):
-    """Seconds since the epoch, as the reactor of `handle` last saw them."""
-    return handle.reactor_now(handle.get_reactor())
+# -- time ------------------------------------------------------------------------------------------------
 
 
-def stopwatch(handle):
+class Clock:
+    """The time of the reactor.
+
+    The bindings have no documented way to ask for it, and a scheduler must not ask the operating
+    system: in an emulated instance time stands still or runs. This class is all the library knows
+    about it.
+
+    Asking costs some microseconds, and a pass asks for each job. So while code of a policy runs,
+    between `hold` and `let_go`, the answer to the first question is kept: the reactor's time does
+    not change while it waits for a callback.
+
+    Args:
+        handle: the Flux handle
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self._holding = False
+        self._held: Optional[float] = None
+
+    def now(self) -> float:
+        """Seconds since the epoch, as the reactor last saw them."""
+        held = self._held
+        if held is None:
+            handle = self.handle
+            held = float(handle.reactor_now(handle.get_reactor()))
+            if self._holding:
+                self._held = held
+        return held
+
+    def hold(self) -> None:
+        """From here to `let_go`, the time is what it is when it is first asked for."""
+        self._holding = True
+        self._held = None
+
+    def let_go(self) -> None:
+        """The reactor goes on."""
+        self._holding = False
+        self._held = None
+
+
+def stopwatch(handle: Any) -> Callable[[], float]:
     """Return a function that gives seconds from an arbitrary start, to time a piece of code with.
 
     A host whose time is not the machine's brings its own, so that how fast this machine is does
@@ -23,25 +66,87 @@ def stopwatch(handle):
     """
     # Asked of the class: a handle may look unknown names up elsewhere, with other exceptions.
     if hasattr(type(handle), "stopwatch"):
-        return handle.stopwatch
+        watch: Callable[[], float] = handle.stopwatch
+        return watch
     return time.perf_counter
 
 
-def wants_forecast(handle):
+def wants_forecast(handle: Any) -> bool:
     """Whether anybody looks at estimates and reasons: a simulation for its start times does not."""
     return getattr(type(handle), "wants_forecast", True) is not False
 
 
-def kvs_dir(jobid):
-    """The KVS directory of a job: ``job.`` and the id in dotted hexadecimal (RFC 19)."""
+# -- what goes wrong -------------------------------------------------------------------------------------
+
+
+class Mishaps:
+    """Logs and counts what went wrong, so that it goes no further.
+
+    On a real broker a module that fails while it runs takes the instance with it. So whatever an
+    override or a peer does is caught where it concerns one job or one message, and reported here.
+
+    Args:
+        log: a BrokerLogger
+
+    Attributes:
+        count (int): how many there were
+    """
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+        self.count = 0
+
+    def report(self, text: str, error: Optional[BaseException] = None, trace: bool = False) -> None:
+        """Log at ``err`` what went wrong, and count it.
+
+        Args:
+            text (str): what it was about
+            error (Exception): with whose traceback
+            trace (bool): with the traceback of the exception that is being handled
+        """
+        self.count += 1
+        if error is not None:
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+            text += "\n" + "".join(lines).rstrip()
+        elif trace:
+            text += "\n" + traceback.format_exc().rstrip()
+        self.log.error(text)
+
+    def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:
+        """Call a function; returns whether it came back without an exception.
+
+        Args:
+            what (str): what to report an exception as
+        """
+        try:
+            function(*args)
+            return True
+        except Exception:
+            self.report(what, trace=True)
+            return False
+
+
+def name_of(jobid: int) -> str:
+    """A job's id as users write it."""
+    name: str = JobID(jobid).f58
+    return name
+
+
+# -- keys ------------------------------------------------------------------------------------------------
+
+
+def kvs_dir(jobid: int) -> str:
+    """The KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC 19)."""
     digits = f"{jobid:016x}"
     return f"job.{digits[:4]}.{digits[4:8]}.{digits[8:12]}.{digits[12:]}"
 
 
-def r_key(jobid):
+def r_key(jobid: int) -> str:
     """The KVS key of a job's R."""
     return kvs_dir(jobid) + ".R"
 
+
+# -- the start -------------------------------------------------------------------------------------------
 
 #: job-info.lookup: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
@@ -53,7 +158,7 @@ LOOKUPS_AT_ONCE = 512
 LOG_INFO = 6
 
 
-def acquire(handle):
+def acquire(handle: Any) -> tuple[Any, dict[str, Any]]:
     """Ask for the resources; returns the stream's future and its first response (RFC 28).
 
     Raises:
@@ -65,7 +170,7 @@ def acquire(handle):
     return future, first
 
 
-def running_jobs(handle, partial_ok):
+def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
     """Ask the job manager which jobs hold resources.
 
     Args:
@@ -91,8 +196,11 @@ def running_jobs(handle, partial_ok):
         future.reset()
 
 
-def ready(handle, queue_depth):
+def ready(handle: Any, queue_depth: Any) -> int:
     """Say how many requests may be sent at a time; returns how many jobs wait.
+
+    Args:
+        queue_depth (int or str): a number, or "unlimited"
 
     Raises:
         OSError: the job manager refused
@@ -101,10 +209,13 @@ def ready(handle, queue_depth):
         payload = {"mode": "unlimited"}
     else:
         payload = {"mode": "limited", "limit": queue_depth}
-    return handle.rpc("job-manager.sched-ready", payload).get()["count"]
+    count: int = handle.rpc("job-manager.sched-ready", payload).get()["count"]
+    return count
 
 
-def current_R(handle, jobids):
+def current_R(
+    handle: Any, jobids: list[int]
+) -> Iterator[tuple[int, Optional[dict[str, Any]], Optional[Exception]]]:
     """Look up the R that jobs have now, with updates of their expiration applied.
 
     Args:
@@ -138,10 +249,10 @@ def current_R(handle, jobids):
                 yield jobid, None, exc
 
 
-def _R_from_kvs(handle, jobid):
+def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     """R as first written, and what its eventlog changed since: where there is no job-info."""
     directory = kvs_dir(jobid)
-    R = get_key_direct(handle, directory + ".R")
+    R: dict[str, Any] = get_key_direct(handle, directory + ".R")
     log = get_key_direct(handle, directory + ".eventlog")
     # The binding parses what parses as JSON, which a log of one event does.
     events = (
@@ -157,80 +268,104 @@ def _R_from_kvs(handle, jobid):
     return R
 
 
-def hello(scheduler, jobs):
-    """Have the scheduler account for each of `jobs` (see `running_jobs`).
+class Hello:
+    """Accounts for the jobs that hold resources when a scheduler starts (RFC 27).
 
     A job whose resources cannot be accounted for gets a ``scheduler-restart`` exception, so that
     they come back rather than be given out twice; until they do, those the pool knows stay
     allocated. One bad job does not keep the others from it.
+
+    Args:
+        handle: the Flux handle
+        pool (ResourcePool): the scheduler's pool
+        enter: ``enter(jobid, priority, userid, t_submit, R)``, which marks R as allocated
+        mishaps (Mishaps): where failures are reported
+
+    Attributes:
+        holding (set of int): the jobs that were accounted for
+        lost (dict): by job id, the ranks (idset text) of a job that are gone from the pool
     """
-    known = {}
-    for job in jobs:
+
+    def __init__(
+        self, handle: Any, pool: Any, enter: Callable[..., None], mishaps: Mishaps
+    ) -> None:
+        self.handle = handle
+        self.pool = pool
+        self.enter = enter
+        self.mishaps = mishaps
+        self.holding: set[int] = set()
+        self.lost: dict[int, str] = {}
+
+    def take_over(self, jobs: list[dict[str, Any]]) -> None:
+        """Account for each of `jobs` (see `running_jobs`)."""
+        log = self.mishaps.log
+        known = {}
+        for job in jobs:
+            try:
+                known[int(job["id"])] = job
+            except (KeyError, TypeError, ValueError):
+                self.mishaps.report(f"hello: malformed response: {job!r}")
+        for jobid, R, error in current_R(self.handle, list(known)):
+            job = known[jobid]
+            held = None
+            try:
+                if error is not None:
+                    raise error
+                held = ResourcePool(R)
+                if job.get("free"):
+                    held.remove_ranks(job["free"])
+                if log.level >= LOG_INFO:
+                    log.info(f"hello: {name_of(jobid)}: {held.dumps()}")
+                self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
+                self.holding.add(jobid)
+            except Exception:  # includes whatever a site's override raises
+                self.mishaps.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
+                self._restart(jobid)
+                if held is not None:
+                    self._hold_the_rest(jobid, held)
+
+    def _hold_the_rest(self, jobid: int, held: Any) -> None:
+        """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
+
+        Ranks that are gone are cut off, here and from what will be freed.
+        """
         try:
-            known[int(job["id"])] = job
-        except (KeyError, TypeError, ValueError):
-            scheduler._mishap(f"hello: malformed response: {job!r}")
-    for jobid, R, error in current_R(scheduler.handle, list(known)):
-        job = known[jobid]
-        pool = None
-        try:
-            if error is not None:
-                raise error
-            pool = ResourcePool(R)
-            if job.get("free"):
-                pool.remove_ranks(job["free"])
-            if scheduler.log.level >= LOG_INFO:
-                scheduler.log.info(f"hello: {scheduler._name_of(jobid)}: {pool.dumps()}")
-            scheduler.hello(jobid, job["priority"], job["userid"], job["t_submit"], pool)
-            scheduler._holding.add(jobid)
-        except Exception:  # includes whatever a site's override raises
-            scheduler._mishap(
-                f"hello: {scheduler._name_of(jobid)}: failed to reallocate R", trace=True
-            )
-            _restart(scheduler, jobid)
-            if pool is not None:
-                _hold_the_rest(scheduler, jobid, pool)
-
-
-def _hold_the_rest(scheduler, jobid, pool):
-    """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
-
-    Ranks that are gone are cut off, here and from what will be freed.
-    """
-    try:
-        lost = pool.to_resource_set().ranks - scheduler.resources.to_resource_set().ranks
-        if lost.count():
-            pool.remove_ranks(lost.encode())
-        if not pool.to_resource_set().ranks.count():
-            return
-        scheduler.resources.register_alloc(jobid, pool)
-    except Exception as exc:
-        # Held by another job, or the hello override had entered it: nothing more can be done.
-        scheduler.log.debug(f"hello: {scheduler._name_of(jobid)}: {exc}")
-        return
-    scheduler._holding.add(jobid)
-    if lost.count():
-        scheduler._lost_ranks[jobid] = lost.encode()
-
-
-def _restart(scheduler, jobid):
-    def report(future):
-        try:
-            future.get()
+            lost = held.to_resource_set().ranks - self.pool.to_resource_set().ranks
+            if lost.count():
+                held.remove_ranks(lost.encode())
+            if not held.to_resource_set().ranks.count():
+                return
+            self.pool.register_alloc(jobid, held)
         except Exception as exc:
-            scheduler._mishap(f"hello: raising an exception on {scheduler._name_of(jobid)}: {exc}")
+            # Held by another job, or the hello override had entered it: nothing more can be done.
+            self.mishaps.log.debug(f"hello: {name_of(jobid)}: {exc}")
+            return
+        self.holding.add(jobid)
+        if lost.count():
+            self.lost[jobid] = lost.encode()
 
-    try:
-        job_raise_async(
-            scheduler.handle,
-            jobid,
-            "scheduler-restart",
-            0,
-            "failed to reallocate R for running job",
-        ).then(report)
-    except Exception as exc:
-        scheduler._mishap(f"hello: raising an exception on {scheduler._name_of(jobid)}: {exc}")
+    def _restart(self, jobid: int) -> None:
+        what = f"hello: raising an exception on {name_of(jobid)}"
 
+        def report(future: Any) -> None:
+            try:
+                future.get()
+            except Exception as exc:
+                self.mishaps.report(f"{what}: {exc}")
+
+        try:
+            job_raise_async(
+                self.handle,
+                jobid,
+                "scheduler-restart",
+                0,
+                "failed to reallocate R for running job",
+            ).then(report)
+        except Exception as exc:
+            self.mishaps.report(f"{what}: {exc}")
+
+
+# -- storing R -------------------------------------------------------------------------------------------
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
@@ -239,7 +374,10 @@ PATIENCE = 60.0
 
 
 class Committer:
-    """Writes keys, and says when they are safe.
+    """Writes keys to the KVS, and says when they are safe.
+
+    What becomes due while a commit is under way goes into the next one, so a burst of allocations
+    costs a few commits, not one each, and none is waited for.
 
     Args:
         handle: the Flux handle
@@ -252,7 +390,13 @@ class Committer:
         accepted, stored (int): keys taken and keys stored so far; they are stored in order
     """
 
-    def __init__(self, handle, log, now, give_up):
+    def __init__(
+        self,
+        handle: Any,
+        log: Any,
+        now: Callable[[], float],
+        give_up: Callable[[list[str]], None],
+    ) -> None:
         self.handle = handle
         self.log = log
         self.now = now
@@ -261,14 +405,14 @@ class Committer:
         self.accepted = 0
         self.stored = 0
         self._raw = True  # whether the bindings store text as it is
-        self._waiting = []
-        self._batch = []
+        self._waiting: list[tuple[str, str, Callable[[], None]]] = []
+        self._batch: list[tuple[str, str, Callable[[], None]]] = []
         self._armed = False
-        self._failing_since = None
+        self._failing_since: Optional[float] = None
         self._delay = FIRST_RETRY
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 
-    def put(self, key, text, done):
+    def put(self, key: str, text: str, done: Callable[[], None]) -> None:
         """Store `text` under `key`, then call ``done()``.
 
         Args:
@@ -281,15 +425,15 @@ class Committer:
             # Whatever else this turn of the reactor brings goes along.
             self._arm(0.0)
 
-    def _arm(self, delay):
+    def _arm(self, delay: float) -> None:
         self._armed = True
         self._timer.reset(after=delay)
 
-    def _expired(self, handle, watcher, revents, args):
+    def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         self._armed = False
         self._commit()
 
-    def _commit(self):
+    def _commit(self) -> None:
         if not self._batch:
             self._batch, self._waiting = self._waiting, []
         if not self._batch:
@@ -299,7 +443,7 @@ class Committer:
         except Exception as exc:  # whatever it was, the jobs wait and it is tried again
             self._failed(exc)
 
-    def _transaction(self):
+    def _transaction(self) -> Any:
         txn = KVSTxn(self.handle)
         if self._raw:
             try:
@@ -313,7 +457,7 @@ class Committer:
             txn.put(key, json.loads(text))
         return txn
 
-    def _committed(self, future):
+    def _committed(self, future: Any) -> None:
         try:
             future.get()
         except Exception as exc:
@@ -331,7 +475,7 @@ class Committer:
         if self._waiting:
             self._commit()
 
-    def _failed(self, exc):
+    def _failed(self, exc: Exception) -> None:
         now = self.now()
         if self._failing_since is None:
             self._failing_since = now

@@ -1,6 +1,20 @@
-"""Passes over the queue: when they run, what follows them, and what they must not leave behind."""
+"""Passes over the queue: when they run, what follows them, and what they must not leave behind.
+
+An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
+that begins, and a `Driver` runs it: a function that returns, or a generator stepped once a turn of
+the reactor and closed by the next event. After a pass that came to its end another driver runs the
+forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells others
+when all that they caused is done.
+"""
+
+from __future__ import annotations
 
 import types
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Clock, Committer, Mishaps
+    from flux.scheduler.requests import Requests
 
 
 class Pace:
@@ -19,22 +33,22 @@ class Pace:
         delay (float): seconds the next pass waits
     """
 
-    def __init__(self, alpha, longest):
+    def __init__(self, alpha: float, longest: float) -> None:
         self.alpha = alpha
         self.longest = longest
         self.interval = 0.0
         self.duration = 0.0
         self.delay = 0.0
-        self._last = None
+        self._last: Optional[float] = None
 
-    def event(self, now):
+    def event(self, now: float) -> None:
         """An event came at `now` (seconds)."""
         if self._last is not None:
             elapsed = max(0.0, now - self._last)
             self.interval = self.alpha * elapsed + (1 - self.alpha) * self.interval
         self._last = now
 
-    def passed(self, seconds):
+    def passed(self, seconds: float) -> bool:
         """A synchronous pass took `seconds`. Returns whether the delay changed."""
         self.duration = self.alpha * seconds + (1 - self.alpha) * self.duration
         before = self.delay
@@ -57,18 +71,18 @@ class Allowance:
         share (float): steps that an event brings
     """
 
-    def __init__(self, most, rate, share):
+    def __init__(self, most: float, rate: float, share: float) -> None:
         self.most = most
         self.rate = rate
         self.share = share
         self._left = most
         self._last = 0.0
 
-    def event(self):
+    def event(self) -> None:
         """An event was handled."""
         self._left = min(self.most, self._left + self.share)
 
-    def spend(self, now):
+    def spend(self, now: float) -> float:
         """A step was taken at `now`. Returns the seconds to wait before the next."""
         self._left = min(self.most, self._left + max(0.0, now - self._last) * self.rate) - 1
         self._last = now
@@ -93,10 +107,18 @@ class Driver:
         yields (int): yields of all passes
         closed (int): passes closed before their end
         armed (bool): a pass is to begin
-        active (bool): a pass that yields is under way
     """
 
-    def __init__(self, handle, begin, before, stepped, ended, stopwatch, pause=None):
+    def __init__(
+        self,
+        handle: Any,
+        begin: Callable[[], Any],
+        before: Callable[[], None],
+        stepped: Callable[[], None],
+        ended: Callable[[Optional[Exception], Optional[float]], None],
+        stopwatch: Callable[[], float],
+        pause: Optional[Callable[[float], float]] = None,
+    ) -> None:
         self.begin = begin
         self.before = before
         self.ended = ended
@@ -107,22 +129,23 @@ class Driver:
         self.yields = 0
         self.closed = 0
         self.armed = False
-        self._generator = None
+        self._generator: Optional[types.GeneratorType[Any, Any, Any]] = None
         self._running = False
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
 
     @property
-    def active(self):
+    def active(self) -> bool:
+        """Whether a pass that yields is under way."""
         return self._generator is not None
 
-    def arm(self, delay):
+    def arm(self, delay: float) -> None:
         """Have a pass begin after `delay` seconds, if none is to begin yet."""
         if not self.armed:
             self.armed = True
             self._start_timer.reset(after=delay)
 
-    def close(self):
+    def close(self) -> Optional[Exception]:
         """Close the pass under way, if any: its ``finally`` blocks run. Returns what they raised."""
         generator = self._generator
         if generator is None or self._running:
@@ -136,7 +159,7 @@ class Driver:
             return exc
         return None
 
-    def _start(self, handle, watcher, revents, args):
+    def _start(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         self.armed = False
         error = self.close()
         if error is not None:
@@ -162,15 +185,16 @@ class Driver:
                 self.pause(took)
             self._end(error, took)
 
-    def _next(self, handle, watcher, revents, args):
+    def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         self._step()
 
-    def _step(self):
+    def _step(self) -> None:
         generator = self._generator
         if generator is None:
             return
         began = self.stopwatch()
-        error = wanted = None
+        error: Optional[Exception] = None
+        wanted = None
         self.before()
         self._running = True
         try:
@@ -192,7 +216,7 @@ class Driver:
             rest = wanted
         self._step_timer.reset(after=rest)
 
-    def _end(self, error, seconds):
+    def _end(self, error: Optional[Exception], seconds: Optional[float]) -> None:
         if error is None:
             self.passes += 1
         self.ended(error, seconds)
@@ -210,161 +234,208 @@ FORECAST_STEPS = (32, 500.0, 0.125)
 
 
 class Passes:
-    """The part of `Scheduler` that calls `schedule` and `forecast`.
+    """Calls a policy's ``schedule()`` and ``forecast()`` when it is time to.
 
-    An event asks for a pass (`_request_schedule`), the pace says when (`start_schedule`), a driver
-    runs it; after it, another driver runs the forecast.
+    Args:
+        handle: the Flux handle
+        requests (Requests): the table of requests, with the queue
+        clock (Clock): the reactor's time
+        stopwatch: gives seconds, to measure how long passes take
+        pace (Pace): how long events are gathered
+        mishaps (Mishaps): where failures are reported
+        schedule: begins a pass
+        forecast: begins a forecast, or None: there is none
+        start: called when a pass is wanted; the usual one calls `begin`
+        when_empty (bool): whether passes are wanted while the queue is empty
+
+    Attributes:
+        events (int): events so far
+        main, outlook (Driver): what runs passes and forecasts
+        pace (Pace): as given
+        changed: called when a pass was asked for, has begun or has ended
     """
 
-    def _init_passes(self, handle, stopwatch):
-        #: messages that may change what a pass finds
-        self._events = 0
+    def __init__(
+        self,
+        handle: Any,
+        requests: Requests,
+        clock: Clock,
+        stopwatch: Callable[[], float],
+        pace: Pace,
+        mishaps: Mishaps,
+        schedule: Callable[[], Any],
+        forecast: Optional[Callable[[], Any]],
+        start: Callable[[], None],
+        when_empty: bool,
+    ) -> None:
+        self.requests = requests
+        self.clock = clock
+        self.pace = pace
+        self.mishaps = mishaps
+        self.schedule = schedule
+        self.start = start
+        self.when_empty = when_empty
+        self.changed: Callable[[], None] = lambda: None
+        self.events = 0
         #: of these, what the pass under way had seen when it began, and the last that was completed
-        self._events_seen = 0
-        self._events_passed = 0
-        #: [message, events before it, R to be stored before the answer] of sched.quiescent
-        self._quiet = []
-        #: jobs whose request has its answer, and that may still sit in the queue
-        self._answered = []
-        self._queue_before = 0
+        self._seen = 0
+        self._passed = 0
         self._backoff = 0.0
-        self._outlook_again = False
-        self._outlook_not_before = 0.0
+        self._forecast_again = False
+        self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
-        self._pace = Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX)
         hooks = (self._before_step, self._after_step)
-        self._pass = Driver(handle, self._begin_pass, *hooks, self._pass_ended, stopwatch)
-        self._outlook = Driver(
-            handle, self.forecast, *hooks, self._forecast_ended, stopwatch, self._rest
-        )
+        self.main = Driver(handle, self._begin, *hooks, self._ended, stopwatch)
+        self.outlook: Optional[Driver] = None
+        if forecast is not None:
+            self.outlook = Driver(
+                handle, forecast, *hooks, self._forecast_ended, stopwatch, self._rest
+            )
 
     @property
-    def _sched_pending(self):
-        """Whether a pass is to begin; an override of `start_schedule` may set it for its own."""
-        return self._pass.armed
+    def pending(self) -> bool:
+        """Whether a pass is to begin. Set by those who drive passes in a way of their own."""
+        return self.main.armed
 
-    @_sched_pending.setter
-    def _sched_pending(self, pending):
-        self._pass.armed = pending
-        if self._quiet:
-            self._check_quiet()
+    @pending.setter
+    def pending(self, pending: bool) -> None:
+        self.main.armed = pending
+        self.changed()
 
-    @property
-    def _sched_delay(self):
-        return self._pace.delay
+    def wanted(self) -> bool:
+        """Whether a pass has anything to look at."""
+        return self.when_empty or len(self.requests.queue) > 0
 
-    @property
-    def _sched_interval_ewma(self):
-        return self._pace.interval
+    def done_with(self, events: int) -> bool:
+        """Whether a pass that had seen the first `events` events is over, or none is to come."""
+        return self._passed >= events or not (self.main.armed or self.main.active)
 
-    @property
-    def _sched_duration_ewma(self):
-        return self._pace.duration
-
-    def _request_schedule(self):
+    def request(self) -> None:
         """Something happened that a pass should look at."""
-        self._drop_answered()
-        if self._always_wanted or len(self._backlog):
-            self._pace.event(self.now())
+        self.requests.sweep()
+        if self.wanted():
+            self.pace.event(self.clock.now())
             self._allowance.event()
-            self._guard("start_schedule", self.start_schedule)
-        elif self._pass.active:
-            self._close_pass()
-        if self._quiet:
-            self._check_quiet()
+            self.mishaps.guard("start_schedule", self.start)
+        elif self.main.active:
+            self.close()
+        self.changed()
 
-    def start_schedule(self):
-        """Have a pass begin after the delay that the pace asks for, closing the one under way.
+    def begin(self) -> None:
+        """Have a pass begin after the delay that the pace asks for, closing the one under way."""
+        self.close()
+        self.main.arm(max(self.pace.delay, self._backoff))
 
-        Override this to drive passes in another way; it is called once an event.
-        """
-        self._close_pass()
-        self._pass.arm(max(self._pace.delay, self._backoff))
-
-    def _close_pass(self):
-        error = self._pass.close()
+    def close(self) -> None:
+        """Close the pass under way, if there is one."""
+        error = self.main.close()
         if error is not None:
-            self._pass_failed(error)
+            self._failed(error)
 
-    def _begin_pass(self):
-        self._events_seen = self._events
+    def _begin(self) -> Any:
+        self._seen = self.events
         return self.schedule()
 
-    def _pass_ended(self, error, seconds):
-        self._events_passed = self._events_seen
+    def _ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
+        self._passed = self._seen
         if error is not None:
-            self._pass_failed(error)
+            self._failed(error)
         else:
             self._backoff = 0.0
-            if seconds is not None and self._pace.passed(seconds):
-                self.log.debug(f"sched_delay={self._pace.delay:.6f}")
-            if not self._no_forecast and (self._always_wanted or len(self._backlog)):
-                if self._outlook.active:
-                    self._outlook_again = True
+            if seconds is not None and self.pace.passed(seconds):
+                self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
+            if self.outlook is not None and self.wanted():
+                if self.outlook.active:
+                    self._forecast_again = True
                 else:
-                    self._arm_outlook()
-        if self._quiet:
-            self._check_quiet()
+                    self._arm_forecast(self.outlook)
+        self.changed()
 
-    def _pass_failed(self, error):
-        self._mishap("schedule: this pass is lost", error)
-        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.SCHED_DELAY_MAX)
+    def _failed(self, error: Exception) -> None:
+        self.mishaps.report("schedule: this pass is lost", error)
+        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.pace.longest)
 
-    def _arm_outlook(self):
-        self._outlook.arm(max(0.0, self._outlook_not_before - self.now()))
+    def _arm_forecast(self, outlook: Driver) -> None:
+        outlook.arm(max(0.0, self._forecast_not_before - self.clock.now()))
 
-    def _rest(self, seconds):
-        rest = max(FORECAST_REST * seconds, self._allowance.spend(self.now()))
-        self._outlook_not_before = self.now() + seconds + rest
+    def _rest(self, seconds: float) -> float:
+        now = self.clock.now()
+        rest = max(FORECAST_REST * seconds, self._allowance.spend(now))
+        self._forecast_not_before = now + seconds + rest
         return rest
 
-    def _forecast_ended(self, error, seconds):
+    def _forecast_ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
         if error is not None:
-            self._mishap("forecast: this pass is lost", error)
-        if self._outlook_again:
-            self._outlook_again = False
-            self._arm_outlook()
+            self.mishaps.report("forecast: this pass is lost", error)
+        if self._forecast_again and self.outlook is not None:
+            self._forecast_again = False
+            self._arm_forecast(self.outlook)
 
-    def _before_step(self):
-        """A policy's code is about to run: it must find only jobs that wait."""
-        self._drop_answered()
-        self._queue_before = len(self._backlog)
+    def _before_step(self) -> None:
+        self.clock.hold()
+        self.requests.begin_step()
 
-    def _drop_answered(self):
-        """Take jobs out of the queue that were answered by code that ran outside of a pass."""
-        if self._answered:
-            for job in self._answered:
-                self._backlog.remove(job)
-            self._answered.clear()
+    def _after_step(self) -> None:
+        self.requests.end_step()
+        self.clock.let_go()
 
-    def _after_step(self):
-        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
-        answered = self._answered
-        if answered:
-            if len(self._backlog) != self._queue_before - len(answered):
-                # The usual policy pops what it answers, which this length tells without a search.
-                for job in answered:
-                    self._backlog.remove(job)
-            answered.clear()
 
-    # -- sched.quiescent -------------------------------------------------------------------------------
+class _Asker:
+    """Who waits for quiescence, and what for."""
 
-    def _check_quiet(self):
-        """Answer those who wait for what had arrived before them to be done with."""
+    __slots__ = ("msg", "events", "keys")
+
+    def __init__(self, msg: Any, events: int) -> None:
+        self.msg = msg
+        #: events before the question
+        self.events = events
+        #: R to be stored before the answer, once that is known
+        self.keys: Optional[int] = None
+
+
+class Quiescence:
+    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and answered.
+
+    Args:
+        handle: the Flux handle
+        passes (Passes): when it is decided
+        commits (Committer): when it is stored
+        holding (set): the jobs that hold resources; how many is part of the answer
+        mishaps (Mishaps): where failures are reported
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        passes: Passes,
+        commits: Committer,
+        holding: set[int],
+        mishaps: Mishaps,
+    ) -> None:
+        self.handle = handle
+        self.passes = passes
+        self.commits = commits
+        self.holding = holding
+        self.mishaps = mishaps
+        self._askers: list[_Asker] = []
+        passes.changed = self.check
+
+    def ask(self, msg: Any) -> None:
+        """Answer `msg` when the time has come."""
+        self._askers.append(_Asker(msg, self.passes.events))
+        self.check()
+
+    def check(self) -> None:
+        """Something went on: answer those whose time has come."""
+        if not self._askers:
+            return
         waiting = []
-        for entry in self._quiet:
-            msg, events, keys = entry
-            if keys is None and (
-                self._events_passed >= events or not (self._pass.armed or self._pass.active)
-            ):
-                keys = entry[2] = self._commits.accepted
-            if keys is None or self._commits.stored < keys:
-                waiting.append(entry)
+        for asker in self._askers:
+            if asker.keys is None and self.passes.done_with(asker.events):
+                asker.keys = self.commits.accepted
+            if asker.keys is None or self.commits.stored < asker.keys:
+                waiting.append(asker)
             else:
-                self._guard(
-                    "quiescent",
-                    self.handle.respond,
-                    msg,
-                    {"status": 0, "alloc_current": len(self._holding)},
-                )
-        self._quiet = waiting
+                answer = {"status": 0, "alloc_current": len(self.holding)}
+                self.mishaps.guard("quiescent", self.handle.respond, asker.msg, answer)
+        self._askers = waiting

@@ -8,8 +8,8 @@
 """
 
 from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.base import Scheduler
+from flux.scheduler.host import name_of
 from flux.scheduler.queue import in_order
 
 LOG_DEBUG = 7
@@ -87,12 +87,12 @@ class PolicyScheduler(Scheduler):
 
     def name_of(self, job):
         """A job's id as users write it."""
-        return self._name_of(job.jobid)
+        return name_of(job.jobid)
 
     def pending(self, jobid):
         """The pending job of this id, or None."""
         request = self._requests.get(jobid)
-        return None if request is None else request._job
+        return None if request is None else request.job
 
     def shares_ranks(self, one, other):
         """Whether two pending jobs could want the same rank, whatever is up or free."""
@@ -144,13 +144,6 @@ class PolicyScheduler(Scheduler):
             self.log.debug(f"alloc: {self.name_of(job)}: {summary}")
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
-    def _freed(self, jobid, R, final):
-        if self.log.level >= LOG_DEBUG:
-            what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
-            self.log.debug(
-                "free: {}: {}{}".format(self._name_of(jobid), what, " (final)" if final else "")
-            )
-
     def refuse(self, job, error):
         """Deny a job that the pool will not have.
 
@@ -160,7 +153,7 @@ class PolicyScheduler(Scheduler):
                 logged and costs this job, not the scheduler
         """
         if not isinstance(error, OSError):
-            self._mishap(f"alloc: {self.name_of(job)}", error)
+            self._mishaps.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
     # -- estimates --------------------------------------------------------------------------------------
@@ -219,8 +212,8 @@ class PolicyScheduler(Scheduler):
 
     def show_reason(self, job, reason):
         """Annotate `job` with what it waits for; None removes it."""
-        if reason != getattr(job, "_reason", None):
-            job._reason = reason
+        if reason != getattr(job, "reason_shown", None):
+            job.reason_shown = reason
             job.request.annotate({"sched": {"reason_pending": reason}})
 
     def behind(self, head):

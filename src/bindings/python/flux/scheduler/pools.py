@@ -1,9 +1,12 @@
 """The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it."""
 
+from __future__ import annotations
+
 import importlib
 import inspect
 import marshal
 import re
+from typing import Any, Callable, Optional
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -14,10 +17,10 @@ _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASC
 #: An R without a writer was written by this one (RFC 20), which is no pool of ours.
 DEFAULT_WRITER = "fluxion"
 
-_found = {}
+_found: dict[str, Any] = {}
 
 
-def _pool_class_from_uri(uri):
+def _pool_class_from_uri(uri: Any) -> Any:
     """Find the pool class that ``module`` (its `pool_class`) or ``module:Class`` names.
 
     A ``-`` reads as ``_``, and a name without a dot is also looked for in `flux.resource`.
@@ -45,7 +48,7 @@ def _pool_class_from_uri(uri):
     return None
 
 
-def _pool_class_from_writer(writer):
+def _pool_class_from_writer(writer: Any) -> Optional[type]:
     """Find the pool class that ``R.scheduling.writer`` names, or None.
 
     Args:
@@ -64,12 +67,12 @@ def _pool_class_from_writer(writer):
     return found if is_pool_class(found) else None
 
 
-def is_pool_class(found):
+def is_pool_class(found: Any) -> bool:
     """Whether `found` is a class that a scheduler can make its pool of."""
     return isinstance(found, type) and issubclass(found, (ResourcePool, ResourcePoolImplementation))
 
 
-def check_pool_class(found):
+def check_pool_class(found: Any) -> Any:
     """Return `found`.
 
     Raises:
@@ -82,7 +85,7 @@ def check_pool_class(found):
     return found
 
 
-def choose(scheduler, R):
+def choose(scheduler: Any, R: dict[str, Any]) -> Any:
     """The class of pool for inventory `R`: the configured one, else R's writer's, else the default."""
     if scheduler.pool_class is not None:
         return check_pool_class(scheduler.pool_class)
@@ -100,7 +103,7 @@ def choose(scheduler, R):
     return found
 
 
-def known_options(cls, version):
+def known_options(cls: Any, version: Any) -> set[str]:
     """The keyword arguments that a pool of class `cls` takes for R of this version."""
     known = getattr(cls, "known_options", ())
     if isinstance(known, property):  # a wrapper's are those of what it wraps
@@ -108,7 +111,7 @@ def known_options(cls, version):
     return set(known) | _named_by_constructor(cls)
 
 
-def _named_by_constructor(cls):
+def _named_by_constructor(cls: Any) -> set[str]:
     """What a class can be given by keyword, beside what every pool is given."""
     if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
         return set()
@@ -119,7 +122,7 @@ def _named_by_constructor(cls):
     }
 
 
-def make_pool(scheduler, R):
+def make_pool(scheduler: Any, R: dict[str, Any]) -> Any:
     """Make the pool for inventory `R` (an R dict, RFC 20).
 
     Raises:
@@ -141,7 +144,7 @@ def make_pool(scheduler, R):
     return pool
 
 
-def _properties(pool, method, table):
+def _properties(pool: Any, method: str, table: dict[str, Any]) -> None:
     apply = getattr(pool, method)
     for name, ranks in table.items():
         apply(name, ranks)
@@ -149,7 +152,7 @@ def _properties(pool, method, table):
 
 #: key of the response, pool method it needs, how it is applied; in the order in which they apply,
 #: so that down wins over up and shrink over both.
-STEPS = (
+STEPS: tuple[tuple[str, str, Callable[[Any, Any], None]], ...] = (
     ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
     ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
     ("up", "mark_up", lambda pool, v: pool.mark_up(v)),
@@ -162,7 +165,9 @@ STEPS = (
 HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expiration"))
 
 
-def apply_update(pool, update, log, warned):
+def apply_update(
+    pool: Any, update: dict[str, Any], log: Any, warned: set[str]
+) -> tuple[bool, list[tuple[str, Exception]]]:
     """Apply one response to `pool`, as a unit.
 
     A step that fails, or that the pool cannot do, is reported and does not keep the others from
@@ -210,11 +215,11 @@ class RequestParser:
         pool (ResourcePool): whose ``parse_resource_request()`` does the work
     """
 
-    def __init__(self, pool):
+    def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self._known = {}
+        self._known: dict[bytes, Any] = {}
 
-    def parse(self, jobspec, read=None):
+    def parse(self, jobspec: Any, read: Optional[Callable[[], dict[str, Any]]] = None) -> Any:
         """The pool's request for `jobspec` (a dict), to be treated as read-only.
 
         Args:
@@ -244,7 +249,7 @@ class RequestParser:
             self._known[key] = request
         return request
 
-    def _parse(self, jobspec):
+    def _parse(self, jobspec: dict[str, Any]) -> Any:
         try:
             return self.pool.parse_resource_request(jobspec)
         except ValueError:
@@ -261,7 +266,7 @@ class RequestParser:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
-def id_of_deep_payload(text):
+def id_of_deep_payload(text: str) -> Optional[int]:
     """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
 
     Returns:

@@ -1,23 +1,56 @@
-"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog."""
+"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
+
+`PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue kept
+in order, for policies that look past a job that cannot start.
+
+What a backlog is for
+=====================
+
+A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has
+learnt must not be lost with it, or under steady events the end of the queue is never looked at.
+Three notions do this:
+
+Epoch
+    A number that grows with everything that could help a blocked job (`Backlog.wake`). A job that
+    was found blocked is marked with it (`Backlog.block`) and is not offered again in that epoch.
+Round
+    One walk over the queue from its head to its end, for the epoch in which it began. It is made
+    of pieces: a pass that is cut short leaves the place where it stands, and the next goes on
+    there after a few jobs at the head. `Backlog.wake` begins one if none is under way; what wakes
+    during a round makes another begin when it is over. So every job has its turn, whatever
+    happens, and `Backlog.stats` says how long one had to wait for it.
+Newcomer
+    A job that came in, or is worth another look by itself (`Backlog.again`). It is looked at soon,
+    unless the round under way will come to it.
+
+Jobs that can only run when ranks come up are set aside until some do (`Backlog.park`).
+"""
+
+from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from typing import Callable, Optional
+
+from flux.scheduler.requests import PendingJob
 
 
-def in_order(heap):
+def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
     """Yield the items of a `heapq` list in order; the list may change meanwhile, what is yielded does not.
 
-    Costs nothing for items that are not asked for, unlike sorting.
+    Costs a copy of the list and then, for each item, log of how many were asked for: nothing for
+    items that are not, unlike sorting.
     """
-    heap = list(heap)
-    size = len(heap)
-    front = [(heap[0], 0)] if heap else []
+    items = list(heap)
+    size = len(items)
+    front = [(items[0], 0)] if items else []
     while front:
         item, index = heapq.heappop(front)
         yield item
         for child in (2 * index + 1, 2 * index + 2):
             if child < size:
-                heapq.heappush(front, (heap[child], child))
+                heapq.heappush(front, (items[child], child))
 
 
 class PendingQueue:
@@ -30,29 +63,28 @@ class PendingQueue:
     for sure: each job carries a hint that is checked, and corrected, when it is needed.
     """
 
-    def __init__(self):
-        self.heap = []
-        self._removed = set()
-        self._moved = set()
+    def __init__(self) -> None:
+        self.heap: list[PendingJob] = []
+        self._removed: set[PendingJob] = set()
+        self._moved: set[PendingJob] = set()
 
-    def push(self, job):
+    def push(self, job: PendingJob) -> None:
         """Add a job."""
         heap = self.heap
-        job._hint = len(heap)
+        job.place = len(heap)
         heapq.heappush(heap, job)
 
-    def remove(self, job):
+    def remove(self, job: PendingJob) -> None:
         """Take `job` out, wherever it is; a job that is not in the heap is none the worse."""
         self._moved.discard(job)
         self._removed.add(job)
 
-    def move(self, job, priority):
+    def move(self, job: PendingJob, priority: int) -> None:
         """Change a job's priority."""
-        job._priority = priority
-        if job._order != -priority and job not in self._removed:
+        if job.prioritize(priority) and job not in self._removed:
             self._moved.add(job)
 
-    def replace(self, jobs):
+    def replace(self, jobs: Iterable[PendingJob]) -> None:
         """Have `jobs` for the heap from now on; a list is taken as it is, as valid."""
         self._removed.clear()
         self._moved.clear()
@@ -60,24 +92,24 @@ class PendingQueue:
             jobs = list(jobs)
         self.heap = jobs
 
-    def __len__(self):
+    def __len__(self) -> int:
         self.settle()
         return len(self.heap)
 
-    def settle(self):
+    def settle(self) -> list[PendingJob]:
         """Return the heap, in order and without removed jobs."""
         if self._removed or self._moved:
             self._settle()
         return self.heap
 
-    def _settle(self):
+    def _settle(self) -> None:
         heap = self.heap
         removed, self._removed = self._removed, set()
         moved, self._moved = self._moved, set()
         # One change costs about as much as rebuilding costs for sixteen jobs.
         if 16 * (len(removed) + len(moved)) >= len(heap):
             for job in moved:
-                job._order = -job._priority
+                job.order = job.ordered_by()
             if removed:
                 heap[:] = [job for job in heap if job not in removed]
             heapq.heapify(heap)
@@ -92,30 +124,30 @@ class PendingQueue:
                     self._sift(index)
         for job in moved:
             index = self._find(job)
-            job._order = -job._priority
+            job.order = job.ordered_by()
             if index is not None:
                 self._sift(index)
 
-    def _find(self, job):
+    def _find(self, job: PendingJob) -> Optional[int]:
         heap = self.heap
         size = len(heap)
-        index = job._hint
+        index = job.place
         # What `heapq` does to a job that is not the last one moves it up along its ancestors.
         while index < size:
             if heap[index] is job:
-                job._hint = index
+                job.place = index
                 return index
             if index == 0:
                 break
             index = (index - 1) >> 1
-        found = None
+        found: Optional[int] = None
         for index, other in enumerate(heap):
-            other._hint = index
+            other.place = index
             if other is job:
                 found = index
         return found
 
-    def _sift(self, index):
+    def _sift(self, index: int) -> None:
         """Put the job at `index` where it belongs, the rest of the heap being in order."""
         heap = self.heap
         job = heap[index]
@@ -126,7 +158,7 @@ class PendingQueue:
             if not job < other:
                 break
             heap[index] = other
-            other._hint = index
+            other.place = index
             index = parent
         if index == start:
             size = len(heap)
@@ -138,11 +170,11 @@ class PendingQueue:
                 if not other < job:
                     break
                 heap[index] = other
-                other._hint = index
+                other.place = index
                 index = child
                 child = 2 * index + 1
         heap[index] = job
-        job._hint = index
+        job.place = index
 
 
 #: Jobs at the head that every pass looks at first.
@@ -162,40 +194,40 @@ class Backlog(PendingQueue):
             at, seconds
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.parked = {}
+        self.parked: dict[int, PendingJob] = {}
         self.longest = 0.0
         #: grows with everything that could help a blocked job
         self._epoch = 1
         #: the epoch when the round under way began, and when that was; None: no round is wanted
-        self._round = None
-        self._round_began = None
+        self._round: Optional[int] = None
+        self._round_began = 0.0
         #: the job at which the round goes on; None: the first
-        self._resume = None
+        self._resume: Optional[PendingJob] = None
         #: effort spent in this step
-        self._effort = 0
+        self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
         self._cut = False
         #: heap of jobs that came in and were not looked at yet
-        self._fresh = []
+        self._fresh: list[PendingJob] = []
 
     # -- as a queue ------------------------------------------------------------------------------------
 
-    def push(self, job):
-        job._blocked = 0
-        job._queued = True
+    def push(self, job: PendingJob) -> None:
+        job.looked = 0
+        job.queued = True
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
-    def remove(self, job):
+    def remove(self, job: PendingJob) -> None:
         if self.parked.pop(job.jobid, None) is None:
             index = self._index(job)
             if index is not None:
-                job._queued = False
+                job.queued = False
                 del self.heap[index]
 
-    def move(self, job, priority):
+    def move(self, job: PendingJob, priority: int) -> None:
         parked = job.jobid in self.parked
         self.remove(job)
         job.priority = priority
@@ -204,28 +236,28 @@ class Backlog(PendingQueue):
         else:
             self.push(job)
 
-    def replace(self, jobs):
+    def replace(self, jobs: Iterable[PendingJob]) -> None:
         self.parked.clear()
         self.heap = []
         for job in jobs:
             self.push(job)
 
-    def settle(self):
+    def settle(self) -> list[PendingJob]:
         if self.parked:
             return sorted(self.heap + list(self.parked.values()))
         return self.heap
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.heap) + len(self.parked)
 
-    def _index(self, job):
+    def _index(self, job: PendingJob) -> Optional[int]:
         heap = self.heap
         index = bisect_left(heap, job)
         return index if index < len(heap) and heap[index] is job else None
 
     # -- what passes know --------------------------------------------------------------------------------
 
-    def wake(self, now):
+    def wake(self, now: float) -> None:
         """Something was released, came up or changed: blocked jobs are worth another look."""
         self._epoch += 1
         if self._round is None and self.heap:
@@ -233,31 +265,31 @@ class Backlog(PendingQueue):
             self._round_began = now
             self._resume = None
 
-    def block(self, job):
+    def block(self, job: PendingJob) -> None:
         """`job` was looked at and cannot start as things are."""
-        job._blocked = self._epoch
+        job.looked = self._epoch
 
-    def again(self, job):
+    def again(self, job: PendingJob) -> None:
         """`job` is worth another look, the others are not."""
-        job._blocked = 0
+        job.looked = 0
         heapq.heappush(self._fresh, job)
 
-    def spend(self, effort):
+    def spend(self, effort: float) -> None:
         """The policy did something that takes as long as looking at so many jobs."""
         self._effort += effort
 
-    def park(self, job):
+    def park(self, job: PendingJob) -> None:
         """Set `job` aside until ranks come up."""
         self.remove(job)
         self.parked[job.jobid] = job
 
-    def unpark(self):
+    def unpark(self) -> None:
         """Ranks came up, or the inventory changed: look at all jobs that were set aside."""
         parked, self.parked = self.parked, {}
         for job in parked.values():
             self.push(job)
 
-    def stats(self, now):
+    def stats(self, now: float) -> dict[str, float]:
         """For ``stats_get()``: jobs set aside, and how long the job that waits longest for a look
         has waited, and ever did, in seconds."""
         unlooked = 0.0 if self._round is None else now - self._round_began
@@ -267,7 +299,7 @@ class Backlog(PendingQueue):
             "unlooked_longest": max(unlooked, self.longest),
         }
 
-    def to_look_at(self, clock):
+    def to_look_at(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
         """The jobs that a pass should look at, roughly in order.
 
         Between two jobs the caller answers, blocks or parks the one it was given.
@@ -301,7 +333,7 @@ class Backlog(PendingQueue):
             self._effort = 0
         self._cut = False
 
-    def _newcomers(self):
+    def _newcomers(self) -> Iterator[PendingJob]:
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
         while fresh and self._effort < STEP // 2:
@@ -311,7 +343,7 @@ class Backlog(PendingQueue):
             if not coming and self._wants_look(job):
                 yield job
 
-    def _round_goes_on(self, clock):
+    def _round_goes_on(self, clock: Callable[[], float]) -> Iterator[PendingJob]:
         """Some of the jobs that a round still has to look at."""
         if self._round is None:
             return
@@ -321,7 +353,7 @@ class Backlog(PendingQueue):
         while index < len(heap):
             job = heap[index]
             self._resume = job
-            if job._blocked < self._epoch and not job.request.finalized:
+            if job.looked < self._epoch and not job.request.finalized:
                 if looked and self._effort >= STEP:
                     return
                 looked += 1
@@ -341,5 +373,5 @@ class Backlog(PendingQueue):
             self._round = self._epoch
             self._round_began = now
 
-    def _wants_look(self, job):
-        return job._blocked < self._epoch and job._queued and not job.request.finalized
+    def _wants_look(self, job: PendingJob) -> bool:
+        return job.looked < self._epoch and job.queued and not job.request.finalized

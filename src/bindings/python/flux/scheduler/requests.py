@@ -1,4 +1,38 @@
-"""The requests of the job manager, and the jobs that wait for their answers (RFC 27)."""
+"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC 27).
+
+A job's life in a scheduler
+===========================
+
+The job manager asks for a job's resources with ``sched.alloc``. From then on the scheduler knows
+the job in one of these states, in this order:
+
+open
+    It is in the table. Usually a `PendingJob` waits for its sake in the queue; a policy may keep
+    the request elsewhere. `Requests.open` puts it there when the message has come.
+answered
+    `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` has been called, by the
+    policy for the first two, by the library when the request is withdrawn. The request leaves the
+    table in that moment and cannot be answered again. Its job may still sit in the queue, since
+    the policy is in the middle of a pass: the table notes it down, and takes it out before any
+    other code of the policy runs (`Requests.sweep`, `Requests.end_step`).
+holding
+    After a success, or because ``hello`` found it running: the job has resources, until
+    ``sched.free`` says that the last of them came back. Who changes this is `Scheduler` alone.
+
+A job that was denied or whose request was withdrawn is unknown again; it may be asked for anew. No
+job is open and holding at the same time: a request for one that holds resources is denied.
+`Requests._check` has these rules as code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.queue import PendingQueue
+
+Annotations = dict[str, Any]
 
 
 class AllocRequest:
@@ -13,51 +47,47 @@ class AllocRequest:
 
     Attributes:
         jobid (int): the job it is for
+        job (PendingJob or None): what waits for the answer in the queue
+        outcome (str or None): None while open, then "success", "deny" or "cancel"
+        table (Requests or None): where it is open; None for one made by hand
         scheduler, msg: as given
     """
 
-    __slots__ = ("scheduler", "msg", "jobid", "outcome", "_shown", "_job", "__dict__")
+    __slots__ = ("scheduler", "msg", "jobid", "table", "job", "outcome", "_shown", "__dict__")
 
-    def __init__(self, scheduler, msg):
-        self._open(scheduler, msg, msg.payload["id"])
+    def __init__(self, scheduler: Any, msg: Any) -> None:
+        self._begin(scheduler, msg, msg.payload["id"], None)
 
-    @classmethod
-    def _of(cls, scheduler, msg, jobid):
-        """The request in a message that was read before: reading it again would cost as much."""
-        request = cls.__new__(cls)
-        request._open(scheduler, msg, jobid)
-        return request
-
-    def _open(self, scheduler, msg, jobid):
+    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Optional[Requests]) -> None:
         self.scheduler = scheduler
         self.msg = msg
         self.jobid = jobid
-        #: None while open, then "success", "deny" or "cancel"
-        self.outcome = None
+        self.table = table
+        self.job: Optional[PendingJob] = None
+        self.outcome: Optional[str] = None
         #: the sched annotations that the job manager now shows for this job
-        self._shown = None
-        #: the PendingJob that waits for the answer
-        self._job = None
+        self._shown: Optional[Annotations] = None
 
     @property
-    def finalized(self):
+    def finalized(self) -> bool:
         """Whether the request has had its answer."""
         return self.outcome is not None
 
-    def _read_jobspec(self):
-        return self.msg.payload["jobspec"]
+    def read_jobspec(self) -> dict[str, Any]:
+        """The jobspec, parsed from the message each time: a long queue keeps it as text."""
+        jobspec: dict[str, Any] = self.msg.payload["jobspec"]
+        return jobspec
 
-    def _finalize(self, outcome):
+    def _finalize(self, outcome: str) -> None:
         if self.outcome is not None:
             raise RuntimeError(
                 f"job {self.jobid}: {outcome} after {self.outcome}: a request is answered once"
             )
         self.outcome = outcome
-        done = getattr(self.scheduler, "_finalized", None)
-        if done is not None:
-            done(self)
+        if self.table is not None:
+            self.table.answered(self)
 
-    def _with_times(self, R):
+    def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
         """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
         execution = R.get("execution")
         if (
@@ -68,17 +98,22 @@ class AllocRequest:
             return R
         if not hasattr(type(self.scheduler), "now"):
             return R  # something that only records the answers
-        if self._job is not None:
-            duration = getattr(self._job.resource_request, "duration", 0)
+        if self.job is not None:
+            duration = getattr(self.job.resource_request, "duration", 0)
         else:
             duration = (
-                self._read_jobspec().get("attributes", {}).get("system", {}).get("duration", 0)
+                self.read_jobspec().get("attributes", {}).get("system", {}).get("duration", 0)
             )
         now = self.scheduler.now()
         end = now + duration if duration > 0 else self.scheduler.resources.expiration
         return dict(R, execution=dict(execution, starttime=now, expiration=end))
 
-    def success(self, R, annotations=None, clear=True):
+    def success(
+        self,
+        R: Union[ResourcePool, dict[str, Any], Any],
+        annotations: Optional[Annotations] = None,
+        clear: bool = True,
+    ) -> None:
         """Give the job its resources.
 
         Args:
@@ -96,7 +131,7 @@ class AllocRequest:
             R = self._with_times(R.to_dict())
         self._finalize("success")
         if clear and self._shown:
-            sched = dict.fromkeys(self._shown)
+            sched: Any = dict.fromkeys(self._shown)
             annotations = dict(annotations or {})
             own = annotations.get("sched")
             if isinstance(own, dict):
@@ -107,7 +142,7 @@ class AllocRequest:
         self._shown = None
         self.scheduler.alloc_success(self.msg, R, annotations)
 
-    def deny(self, note=None):
+    def deny(self, note: Optional[str] = None) -> None:
         """Refuse for good: the job will never run here.
 
         Args:
@@ -120,7 +155,7 @@ class AllocRequest:
         self._shown = None
         self.scheduler.alloc_deny(self.msg, note)
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Confirm that the request was withdrawn, clearing what was annotated.
 
         Raises:
@@ -132,7 +167,7 @@ class AllocRequest:
         self._shown = None
         self.scheduler.alloc_cancel(self.msg)
 
-    def annotate(self, annotations):
+    def annotate(self, annotations: Annotations) -> None:
         """Update the job's annotations; ignored once the request has its answer.
 
         A null removes a key; for one that was never set it is left out.
@@ -157,20 +192,34 @@ class AllocRequest:
                 else:
                     del annotations["sched"]
             for key, value in sched.items():
-                if value is None:
-                    shown.pop(key, None)
-                else:
+                if value is not None:
                     if shown is None:
                         shown = self._shown = {}
                     shown[key] = value
+                elif shown:
+                    shown.pop(key, None)
         if annotations:
+            if self.table is not None:
+                self.table.speaks(self)
             self.scheduler.alloc_annotate(self.msg, annotations)
+
+
+class TabledRequest(AllocRequest):
+    """An `AllocRequest` that a table keeps, whose message was read before: reading it again would
+    cost as much."""
+
+    __slots__ = ()
+
+    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
+        self._begin(scheduler, msg, jobid, table)
 
 
 class PendingJob:
     """A job waiting for resources.
 
-    Jobs compare by priority, the highest first, then by job id, the lowest first.
+    Jobs compare by `order`, the lowest first, then by job id, the lowest first. Their order is the
+    negated priority, so that the highest priority comes first, unless the scheduler has an
+    `order()` of its own.
 
     Args:
         jobid (int): the job id
@@ -179,6 +228,12 @@ class PendingJob:
         request (AllocRequest): the open request, to be answered once
         resource_request: what the job needs, as the pool's ``parse_resource_request()`` gave it
 
+    Attributes:
+        order: what jobs are sorted by; whoever changes it puts the queue in order
+        place (int): of the queue: where the job was seen last in the heap
+        queued (bool): of a `Backlog`: whether the job is in it, and not set aside
+        looked (int): of a `Backlog`: the epoch in which the job was found blocked
+
     A policy may hang attributes of its own on a job.
     """
 
@@ -186,8 +241,10 @@ class PendingJob:
     __slots__ = (
         "jobid",
         "_priority",
-        "_order",
-        "_hint",
+        "order",
+        "place",
+        "queued",
+        "looked",
         "t_submit",
         "request",
         "resource_request",
@@ -196,32 +253,179 @@ class PendingJob:
         "__weakref__",
     )
 
-    def __init__(self, jobid, priority, t_submit, request, resource_request):
+    def __init__(
+        self,
+        jobid: int,
+        priority: int,
+        t_submit: float,
+        request: Any,
+        resource_request: Any,
+    ) -> None:
         self.jobid = jobid
         self._priority = priority
-        self._order = -priority
-        self._hint = 0
+        self.place = 0
+        self.queued = False
+        self.looked = 0
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request
-        self._last_annotation = None
+        self._last_annotation: Any = None
         if isinstance(request, AllocRequest):
-            request._job = self
+            request.job = self
+        self.order: Any = self.ordered_by()
 
     @property
-    def priority(self):
+    def priority(self) -> int:
         """The job's priority. After setting it, the heap the job is in must be put in order."""
         return self._priority
 
     @priority.setter
-    def priority(self, priority):
+    def priority(self, priority: int) -> None:
         self._priority = priority
-        self._order = -priority
+        self.order = self.ordered_by()
 
-    def __lt__(self, other):
-        mine = self._order
-        theirs = other._order
-        return mine < theirs or (mine == theirs and self.jobid < other.jobid)
+    def prioritize(self, priority: int) -> bool:
+        """Change the priority but not yet the `order`; returns whether that is to change."""
+        self._priority = priority
+        return bool(self.ordered_by() != self.order)
 
-    def __repr__(self):
+    def ordered_by(self) -> Any:
+        """What `order` should be with what the job is now."""
+        table = self.request.table if isinstance(self.request, AllocRequest) else None
+        if table is None or table.order is None:
+            return -self._priority
+        return table.order(self)
+
+    def __lt__(self, other: PendingJob) -> bool:
+        mine = self.order
+        theirs = other.order
+        return bool(mine < theirs or (mine == theirs and self.jobid < other.jobid))
+
+    def __repr__(self) -> str:
         return f"PendingJob(jobid={self.jobid}, priority={self._priority})"
+
+
+class Requests:
+    """The table of open requests, of jobs just answered, and of jobs that hold resources.
+
+    Every operation costs the same however many there are, `job_of` in a queue of a policy's own
+    aside.
+
+    Args:
+        queue (PendingQueue): where the jobs wait
+        order: function giving the `PendingJob.order` of a job, or None: by priority
+
+    Attributes:
+        holding (set of int): ids of the jobs that hold resources
+        order: as given
+    """
+
+    def __init__(
+        self, queue: PendingQueue, order: Optional[Callable[[PendingJob], Any]] = None
+    ) -> None:
+        self.queue = queue
+        self.order = order
+        self.holding: set[int] = set()
+        self._open: dict[int, AllocRequest] = {}
+        #: jobs whose request has its answer, and that may still sit in the queue
+        self._answered: list[PendingJob] = []
+        #: length of the queue when the step under way began
+        self._before = 0
+        #: the request that is being answered or annotated
+        self._speaking: Optional[AllocRequest] = None
+
+    def __contains__(self, jobid: object) -> bool:
+        return jobid in self._open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
+        """Enter a request that has come, and return it."""
+        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
+        return request
+
+    def get(self, jobid: int) -> Optional[AllocRequest]:
+        """The open request of a job, or None."""
+        return self._open.get(jobid)
+
+    def speaks(self, request: AllocRequest) -> None:
+        """`request` is about to have the scheduler send something."""
+        self._speaking = request
+
+    def jobid_of(self, msg: Any) -> int:
+        """The job id in a ``sched.alloc`` message, if possible without decoding it again."""
+        request = self._speaking
+        if request is not None and request.msg is msg:
+            return request.jobid
+        jobid: int = msg.payload["id"]
+        return jobid
+
+    def answered(self, request: AllocRequest) -> None:
+        """`request` has its answer: it is not open any more, and its job must not be looked at."""
+        self._speaking = request
+        if self._open.get(request.jobid) is request:
+            del self._open[request.jobid]
+        job, request.job = request.job, None  # no cycles are left for the collector
+        if job is not None:
+            self._answered.append(job)
+
+    def job_of(self, jobid: int) -> Optional[PendingJob]:
+        """The queued job of an open request, or None; it searches for one that a policy queued itself."""
+        request = self._open.get(jobid)
+        if request is None:
+            return None
+        if request.job is not None:
+            return request.job
+        for job in self.queue.settle():
+            if job.jobid == jobid:
+                return job
+        return None
+
+    def take_out(self, request: AllocRequest) -> None:
+        """Take the job of `request` out of the queue."""
+        job = self.job_of(request.jobid)
+        if job is not None:
+            self.queue.remove(job)
+        request.job = None
+
+    # -- around each step of the policy's code ---------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Take jobs out of the queue that were answered by code that ran outside of a pass."""
+        if self._answered:
+            for job in self._answered:
+                self.queue.remove(job)
+            self._answered.clear()
+
+    def begin_step(self) -> None:
+        """A policy's code is about to run: it must find only jobs that wait."""
+        self.sweep()
+        self._before = len(self.queue)
+
+    def end_step(self) -> None:
+        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
+        answered = self._answered
+        if answered:
+            if len(self.queue) != self._before - len(answered):
+                # The usual policy pops what it answers, which this length tells without a search.
+                for job in answered:
+                    self.queue.remove(job)
+            answered.clear()
+
+    def _check(self) -> None:
+        """Check the rules of a job's life; AssertionError with what is wrong."""
+        for jobid, request in self._open.items():
+            assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
+            assert request.outcome is None, f"{jobid}: open after {request.outcome}"
+            assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
+        both = self.holding & self._open.keys()
+        assert not both, f"open and holding resources: {sorted(both)}"
+        for job in self._answered:
+            assert job.request.outcome is not None, f"{job}: noted as answered, and is open"
+        gone = [
+            job
+            for job in self.queue.settle()
+            if job.request.outcome is not None and job not in self._answered
+        ]
+        assert not gone, f"in the queue after their answer: {gone}"
