@@ -42,7 +42,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def schedule(self):
         if self.plan is None:
-            self.plan = self.promises.plan = self.plan_or_end()
+            self.plan = self.promises.plan = self.require_plan()
             if self.plan is None:
                 return
         for job in self.promises.overdue(self.now()):

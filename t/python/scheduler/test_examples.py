@@ -128,7 +128,7 @@ def test_widest():
     assert rig.denied(2) == "no jobs of less than 2 cores here"
     assert rig.annotations(3)["sched"]["width"] == 15
     assert rig.annotations(1)["sched"]["reason_pending"].startswith(
-        "insufficient resources: needs 2 slots, 1 free"
+        "insufficient resources: needs 2 slots"
     )
 
 

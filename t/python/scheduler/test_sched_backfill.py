@@ -205,9 +205,9 @@ def test_reasons(rig):
     rig.settle()
     reasons = {jobid: sched(rig)[jobid]["reason_pending"] for jobid in (2, 3, 4)}
     assert reasons == {
-        2: "insufficient resources: needs 4 nodes, 1 free of 4 matching constraint",
+        2: "insufficient resources: needs 4 nodes with 4 cores, 1 free of 4 nodes (3 busy)",
         3: "behind ƒ3",
-        4: "insufficient resources: needs 2 nodes, 1 free of 4 matching constraint",
+        4: "insufficient resources: needs 2 nodes with 4 cores, 1 free of 4 nodes (3 busy)",
     }
 
 

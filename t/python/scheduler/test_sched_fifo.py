@@ -124,7 +124,7 @@ def test_reasons(module):
     rig.settle()
     assert (
         shown(rig, 2)["reason_pending"]
-        == "insufficient resources: needs 2 nodes, 1 free of 4 matching constraint"
+        == "insufficient resources: needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
     )
     assert shown(rig, 3)["reason_pending"] == "behind ƒ3"
     rig.resource.update(down="1-3")

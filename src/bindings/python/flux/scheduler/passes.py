@@ -194,7 +194,7 @@ class Driver:
             return
         began = self.stopwatch()
         error: Optional[Exception] = None
-        wanted = None
+        wanted: Any = None
         self.before()
         self._running = True
         try:

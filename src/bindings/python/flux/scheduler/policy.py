@@ -7,15 +7,35 @@
 - `reasons`: annotate pending jobs with what they wait for.
 """
 
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler.base import Scheduler
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.base import LOG_DEBUG, Scheduler
 from flux.scheduler.host import name_of
 from flux.scheduler.queue import in_order
-
-LOG_DEBUG = 7
+from flux.scheduler.requests import PendingJob
 
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN = 1.0
+
+
+def describe(facts: dict[str, Any]) -> Optional[str]:
+    """Why a job is pending, in its user's terms.
+
+    Args:
+        facts (dict): what ``ResourcePool.explain()`` found
+
+    Returns:
+        str: what the job waits for: nodes that are down if it could not start without them, else
+        what the pool says; None if it could start now
+    """
+    matching, up = facts["matching"], facts["up"]
+    if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
+        return f"{matching - up} of {matching} matching nodes are down"
+    return facts["reason"] or None
 
 
 class PolicyScheduler(Scheduler):
@@ -33,11 +53,11 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
 
-    def __init__(self, h, *args):
+    def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         #: by shape of request: the ranks that match it; whether it waits for ranks that are down
-        self._matching = {}
-        self._down = {}
+        self._matching: dict[Any, int] = {}
+        self._down: dict[Any, bool] = {}
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -45,7 +65,7 @@ class PolicyScheduler(Scheduler):
                 )
             self.reason_depth = int(value)
 
-    def take_argument(self, name):
+    def take_argument(self, name: str) -> list[str]:
         """Take ``name=value`` out of the arguments nobody has taken yet.
 
         Args:
@@ -59,7 +79,9 @@ class PolicyScheduler(Scheduler):
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
 
-    def pool_can(self, operation):
+    # -- the pool --------------------------------------------------------------------------------------
+
+    def pool_can(self, operation: str) -> bool:
         """Whether the pool has an operation that the guide does not ask of every pool.
 
         Args:
@@ -75,56 +97,72 @@ class PolicyScheduler(Scheduler):
             self.log.warning(f"pool class {type(pool).__name__} has no {operation}(): done without")
         return False
 
-    def plan_or_end(self):
-        """The pool's plan; None if it has none, for a policy that can do nothing then: it ends in order."""
+    def require_plan(self) -> Any:
+        """The pool's plan, for a policy that can do nothing without one.
+
+        Returns:
+            the `Plan`, or None: the pool has none, which is logged, and the scheduler is ending
+        """
         if self.pool_can("plan"):
             return self.resources.plan()
         self.log.critical(
-            f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} cannot: it ends here"
+            f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
+            "cannot: it ends here"
         )
         self.stop()
         return None
 
-    def name_of(self, job):
-        """A job's id as users write it."""
-        return name_of(job.jobid)
+    #: The name that `require_plan` had first.
+    plan_or_end = require_plan
 
-    def pending(self, jobid):
-        """The pending job of this id, or None."""
-        request = self._requests.get(jobid)
-        return None if request is None else request.job
-
-    def shares_ranks(self, one, other):
+    def shares_ranks(self, one: PendingJob, other: PendingJob) -> bool:
         """Whether two pending jobs could want the same rank, whatever is up or free."""
         return self.ranks_of(one) & self.ranks_of(other) != 0
 
-    def ranks_of(self, job):
-        """Mask of the ranks a pending job could want, whatever is up or free."""
-        mask = self._matching.get(_shape(job))
+    def ranks_of(self, job: PendingJob) -> int:
+        """Mask of the ranks a pending job could want, whatever is up or free.
+
+        Costs a look-up for all jobs of one shape but the first.
+        """
+        shape = _shape(job)
+        mask = self._matching.get(shape)
         if mask is None:
-            mask = self._matching[_shape(job)] = self.resources.match_mask(job.resource_request)
+            mask = self._matching[shape] = self.resources.match_mask(job.resource_request)
         return mask
 
-    def waits_for_down_ranks(self, job):
-        """Whether a job could not start on the ranks that are up if all jobs had ended."""
-        waits = self._down.get(_shape(job))
+    def waits_for_down_ranks(self, job: PendingJob) -> bool:
+        """Whether a job could not start on the ranks that are up if all jobs had ended.
+
+        Costs a look-up for all jobs of one shape but the first.
+        """
+        shape = _shape(job)
+        waits = self._down.get(shape)
         if waits is None:
-            waits = self._down[_shape(job)] = self.resources.waits_for_ranks(job.resource_request)
+            waits = self._down[shape] = self.resources.waits_for_ranks(job.resource_request)
         return waits
 
-    def _ranks_changed(self, lost):
+    def _ranks_changed(self, lost: bool) -> None:
         self._matching.clear()
         self._down.clear()
         if lost:
             self.ranks_lost()
 
-    def ranks_lost(self):
+    def ranks_lost(self) -> None:
         """Called when ranks went down, left or changed, before `resource_update`: plans that count on
         them are void."""
 
-    # -- starting ---------------------------------------------------------------------------------------
+    # -- jobs ------------------------------------------------------------------------------------------
 
-    def start(self, job, alloc, **annotations):
+    def name_of(self, job: PendingJob) -> str:
+        """A job's id as users write it."""
+        return name_of(job.jobid)
+
+    def pending(self, jobid: int) -> Optional[PendingJob]:
+        """The pending job of this id, or None."""
+        request = self._requests.get(jobid)
+        return None if request is None else request.job
+
+    def start(self, job: PendingJob, alloc: Any, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
         R gets the time now as its start, and as its end now plus the job's duration, or the end of
@@ -144,7 +182,7 @@ class PolicyScheduler(Scheduler):
             self.log.debug(f"alloc: {self.name_of(job)}: {summary}")
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
-    def refuse(self, job, error):
+    def refuse(self, job: PendingJob, error: Exception) -> None:
         """Deny a job that the pool will not have.
 
         Args:
@@ -156,9 +194,9 @@ class PolicyScheduler(Scheduler):
             self._mishaps.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
-    # -- estimates --------------------------------------------------------------------------------------
+    # -- estimates -------------------------------------------------------------------------------------
 
-    def show_estimate(self, job, when):
+    def show_estimate(self, job: PendingJob, when: Optional[float]) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it."""
         shown = job._last_annotation
         if when is None:
@@ -169,7 +207,7 @@ class PolicyScheduler(Scheduler):
         job._last_annotation = when
         job.request.annotate({"sched": {"t_estimate": when}})
 
-    def estimates(self):
+    def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
 
         No job is estimated to start before one ahead of it. What comes after a job without a
@@ -202,25 +240,25 @@ class PolicyScheduler(Scheduler):
             self.show_estimate(job, when)
             yield
 
-    # -- reasons ----------------------------------------------------------------------------------------
+    # -- reasons ---------------------------------------------------------------------------------------
 
-    def first_pending(self):
+    def first_pending(self) -> Iterator[PendingJob]:
         """The first pending jobs in order, as many as are told why they wait."""
         for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
             if not job.request.finalized:
                 yield job
 
-    def show_reason(self, job, reason):
+    def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
         """Annotate `job` with what it waits for; None removes it."""
         if reason != getattr(job, "reason_shown", None):
-            job.reason_shown = reason
+            job.reason_shown = reason  # type: ignore[attr-defined]
             job.request.annotate({"sched": {"reason_pending": reason}})
 
-    def behind(self, head):
+    def behind(self, head: PendingJob) -> str:
         """The reason of a job that could start but for `head`."""
         return f"behind {self.name_of(head)}"
 
-    def reasons(self):
+    def reasons(self) -> Iterator[None]:
         """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.
 
         The head waits for resources, the others for the head. A generator that yields after each
@@ -238,27 +276,6 @@ class PolicyScheduler(Scheduler):
             yield
 
 
-def _shape(job):
+def _shape(job: PendingJob) -> Any:
     """What jobs that ask for the same have in common."""
     return getattr(job.resource_request, "shape", job.resource_request)
-
-
-def describe(facts):
-    """One sentence from what ``ResourcePool.explain()`` found.
-
-    Args:
-        facts (dict): total, matching, up, available, needed (numbers), unit ("nodes" or "slots")
-
-    Returns:
-        str: what the job waits for
-    """
-    needed, unit = facts["needed"], facts["unit"]
-    matching, up, free = facts["matching"], facts["up"], facts["available"]
-    if unit == "nodes" and up < needed <= matching:
-        return f"{matching - up} of {matching} matching nodes are down"
-    wanted = f"{needed} {unit if needed != 1 else unit[:-1]}"
-    if unit == "nodes":
-        return (
-            f"insufficient resources: needs {wanted}, {free} free of {matching} matching constraint"
-        )
-    return f"insufficient resources: needs {wanted}, {free} free on {matching} nodes matching constraint"
