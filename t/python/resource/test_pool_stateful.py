@@ -207,9 +207,11 @@ class PoolMachine(RuleBasedStateMachine):
     def free_some_cores(self, data):
         jobid = data.draw(st.sampled_from(sorted(self.model.jobs)))
         parts = self.model.jobs[jobid]
-        if not parts:
+        # Cores that were given back before may have left a rank with GPUs only, or with nothing.
+        ranks = [rank for rank, (cores, _) in sorted(parts.items()) if cores]
+        if not ranks:
             return
-        rank = data.draw(st.sampled_from(sorted(parts)))
+        rank = data.draw(st.sampled_from(ranks))
         cores, gpus = parts[rank]
         given = data.draw(st.sets(st.sampled_from(sorted(cores)), min_size=1))
         self.pool.free(jobid, R_of({rank: (given, set())}))
