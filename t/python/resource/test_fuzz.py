@@ -174,7 +174,7 @@ def test_constraints(constraint):
     terms = bounded(parse_constraint, constraint)
     if terms is not None:
         impl = ResourcePool(BASE).impl
-        mask = impl._inventory.matching(terms)
+        mask = impl.inventory.matching(terms)
         assert mask & ~0b111 == 0 and impl.eligible(terms) == mask
 
 
@@ -219,13 +219,13 @@ def test_R(R):
         {"resources": [{"type": "slot", "count": 5, "with": [{"type": "core", "count": 1}]}]}
     )
     pool.alloc(1, request)
-    state = pool.impl._state()
+    state = pool.impl._books.text()
     if bounded(pool.free, 1, R, True) is None and len(pool.job_end_times()):
-        assert pool.impl._state() == state
-    before = pool.impl._state()
+        assert pool.impl._books.text() == state
+    before = pool.impl._books.text()
     bounded(pool.register_alloc, 2, R)
     if len(pool.job_end_times()) < 2:
-        assert pool.impl._state() == before or 1 not in dict(pool.job_end_times())
+        assert pool.impl._books.text() == before or 1 not in dict(pool.job_end_times())
     pool._check()
 
 

@@ -28,7 +28,7 @@ class Naive:
 
     def __init__(self, pool, plan):
         impl = pool.impl
-        inventory = impl._inventory
+        inventory = impl.inventory
         self.impl = impl
         self.full = {
             rank: (
@@ -91,7 +91,7 @@ class Naive:
 
     def fits(self, ask, start):
         end = start + ask.duration if ask.duration else FOREVER
-        ranks = members(self.impl._up)
+        ranks = members(self.impl.eligible(None))
         room = [self.room(ask, rank, start, end) for rank in ranks]
         if ask.nodes is None and not ask.exclusive:
             return sum(room) >= min(ask.slots)
@@ -101,7 +101,7 @@ class Naive:
 
     def count(self, ask, end):
         """Nodes, or slots, free from now to a time."""
-        room = [self.room(ask, rank, NOW, end) for rank in members(self.impl._up)]
+        room = [self.room(ask, rank, NOW, end) for rank in members(self.impl.eligible(None))]
         if ask.nodes is None and not ask.exclusive:
             return sum(room)
         least = 1 if ask.nodes is None else min(ask.slots)

@@ -540,7 +540,7 @@ def test_a_failed_request_is_tried_again_after_a_release():
     for change in (lambda p: p.free(1), lambda p: p.remove_ranks("3")):
         other = copied.copy()
         change(other)
-        assert other.impl._blocked == set()
+        assert other.impl._books.blocked == set()
 
 
 # -- wrappers and implementations --------------------------------------------------------------------------
@@ -736,10 +736,10 @@ def test_what_a_hook_may_not_choose(selected, words):
     pool = hooked(_select_resources=lambda self, candidates, request: (selected, 1))(R())
     pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
     pool.mark_down("3")
-    before, state = pool.generation, pool.impl._state()
+    before, state = pool.generation, pool.impl._books.text()
     with pytest.raises(ValueError, match=words):
         pool.alloc(1, ask(pool))
-    assert (pool.generation, pool.impl._state()) == (before, state)
+    assert (pool.generation, pool.impl._books.text()) == (before, state)
     pool._check()
 
 
@@ -773,17 +773,17 @@ def test_feasibility_of_the_site():
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda impl: impl._index.partial.__setitem__(0, 0b1),
-        lambda impl: impl._index.groups.clear(),
-        lambda impl: impl._jobs.__setitem__(9, (0.0, 0, 0b1)),
-        lambda impl: impl._jobs.clear(),
-        lambda impl: setattr(impl, "_up", 1 << 9),
-        lambda impl: setattr(impl, "_gone", 1),
-        lambda impl: setattr(impl._index, "idle", 0),
-        lambda impl: impl._index.keys.append(1),
-        lambda impl: impl._eligible.__setitem__(("ranks", ("0",)), 0),
-        lambda impl: setattr(impl, "_order", [(1.0, 9)]),
-        lambda impl: setattr(impl._index, "inventory", None),
+        lambda impl: impl.index.partial.__setitem__(0, 0b1),
+        lambda impl: impl.index.groups.clear(),
+        lambda impl: impl._books.jobs.__setitem__(9, (0.0, 0, 0b1)),
+        lambda impl: impl._books.jobs.clear(),
+        lambda impl: setattr(impl._books, "up", 1 << 9),
+        lambda impl: setattr(impl._books, "gone", 1),
+        lambda impl: setattr(impl.index, "idle", 0),
+        lambda impl: impl.index.keys.append(1),
+        lambda impl: impl._books._eligible.__setitem__(("ranks", ("0",)), 0),
+        lambda impl: setattr(impl._books, "_ends", [(1.0, 9)]),
+        lambda impl: setattr(impl.index, "inventory", None),
     ],
 )
 def test_check_finds(spoil):

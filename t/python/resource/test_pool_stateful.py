@@ -213,6 +213,8 @@ class PoolMachine(RuleBasedStateMachine):
             return
         rank = data.draw(st.sampled_from(ranks))
         cores, gpus = parts[rank]
+        if not cores:
+            return
         given = data.draw(st.sets(st.sampled_from(sorted(cores)), min_size=1))
         self.pool.free(jobid, R_of({rank: (given, set())}))
         if given == cores and not gpus:

@@ -277,10 +277,10 @@ R = {
 def test_constraints(constraint, ranks):
     impl = ResourcePool(R).impl
     impl.mark_up("all")
-    assert idset_text(impl._inventory.matching(parse_constraint(constraint))) == ranks
+    assert idset_text(impl.inventory.matching(parse_constraint(constraint))) == ranks
     terms = parse_constraint(constraint)
     if terms is not None:
-        assert idset_text(matching_ranks(terms, impl._inventory)) == ranks
+        assert idset_text(matching_ranks(terms, impl.inventory)) == ranks
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,6 @@ def test_constraints_are_remembered_and_forgotten():
     asks = [read(SLOT, constraints={"ranks": [str(n)]}) for n in range(5000)]
     for request in asks:
         pool.explain(request)
-    assert len(pool.impl._inventory.matches) <= 4096 and len(pool.impl._eligible) <= 4096
-    assert len(pool.impl._inventory.verdicts) <= 4096
-    pool.impl._check()
+    assert len(pool.impl.inventory.matches) <= 4096 and len(pool.impl._books._eligible) <= 4096
+    assert len(pool.impl.inventory.verdicts) <= 4096
+    pool.impl.check()

@@ -93,14 +93,14 @@ def pool_with_jobs(jobs):
 def test_profile_of_many_ends():
     pool = pool_with_jobs(120)
     impl = pool.impl
-    profile = Profile(impl._inventory, impl._index, impl.ends_in_order(), impl.held, 100.0)
+    profile = Profile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, 100.0)
     rng = random.Random(6)
     for time in [rng.uniform(100, 700) for _ in range(60)] + [100.0, 9999.0]:
         after = pool.copy()
         for jobid, end in pool.job_end_times():
             if end <= time:
                 after.free(jobid)
-        index = after.impl._index
+        index = after.impl.index
         groups = {key: mask for key, mask in profile.groups_at(time).items() if key and mask}
         assert groups == index.groups
         assert profile.index_at(time).groups == index.groups
@@ -118,7 +118,7 @@ def test_profile_of_many_ends():
         first = profile.track(Need(8, 0, False)).first(count, everyone, 100.0)
         assert first <= time
         assert popcount(profile.track(Need(8, 0, False)).at(first)) >= count
-    assert profile.track(Need(9, 0, False)).first(1, impl._inventory.ranks, 0.0) == INFINITY
+    assert profile.track(Need(9, 0, False)).first(1, impl.inventory.ranks, 0.0) == INFINITY
     assert len({Need(1, 0, False), Need(1, 0, False), Need(1, 0, True)}) == 2
 
 
@@ -137,7 +137,7 @@ def test_sets_that_are_not_free():
     pool = ResourcePool(
         R_of({rank: ({0, 1, 2} if rank % 2 else {0, 1}, set()) for rank in range(8)})
     )
-    index = pool.impl._index
+    index = pool.impl.index
     assert index.is_free((~0b1111, 0b11))
     assert not index.is_free((~0b1111, 0b111))
     index.take((~0b0110, 0b01))

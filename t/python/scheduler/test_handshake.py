@@ -408,22 +408,19 @@ def guide_pool():
         def __init__(self, R, log=None, inner=None):
             self.inner = inner or Rv1Pool(R, log=log)
 
-        def __getattr__(self, name):
-            if name not in guide:
-                raise AttributeError(name)
-            return getattr(self.inner, name)
-
-        def parse_resource_request(self, jobspec):
-            return self.inner.parse_resource_request(jobspec)
-
-        def to_dict(self):
-            return self.inner.to_dict()
-
         def alloc(self, jobid, request):
             return Plain(None, inner=self.inner.alloc(jobid, request))
 
-        def free(self, jobid, R=None, final=False):
-            self.inner.free(jobid, R, final)
+        def copy(self):
+            return Plain(None, inner=self.inner.copy())
+
+    def handed_on(name):
+        if name in ("expiration", "generation"):
+            return property(lambda self: getattr(self.inner, name))
+        return lambda self, *args, **kwargs: getattr(self.inner, name)(*args, **kwargs)
+
+    for name in guide - {"alloc", "copy"}:
+        setattr(Plain, name, handed_on(name))
 
     class PlainPool(ResourcePool):
         _impl_map = {1: Plain}

@@ -93,7 +93,7 @@ def test_many_kinds_of_container_and_states(monkeypatch):
     for count in range(1, 8):
         assert alloc(pool, 100 + count, f"slot={count}/core=1") != "InsufficientResources"
     pool._check()
-    assert len(pool.impl._index.boxes) <= 8
+    assert len(pool.impl.index.asked) <= 8
 
 
 def test_cpu_sets():
@@ -158,6 +158,6 @@ def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):
     for number in range(40):
         assert alloc(pool, 1, f"slot/x{number}{{x}}") == "InfeasibleRequest"
         assert alloc(pool, 1, f"slot/socket={number + 3}{{x}}") == "InfeasibleRequest"
-    (_, node), *_ = pool.impl.placement.kinds.pairs
+    (_, node), *_ = pool.impl.placement.types.pairs
     assert len(node.layout._containers) <= 5 and len(node.layout._nests) <= 5
     assert alloc(pool, 1, "slot/socket=2{x}") == "rank0/core[0-7],gpu[0-1]"

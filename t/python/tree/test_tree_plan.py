@@ -184,6 +184,6 @@ def test_explain_and_match_count_containers():
     pool.alloc(1, parse(pool, "node=2/slot=2/[core;gpu]"))
     told = pool.explain(request)
     assert (told["total"], told["large_enough"], told["available"], told["needed"]) == (3, 2, 2, 3)
-    assert "needs 3 slots with 1 exclusive 'socket' container(s), 2 free" in told["reason"]
+    assert "needs 3 slots of 1 exclusive 'socket' container, 2 free" in told["reason"]
     (window,) = pool.windows([parse(pool, "slot/numa{x}", 10)], 100)
     assert window["fits"]

@@ -2,7 +2,7 @@
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import quote
-from flux.resource.request import load_json
+from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import Rv1Pool
 
@@ -309,6 +309,8 @@ class ResourcePool:
         plan.wrap = self._with
         return plan
 
-    def _check(self):
+    def check(self):
         """Check the invariants of the pool; AssertionError with its state."""
-        self.impl._check()
+        self.impl.check()
+
+    _check = check

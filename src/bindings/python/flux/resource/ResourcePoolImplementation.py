@@ -1,14 +1,25 @@
-"""What a pool implementation provides to its ``ResourcePool`` wrapper."""
+"""What a pool implementation is to its ``ResourcePool`` wrapper, to schedulers and to plans."""
+
+from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
+from flux.resource.pool import explain
+from flux.resource.pool.inventory import Inventory, Selection, select
+from flux.resource.pool.placement import WORST_FIT, slots_on
+from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rv1 import Entry, read_lite
+from flux.resource.request import Shape
 
 
 class NoLog:
     """A logger that drops everything: the log of pools that were given none."""
 
-    def _drop(self, *args, **kwargs):
+    def _drop(self, *args: Any, **kwargs: Any) -> None:
         pass
 
     debug = info = notice = warning = error = critical = alert = emerg = _drop
@@ -18,44 +29,401 @@ NO_LOG = NoLog()
 
 
 class ResourcePoolImplementation:
-    """Base of pool implementations, one per version of R.
+    """Base of pool implementations, one per version of R: the whole contract, and what follows from it.
 
-    An implementation has the attributes below and the methods of
-    :class:`~flux.resource.ResourcePool.ResourcePool`, whose documentation is
-    theirs; ``alloc()`` and ``copy()`` answer with an implementation.  Methods
-    that are not defined here must come from the subclass.
-    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from.
+    Three groups of methods:
+
+    - *What every pool must have*: requests, allocations, what the instance reports, and R.  They
+      raise ``NotImplementedError`` here.  A scheduler without plans needs no more.
+    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show what there is, what is
+      free and who holds what.  A pool that defines ``inventory`` has to define all five.
+    - *What follows from the view*: plans, forecasts and explanations.  They are written here on the view
+      alone, so a pool with a view has them; it may override any of them for a policy of its own.
+
+    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless books of another kind are wanted.
 
     Attributes:
         version (int): the version of R it reads.
         name (str): what the scheduler's ready line calls it.
-        known_options (frozenset): keyword arguments it understands.
-        generation (int): up by one at every mutation.
-        releases (int): up by one whenever a request that did not fit may fit:
-            something was freed, came up, or other properties were set.
-        log: object with ``debug()``, ``info()`` and so on, of the scheduler.
-        clock: callable returning the time, in seconds since the epoch.
+        known_options (frozenset): keyword arguments its constructor understands.
+        generation (int): grows with every change of the pool.
+        releases (int): grows whenever a request that did not fit may fit: something was freed, came
+            up, or properties changed.
+        log: object with ``debug()``, ``info()`` and so on; the scheduler's.
+        clock: callable that tells the time, in seconds since the epoch.
+        placement (Placement): the policy, for ``place()``.
     """
 
-    version = None
+    version: Any = None
     name = "ResourcePool"
-    known_options = frozenset()
-    generation = 0
-    releases = 0
-    log = NO_LOG
-    clock = staticmethod(time.time)
+    known_options: frozenset[str] = frozenset()
+    generation: int = 0
+    releases: int = 0
+    log: Any = NO_LOG
+    clock: Callable[[], float] = staticmethod(time.time)
+    placement = WORST_FIT
 
     InsufficientResources = InsufficientResources
     InfeasibleRequest = InfeasibleRequest
 
-    def alloc(self, jobid, request):
-        raise NotImplementedError(f"{type(self).__name__}.alloc")
+    def _missing(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__}.{what}")
 
-    def free(self, jobid, R=None, final=False):
-        raise NotImplementedError(f"{type(self).__name__}.free")
+    # -- what every pool must have: requests and allocations ----------------
 
-    def parse_resource_request(self, jobspec):
-        raise NotImplementedError(f"{type(self).__name__}.parse_resource_request")
+    def parse_resource_request(self, jobspec: Any) -> Any:
+        """Read what a job asks for, once; O(vertices of its resource graph).
 
-    def to_dict(self):
-        raise NotImplementedError(f"{type(self).__name__}.to_dict")
+        Args:
+            jobspec (dict): the jobspec (RFC 14, RFC 25).
+
+        Returns:
+            A request object for the other methods.  Those written here on the view want a
+            :class:`~flux.resource.request.ResourceRequest`: its ``shape`` and ``duration``.
+
+        Raises:
+            ValueError: the jobspec cannot be understood.
+        """
+        raise self._missing("parse_resource_request")
+
+    def check_feasibility(self, request: Any) -> None:
+        """Check whether a request could be satisfied if all were up and free.
+
+        With a view: O(kinds of rank) the first time a shape is seen, then O(1).
+
+        Raises:
+            InfeasibleRequest: it could not; the text says what is short.
+        """
+        reason = self.verdict(request.shape)
+        if reason is not None:
+            raise InfeasibleRequest(reason)
+
+    def alloc(self, jobid: int, request: Any) -> ResourcePoolImplementation:
+        """Allocate resources to a job (RFC 27).
+
+        Args:
+            jobid (int): the job; it must not hold an allocation.
+            request: from ``parse_resource_request()``.
+
+        Returns:
+            An implementation of just the resources given.
+
+        Raises:
+            InsufficientResources: it does not fit now.
+            InfeasibleRequest: it can never fit.
+            ValueError: the job holds an allocation.
+        """
+        raise self._missing("alloc")
+
+    def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
+        """Take back resources of a job; one that holds nothing is ignored.
+
+        Args:
+            jobid (int): the job.
+            R: what is released: a pool, R object or JSON text; None for all that it holds.  Ranks
+                that left the pool are passed over.
+            final (bool): nothing of the job remains.
+
+        Raises:
+            ValueError: the job does not hold what R names, or ``final`` does not match.  Nothing is
+                changed.
+        """
+        raise self._missing("free")
+
+    def register_alloc(self, jobid: int, R: Any) -> None:
+        """Enter an allocation made before, of a job found running (RFC 27 hello).
+
+        Args:
+            jobid (int): the job.
+            R: the job's resources: a pool, R object or JSON text.  Its expiration is the job's end.
+
+        Raises:
+            ValueError: the pool lacks some of R, another job holds some, or the job is known.
+                Nothing is changed.
+        """
+        raise self._missing("register_alloc")
+
+    # -- what every pool must have: what the instance reports ---------------
+
+    def mark_up(self, ids: Any) -> None:
+        """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
+
+        Raises:
+            ValueError: not an idset.
+        """
+        raise self._missing("mark_up")
+
+    def mark_down(self, ids: Any) -> None:
+        """Make ranks unavailable for new jobs; as ``mark_up()``.  Jobs keep theirs."""
+        raise self._missing("mark_down")
+
+    def remove_ranks(self, ranks: Any) -> None:
+        """Remove ranks for good (RFC 28 shrink), and what jobs hold on them.
+
+        Args:
+            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are ignored.
+        """
+        raise self._missing("remove_ranks")
+
+    def add_property(self, name: str, ranks: Any) -> None:
+        """Give ranks (an idset) a property (RFC 28 property-add)."""
+        raise self._missing("add_property")
+
+    def remove_property(self, name: str, ranks: Any) -> None:
+        """Take a property from ranks (RFC 28 property-remove)."""
+        raise self._missing("remove_property")
+
+    @property
+    def expiration(self) -> float:
+        """End of validity of the resources, in seconds since the epoch; 0: none."""
+        raise self._missing("expiration")
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set the end of validity (seconds since the epoch, 0: none).
+
+        Raises:
+            ValueError: not a time.
+        """
+        raise self._missing("set_expiration")
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set the start of validity; as ``set_expiration()``."""
+        raise self._missing("set_starttime")
+
+    def update_expiration(self, jobid: int, expiration: float) -> None:
+        """Set the end of a running job (seconds since the epoch, 0: none); others are ignored.
+
+        Raises:
+            ValueError: not a time.
+        """
+        raise self._missing("update_expiration")
+
+    def job_end_times(self) -> list[tuple[int, float]]:
+        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none.  O(jobs)."""
+        raise self._missing("job_end_times")
+
+    # -- what every pool must have: R and copies ----------------------------
+
+    def copy(self) -> ResourcePoolImplementation:
+        """An independent copy with all allocations, which logs nothing.  O(ranks + jobs)."""
+        raise self._missing("copy")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resources as an R object (RFC 20)."""
+        raise self._missing("to_dict")
+
+    def to_resource_set(self) -> Any:
+        """The resources as a ``flux.resource.ResourceSet``."""
+        return resource_set(self.to_dict())
+
+    def entries(self) -> list[Entry]:
+        """All that is in the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
+        return read_lite(self.to_dict())
+
+    def dumps(self) -> str:
+        """The resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
+        inventory = self.inventory
+        return inventory.dumps(inventory.whole())
+
+    def copy_allocated(self) -> Any:
+        """ResourceSet of what jobs hold.  O(ranks)."""
+        index = self.index
+        inventory = self.inventory
+        full = inventory.full
+        groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
+        for rank, free in enumerate(index.partial):
+            if free:
+                groups[full[rank]] ^= 1 << rank
+                taken = full[rank] ^ free
+                groups[taken] = groups.get(taken, 0) | 1 << rank
+        return self._part_set(select(groups))
+
+    def copy_down(self) -> Any:
+        """ResourceSet of what is on ranks that are down.  O(kinds of rank)."""
+        inventory = self.inventory
+        down = inventory.ranks & ~self.eligible(None)
+        return self._part_set(
+            select({units: mask & down for units, mask in inventory.kinds.items()})
+        )
+
+    def _part_set(self, selection: Selection) -> Any:
+        execution = self.inventory.execution(selection)
+        return resource_set({"version": 1, "execution": execution})
+
+    # -- the view -----------------------------------------------------------
+
+    @property
+    def has_view(self) -> bool:
+        """Whether the pool has a view, and so can plan, look ahead and explain."""
+        return type(self).inventory is not ResourcePoolImplementation.inventory
+
+    def can(self, operation: str) -> bool:
+        """Whether the pool has an operation that follows from the view, such as ``"plan"``.
+
+        It has them all if it has a view; otherwise those that it overrides.
+        """
+        own = getattr(type(self), operation, None)
+        if own is None or own is not getattr(ResourcePoolImplementation, operation, None):
+            return callable(own)
+        return self.has_view
+
+    @property
+    def inventory(self) -> Inventory:
+        """What there is: ranks, what each has, hosts and properties.
+
+        Never changed in place: another object after ranks left or properties changed.
+        """
+        raise self._missing("inventory")
+
+    @property
+    def index(self) -> RankIndex:
+        """What is free now, whether up or not, of ``inventory``.  Not to be changed by readers."""
+        raise self._missing("index")
+
+    def eligible(self, match: Any) -> int:
+        """Mask of the ranks that are up and meet a parsed constraint (``shape.match``; None: all)."""
+        raise self._missing("eligible")
+
+    def held(self, jobid: int) -> Selection:
+        """The selection that a job holds; KeyError if it holds none.  O(1)."""
+        raise self._missing("held")
+
+    def grant(
+        self, jobid: int, request: Any, selection: Selection, nslots: int
+    ) -> ResourcePoolImplementation:
+        """Give a job a selection that is free, and answer with it as ``alloc()`` does.
+
+        The job ends after ``request.duration`` seconds from now, or with the pool if that is 0.
+        ``selection`` and ``nslots`` are what ``place_request()`` answered.
+        """
+        raise self._missing("grant")
+
+    # -- what follows from the view: jobs -----------------------------------
+
+    def end_of(self, jobid: int) -> float:
+        """When a job ends, in seconds since the epoch; 0: not known.  KeyError: there is no such job.
+
+        O(jobs), unless overridden.
+        """
+        return dict(self.job_end_times())[jobid]
+
+    def jobs_by_end(self) -> list[tuple[float, int]]:
+        """Ascending list of ``(end, jobid)`` of the jobs that have an end.
+
+        O(jobs log jobs), unless overridden.
+        """
+        return sorted((end, jobid) for jobid, end in self.job_end_times() if end)
+
+    # -- what follows from the view: placing --------------------------------
+
+    def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
+        """Find resources for a shape on an index; see ``Placement.place()``.
+
+        The index may be the pool's, an empty one (feasibility) or that of a time to come (plans),
+        so this looks at nothing else that changes, and changes nothing.
+
+        Returns:
+            ``(selection, nslots)``, or None if it does not fit.
+        """
+        return self.placement.place(index, shape, eligible)
+
+    def place_request(
+        self, request: Any, index: RankIndex, eligible: int
+    ) -> tuple[Selection, int] | None:
+        """Find resources for a request; ``place()``, unless the request says more than its shape."""
+        return self.place(index, request.shape, eligible)
+
+    def countable(self, shape: Shape) -> bool:
+        """Whether a shape fits wherever the counts of free cores and GPUs suffice.
+
+        Plans then reckon with counts alone.  Where ``place()`` has other reasons to refuse, they
+        simulate it, which is slower.
+        """
+        return True
+
+    def check_shape(self, shape: Shape) -> str | None:
+        """Why a shape could not be placed if every rank were up and free: a sentence, or None."""
+        inventory = self.inventory
+        if self.place(inventory.unused(), shape, inventory.matching(shape.match)) is None:
+            return explain.infeasible(inventory, shape)
+        return None
+
+    def verdict(self, shape: Shape) -> str | None:
+        """``check_shape()``, remembered with the inventory.  O(1) once seen."""
+        return self.inventory.remembered(shape, self.placement, self.check_shape)
+
+    def match_mask(self, request: Any) -> int:
+        """Ranks that a request could use, up or not, in use or not.  O(kinds of rank).
+
+        Returns:
+            int: a mask with bit *r* set if rank *r* meets the constraint and has in all what one slot
+            (or one node's share) of the request needs.
+        """
+        shape = request.shape
+        inventory = self.inventory
+        mask = 0
+        for units, ranks in inventory.kinds.items():
+            cores, gpus = divmod(inventory.keys[units], inventory.key_base)
+            if shape.node_count is not None:
+                if cores >= shape.node_cores and gpus >= shape.node_gpus:
+                    mask |= ranks
+            elif slots_on(cores, gpus, shape):
+                mask |= ranks
+        return mask & inventory.matching(shape.match)
+
+    def waits_for_ranks(self, request: Any) -> bool:
+        """Whether a request would not fit on the ranks that are up if all of them were idle."""
+        up = self.eligible(request.shape.match)
+        return self.place_request(request, self.inventory.unused(), up) is None
+
+    # -- what follows from the view: looking ahead --------------------------
+
+    def explain(self, request: Any) -> dict[str, Any]:
+        """How far a request is from being satisfied now; see ``ResourcePool.explain()``."""
+        return explain.explain(self, request.shape)
+
+    def why_not(self, request: Any) -> str:
+        """One sentence for a request that does not fit now."""
+        # No reason: enough is free, and it is the policy of this pool that will not have it.
+        return (
+            self.explain(request)["reason"]
+            or f"insufficient resources: {self.name} finds no place on what is free"
+        )
+
+    def plan(self) -> Plan:
+        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without reservations.
+
+        Raises:
+            NotImplementedError: the pool has no view.
+        """
+        if not self.has_view:
+            raise self._missing("inventory")
+        return Plan(self)
+
+    def earliest(self, request: Any, after: float | None = None) -> float | None:
+        """First time at which a request fits as running jobs end; see ``Plan.earliest()``."""
+        return self._own_plan().earliest(request, after)
+
+    def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
+        """What could start now, and how long it could run; see ``Plan.windows()``."""
+        return self._own_plan().windows(requests, horizon)
+
+    def _own_plan(self) -> Plan:
+        """The pool's own plan, in which nothing is ever reserved."""
+        plan: Plan | None = self.__dict__.get("_shared_plan")
+        if plan is None:
+            plan = self.__dict__["_shared_plan"] = self.plan()
+        return plan
+
+    # -- tests --------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check the pool's invariants; AssertionError with its state if one is broken."""
+
+
+def resource_set(R: dict[str, Any]) -> Any:
+    """R as a ``flux.resource.ResourceSet``; of R without ranks, an empty one."""
+    # Not at the top: the host's module imports names of this package.
+    from flux.resource.ResourceSet import ResourceSet
+
+    return ResourceSet(R) if R["execution"]["R_lite"] else ResourceSet()

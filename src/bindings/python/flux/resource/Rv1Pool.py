@@ -2,67 +2,66 @@
 
 How a pool is built, for those who write another one:
 
-- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units*
-  (cores and GPUs of a rank as one mask) and *selections* (which units of which
-  ranks) are explained there;
+- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units* (cores and GPUs of
+  a rank as one mask) and *selections* (which units of which ranks) are explained there;
 - ``pool/rankindex.py``: what is free, indexed by how much is free;
-- ``pool/placement.py``: the policy, ``place(index, shape, eligible)``: an index, what
-  is asked for (a ``request.Shape``) and the mask of ranks that are up and match
-  in, a selection and the number of slots out, or None.  It changes nothing.  Its
-  ``pick()`` chooses the units on a rank, its ``best_fit`` the order of ranks;
-- this module: the books (which job holds which selection, and until when), with
-  ``pool/changes.py``: what the instance reports; ``pool/answers.py``: R and other
-  answers; ``pool/hooks.py``: what a site may override; ``pool/check.py``: invariants;
-- ``plan/plan.py``: what will be free when, with ``profile.py`` (running jobs),
-  ``bookings.py`` (promises), ``search.py`` and ``choice.py``.
+- ``pool/books.py``: the state: what is free, who holds what until when, which ranks are up;
+- ``pool/placement.py``: the policy, ``place(index, shape, eligible)``: an index, what is asked for (a
+  ``request.Shape``) and the mask of ranks that are up and match in, a selection and the number of
+  slots out, or None.  It changes nothing.  Its ``pick()`` chooses the units on a rank, its
+  ``best_fit`` the order of ranks;
+- ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py`` has what a
+  site may override, ``plan/`` what will be free when;
+- ``ResourcePoolImplementation.py``: the contract, and what follows from it for any pool;
+- this module: requests and answers of a pool that has its books and R version 1.
 
-An implementation with another policy has another ``placement``, or overrides
-``place()`` for what is more than that; where it can refuse what would fit by
-count, ``check_shape()`` and ``countable()`` too.  The index that ``place()`` is
-given may be the pool's, an empty one (feasibility) or that of a time to come
-(planning), so it looks at nothing else that changes.  A site that wants to
-reorder or choose among candidates overrides the hooks of ``pool/hooks.py``.
+A pool with another policy has another ``placement``, or overrides ``place()`` for what is more than
+that; where it can refuse what would fit by count, ``check_shape()`` and ``countable()`` too.  A site that
+wants to reorder or choose among candidates overrides the hooks.
 """
 
-from bisect import bisect_left, insort
+from __future__ import annotations
+
+from typing import Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool import explain
-from flux.resource.pool.answers import Answers, job_text, number_of
-from flux.resource.pool.changes import Changes
-from flux.resource.pool.check import Check
+from flux.resource.pool.books import Books
 from flux.resource.pool.hooks import Hooks
-from flux.resource.pool.inventory import make_inventory, pairs, read_lite, read_names, select
-from flux.resource.pool.masks import idset_text, quote
-from flux.resource.pool.placement import WORST_FIT, slots_on
+from flux.resource.pool.inventory import (
+    Inventory,
+    Selection,
+    make_inventory,
+    pairs,
+    select,
+    selected_ranks,
+)
+from flux.resource.pool.jobid import job_text
+from flux.resource.pool.masks import idset_text, quote, to_mask
+from flux.resource.pool.placement import WORST_FIT
 from flux.resource.pool.rankindex import RankIndex
-from flux.resource.request import ResourceRequest, load_json
-from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.resource.pool.rv1 import Entry, object_of, read_lite, read_names, read_time, seconds
+from flux.resource.request import ResourceRequest, Shape
+from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
-#: Attributes made by ``_open()``, when a pool is first used as more than a set.
-OPENED = frozenset(
-    ("_inventory", "_index", "_up", "_jobs", "_order", "_gone", "_blocked", "_eligible")
-)
-#: Verdicts and masks that are remembered for shapes and constraints.
-CACHE_LIMIT = 4096
+#: What a copy or an allocation does not take over from the pool it is made of.
+NOT_INHERITED = ("_books", "_shared_plan")
 
 
-class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
+class Rv1Pool(Hooks, ResourcePoolImplementation):
     """A pool of ranks with cores and GPUs.
 
-    Made from R, a pool has every rank up and free.  It is indexed when it is
-    first used as more than a set: the pool of an allocation seldom is.
+    Made from R, a pool has every rank up and free.  Its books are opened when it is first used as
+    more than a set: those of an allocation seldom are.
 
     Args:
-        R (dict, str): R object or its JSON text.
+        R (dict, str): R object or its JSON text; None for an empty pool.
         log: logger; none if not given.
         kwargs: options of ``known_options``; there are none.
 
     Raises:
-        ValueError: R is not version 1, or has something wrong in it; the text
-            names it.
+        ValueError: R is not version 1, or has something wrong in it; the text names it.
     """
 
     version = 1
@@ -72,31 +71,26 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
     #: Class of its index: a policy may keep more in it.
     index_class = RankIndex
 
-    #: True for the pool of an allocation: what is local to the instance is not in its R.
+    #: Whether this is the pool of an allocation: what is local to the instance is not in its R.
     _granted = False
-    #: What the pool of an allocation has of its ``_base``, until it is opened.
-    _selection = None
+    #: What the pool of an allocation has of its ``_base``, until its books are opened.
+    _selection: Selection = ()
 
-    def __init__(self, R=None, log=None, **kwargs):
+    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
         if R is None:
             R = {"version": 1, "execution": {"R_lite": []}}
-        if isinstance(R, (str, bytes)):
-            R = load_json(R, "R")
-        if not isinstance(R, dict):
-            raise ValueError(f"R must be an object, got {quote(R)}")
+        R = object_of(R)
         if R.get("version") != self.version or isinstance(R["version"], bool):
             raise ValueError(
-                "R version {} not supported by {}".format(
-                    quote(R.get("version")), type(self).__name__
-                )
+                f"R version {quote(R.get('version'))} not supported by {type(self).__name__}"
             )
         if log is not None:
             self.log = log
         entries = read_lite(R)
         self._read_from = (entries, *read_names(R, entries))
         execution = R["execution"]
-        self.starttime = number_of(execution, "starttime")
-        self._expiration = number_of(execution, "expiration")
+        self.starttime = read_time(execution, "starttime")
+        self._expiration = read_time(execution, "expiration")
         if 0 < self._expiration <= self.starttime:
             raise ValueError("R: execution.expiration must be after starttime")
         self.nslots = execution.get("nslots")
@@ -104,177 +98,162 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
             raise ValueError(f"R: execution.nslots: expected a count, got {quote(self.nslots)}")
         self.scheduling = R.get("scheduling")
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         state = self.__dict__
         if name == "_base" and "_read_from" in state:
-            self._base = make_inventory(*self._read_from)
-            return self._base
-        if name in OPENED and ("_base" in state or "_read_from" in state):
-            self._open()
-            return state[name]
+            base = self._base = make_inventory(*self._read_from)
+            return base
+        if name == "_books" and ("_base" in state or "_read_from" in state):
+            inventory: Inventory = self._base
+            if self._granted:
+                inventory = inventory.part(self._selection)
+            books = self._books = Books(inventory, self.index_class(inventory))
+            return books
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
-    def _open(self):
-        """Index what has been a selection so far."""
-        inventory = self._base
-        if self._granted:
-            inventory = inventory.part(self._selection)
-        self._inventory = inventory
-        self._index = self.index_class(inventory)
-        self._up = inventory.ranks
-        self._jobs = {}  # job id to (end, *selection); end in seconds, 0: none
-        self._order = None  # ascending (end, job id) of the jobs that end, once asked for
-        self._gone = 0  # mask of ranks removed
-        self._blocked = set()  # shapes that do not fit until something is given back
-        self._eligible = {}  # parsed constraint to mask of the ranks that match and are up
+    def _sibling(self, **own: Any) -> Any:
+        """A pool of the class with this one's attributes, books excepted, and some of its own."""
+        new = object.__new__(type(self))
+        state = new.__dict__
+        state.update(self.__dict__)
+        for name in NOT_INHERITED:
+            state.pop(name, None)
+        state.update(own)
+        return new
+
+    # -- the view -----------------------------------------------------------
+
+    @property
+    def generation(self) -> int:  # type: ignore[override]
+        books = self.__dict__.get("_books")
+        return books.generation if books is not None else 0
+
+    @property
+    def releases(self) -> int:  # type: ignore[override]
+        books = self.__dict__.get("_books")
+        return books.releases if books is not None else 0
+
+    @property
+    def inventory(self) -> Inventory:
+        return self._books.inventory
+
+    @property
+    def index(self) -> RankIndex:
+        return self._books.index
+
+    def eligible(self, match: Any) -> int:
+        """See ``ResourcePoolImplementation.eligible()``; O(1) once a constraint was seen."""
+        return self._books.eligible(match)
+
+    def held(self, jobid: int) -> Selection:
+        return self._books.jobs[jobid][1:]
+
+    def end_of(self, jobid: int) -> float:
+        return self._books.jobs[jobid][0]
+
+    def job_end_times(self) -> list[tuple[int, float]]:
+        return [(jobid, record[0]) for jobid, record in self._books.jobs.items()]
+
+    def jobs_by_end(self) -> list[tuple[float, int]]:
+        """See ``ResourcePoolImplementation.jobs_by_end()``; O(jobs), a copy, once it was asked for."""
+        return self._books.ends()
 
     # -- requests -----------------------------------------------------------
 
-    def parse_resource_request(self, jobspec):
+    def parse_resource_request(self, jobspec: Any) -> ResourceRequest:
         return self.request_class.from_jobspec(jobspec)
 
-    def check_feasibility(self, request):
+    def check_feasibility(self, request: ResourceRequest) -> None:
         self._check_feasibility(request)
 
-    def place(self, index, shape, eligible):
-        """Find resources for a shape; see ``Placement.place()``."""
-        return self.placement.place(index, shape, eligible)
-
-    def place_request(self, request, index, eligible):
-        """Find resources for a request by ``place()``, or by the hooks if overridden."""
+    def place_request(
+        self, request: ResourceRequest, index: RankIndex, eligible: int
+    ) -> tuple[Selection, int] | None:
+        """Find resources for a request by ``place()``, or by the hooks if a class overrides one."""
         if self.hooked:
             return self.place_by_hooks(request, index, eligible)
         return self.place(index, request.shape, eligible)
 
-    def countable(self, shape):
-        """True if a shape fits wherever the counts of free cores and GPUs suffice.
-
-        Planning may then reckon with counts alone. Where ``place()`` has other
-        reasons to refuse, planning simulates it, which is slower.
-        """
+    def countable(self, shape: Shape) -> bool:
         return not self.hooked
-
-    def check_shape(self, shape):
-        """Why a shape could not be placed if every rank were up and free.
-
-        Returns:
-            One sentence, or None if it could be placed.
-        """
-        inventory = self._inventory
-        if self.place(inventory.unused(), shape, inventory.matching(shape.match)) is None:
-            return explain.infeasible(inventory, shape)
-        return None
-
-    def verdict(self, shape):
-        """``check_shape()``, remembered with the inventory."""
-        verdicts = self._inventory.verdicts
-        key = (shape, self.placement)
-        if key not in verdicts:
-            if len(verdicts) >= CACHE_LIMIT:
-                verdicts.clear()
-            verdicts[key] = self.check_shape(shape)
-        return verdicts[key]
-
-    def match_mask(self, request):
-        shape = request.shape
-        inventory = self._inventory
-        mask = 0
-        for units, ranks in inventory.kinds.items():
-            cores, gpus = divmod(inventory.keys[units], inventory.key_base)
-            if shape.node_count is not None:
-                if cores >= shape.node_cores and gpus >= shape.node_gpus:
-                    mask |= ranks
-            elif slots_on(cores, gpus, shape):
-                mask |= ranks
-        return mask & inventory.matching(shape.match)
-
-    def waits_for_ranks(self, request):
-        up = self.eligible(request.shape.match)
-        return self.place_request(request, self._inventory.unused(), up) is None
-
-    def eligible(self, match):
-        """Mask of the ranks that are up and meet a parsed constraint."""
-        if match is None:
-            return self._up
-        mask = self._eligible.get(match)
-        if mask is None:
-            if len(self._eligible) >= CACHE_LIMIT:
-                self._eligible.clear()
-            mask = self._eligible[match] = self._up & self._inventory.matching(match)
-        return mask
 
     # -- allocations --------------------------------------------------------
 
-    def alloc(self, jobid, request):
-        if jobid in self._jobs:
+    def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
+        """See ``ResourcePoolImplementation.alloc()``.
+
+        O(kinds of free counts) for what lies on one rank, whatever the number of ranks; O(1) for a
+        shape that did not fit since something was last released.  A hook that chooses makes it
+        O(ranks).
+
+        Raises:
+            ValueError: also if a hook chose what it may not.
+        """
+        books: Books = self._books
+        if jobid in books.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
         placed = None
-        if shape not in self._blocked:
-            placed = self.place_request(request, self._index, self.eligible(shape.match))
+        if shape not in books.blocked:
+            placed = self.place_request(request, books.index, books.eligible(shape.match))
         if placed is None:
             self._refuse(request)
-        return self.grant(jobid, request, *placed)
+        else:
+            return self.grant(jobid, request, *placed)
+        raise AssertionError("unreachable")
 
-    def _refuse(self, request):
+    def _refuse(self, request: ResourceRequest) -> None:
         """Raise why a request does not fit now."""
         self._check_feasibility(request)
         if not self.hooked:
-            self._blocked.add(request.shape)
+            self._books.blocked.add(request.shape)
         raise InsufficientResources(lambda: self.why_not(request))
 
-    def why_not(self, request):
-        """Sentence for a request that does not fit now."""
-        text = self.explain(request)["reason"]
-        # Enough is free: then the policy of this pool will not have it.
-        return text or f"insufficient resources: {self.name} finds no place on what is free"
-
-    def grant(self, jobid, request, selection, nslots):
-        """Book a selection that is free, and answer with it as a pool."""
-        self._index.take(selection)
+    def grant(
+        self, jobid: int, request: ResourceRequest, selection: Selection, nslots: int
+    ) -> Rv1Pool:
         if request.duration > 0:
             end = self.clock() + request.duration
         else:
             end = self._expiration
-        self._book(jobid, end, selection)
-        new = self._sibling()
-        new._granted = True
-        new._base = self._inventory
-        new._selection = selection
-        new.nslots = nslots
-        new.starttime = new._expiration = 0.0
-        new.scheduling = self.scheduling_of(selection)
-        return new
+        books: Books = self._books
+        books.enter(jobid, end, selection)
+        granted: Rv1Pool = self._sibling(
+            _granted=True,
+            _base=books.inventory,
+            _selection=selection,
+            nslots=nslots,
+            starttime=0.0,
+            _expiration=0.0,
+            scheduling=self.scheduling_of(selection),
+        )
+        return granted
 
-    def scheduling_of(self, selection):
+    def scheduling_of(self, selection: Selection) -> Any:
         """``R.scheduling`` of the allocation of a selection: here, the pool's."""
         return self.scheduling
 
-    def free(self, jobid, R=None, final=False):
-        record = self._jobs.get(jobid)
+    def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
+        """See ``ResourcePoolImplementation.free()``; O(ranks given back), O(1) for whole nodes."""
+        books: Books = self._books
+        record = books.jobs.get(jobid)
         if record is None:
             return
-        held = record[1:]
-        given, left = held, ()
-        if R is not None:
-            given, left = self._split(jobid, held, self._read(R))
-            if final and left:
-                self._mismatch(jobid, given, held)
-        self._index.give(given)
-        if R is None or final:
-            del self._jobs[jobid]
-            self._reorder(jobid, record[0], 0)
+        if R is None:
+            books.give_back(jobid, record[1:], None)
         else:
-            self._jobs[jobid] = (record[0],) + left
-        self._released()
+            books.give_back(jobid, *books.split(jobid, self._units_of(R), final))
 
-    def register_alloc(self, jobid, R):
-        if jobid in self._jobs:
+    def register_alloc(self, jobid: int, R: Any) -> None:
+        books: Books = self._books
+        if jobid in books.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
-        inventory = self._inventory
+        if isinstance(R, (str, bytes)):
+            R = object_of(R)
+        inventory = books.inventory
         missing = 0
-        groups = {}
-        for mask, units in self._read(R):
+        groups: dict[int, int] = {}
+        for mask, units in self._units_of(R):
             missing |= mask & ~inventory.ranks
             groups[units] = groups.get(units, 0) | mask
         if missing:
@@ -282,107 +261,127 @@ class Rv1Pool(Hooks, Changes, Answers, Check, ResourcePoolImplementation):
                 f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
             )
         selection = select(groups)
-        if not self._index.is_free(selection):
+        if not books.index.is_free(selection):
             raise ValueError(
-                f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool, or allocated to another job"
+                f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool,"
+                " or allocated to another job"
             )
-        if isinstance(R, (str, bytes)):
-            R = load_json(R, "R")
         if isinstance(R, dict):
-            end = number_of(R["execution"], "expiration")
+            end = read_time(R["execution"], "expiration")
         else:
             end = float(getattr(R, "expiration", 0.0) or 0.0)
-        self._index.take(selection)
-        self._book(jobid, end, selection)
+        books.enter(jobid, end, selection)
 
-    # -- the books ----------------------------------------------------------
-
-    def _book(self, jobid, end, selection):
-        self._jobs[jobid] = (end,) + selection
-        self._reorder(jobid, 0, end)
-        self.generation += 1
-
-    def _reorder(self, jobid, old, new):
-        """Keep the order of ends when that of a job changes; 0 is none."""
-        if self._order is not None:
-            if old:
-                del self._order[bisect_left(self._order, (old, jobid))]
-            if new:
-                insort(self._order, (new, jobid))
-
-    def ends_in_order(self):
-        """List of ``(end, jobid)``, ascending, of the jobs that end."""
-        if self._order is None:
-            self._order = sorted([(one[0], jobid) for jobid, one in self._jobs.items() if one[0]])
-        return self._order[:]
-
-    def held(self, jobid):
-        """The selection that a job holds."""
-        return self._jobs[jobid][1:]
-
-    def end_of(self, jobid):
-        """When a job ends, in seconds since the epoch; 0: not known."""
-        return self._jobs[jobid][0]
-
-    def _released(self):
-        """Something was given back or changed: what did not fit may fit."""
-        self.generation += 1
-        self.releases += 1
-        if self._blocked:
-            self._blocked.clear()
-
-    def _read(self, R):
-        """R in any form as a list of ``(rank mask, units)``; of a core that no rank
-        here has, a ValueError."""
-        shift = self._inventory.shift
-        impl = getattr(R, "impl", R)
-        if isinstance(impl, Answers):
-            entries = impl.entries()
+    def _units_of(self, R: Any) -> list[tuple[int, int]]:
+        """R in any form as a list of ``(rank mask, units)``; of a core that no rank here has, a
+        ValueError."""
+        shift = self._books.inventory.shift
+        pool = getattr(R, "impl", R)
+        if isinstance(pool, ResourcePoolImplementation):
+            entries = pool.entries()
         else:
-            if hasattr(R, "to_dict"):
-                R = R.to_dict()
-            elif isinstance(R, (str, bytes)):
-                R = load_json(R, "R")
-            if not isinstance(R, dict):
-                raise ValueError(f"R must be an object, got {quote(R)}")
-            entries = read_lite(R)
+            entries = read_lite(object_of(R))
         for ranks, cores, _ in entries:
             if cores >> shift:
-                raise ValueError(
-                    "rank %s has no core %d" % (idset_text(ranks), cores.bit_length() - 1)
-                )
+                raise ValueError(f"rank {idset_text(ranks)} has no core {cores.bit_length() - 1}")
         return [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
 
-    def _split(self, jobid, held, entries):
-        """Divide what a job holds into the part that entries name, and the rest."""
-        kept = {}
-        for mask, units in pairs(held):
-            kept[units] = kept.get(units, 0) | mask
-        given = {}
-        strange = 0
-        here = ~self._gone | self._inventory.ranks
-        for mask, units in entries:
-            mask &= here  # what left the pool is forgotten
-            for own in list(kept):
-                common = kept[own] & mask
-                if not common:
-                    continue
-                if units & ~own:
-                    self._mismatch(jobid, select({units: common}), select({own: common}))
-                mask ^= common
-                kept[own] ^= common
-                given[units] = given.get(units, 0) | common
-                if own != units:
-                    kept[own ^ units] = kept.get(own ^ units, 0) | common
-            strange |= mask
-        if strange:
-            raise ValueError(
-                f"free: {job_text(jobid)}: R contains ranks not in job allocation: {{{idset_text(strange)}}}"
-            )
-        return select(given), select(kept)
+    # -- what the instance reports ------------------------------------------
 
-    def _mismatch(self, jobid, got, expected):
-        dumps = self._inventory.dumps
-        raise ValueError(
-            f"free: {job_text(jobid)}: R mismatch: got {dumps(got)}, expected {dumps(expected)}"
+    def _known_ranks(self, ids: Any) -> int:
+        """Those of some ranks that are here: a mask of an idset or ``"all"``."""
+        ranks: int = self._books.inventory.ranks
+        if isinstance(ids, str) and ids == "all":
+            return ranks
+        return to_mask(ids, ranks.bit_length()) & ranks
+
+    def mark_up(self, ids: Any) -> None:
+        self._books.set_up(self._books.up | self._known_ranks(ids))
+
+    def mark_down(self, ids: Any) -> None:
+        self._books.set_up(self._books.up & ~self._known_ranks(ids))
+
+    def remove_ranks(self, ranks: Any) -> None:
+        mask = self._known_ranks(ranks)
+        if mask:
+            self._books.remove(mask)
+
+    def add_property(self, name: str, ranks: Any) -> None:
+        old = self._books.inventory.properties.get(name, 0)
+        self._books.set_property(name, old | self._known_ranks(ranks))
+
+    def remove_property(self, name: str, ranks: Any) -> None:
+        old = self._books.inventory.properties.get(name, 0)
+        self._books.set_property(name, old & ~self._known_ranks(ranks))
+
+    @property
+    def expiration(self) -> float:
+        return self._expiration
+
+    def set_expiration(self, expiration: float) -> None:
+        self._expiration = seconds(expiration, "expiration")
+
+    def set_starttime(self, starttime: float) -> None:
+        self.starttime = seconds(starttime, "starttime")
+
+    def update_expiration(self, jobid: int, expiration: float) -> None:
+        if jobid in self._books.jobs:
+            self._books.set_end(jobid, seconds(expiration, "expiration"))
+
+    # -- R and copies -------------------------------------------------------
+
+    def copy(self) -> Rv1Pool:
+        books = self.__dict__.get("_books")
+        new: Rv1Pool
+        if books is None:
+            new = self._sibling(log=NO_LOG)
+        else:
+            new = self._sibling(log=NO_LOG, _books=books.copy())
+        return new
+
+    def _contents(self) -> tuple[Inventory, Selection]:
+        """All that is in the pool: an inventory, and a selection of it."""
+        books = self.__dict__.get("_books")
+        if books is not None:
+            return books.inventory, books.inventory.whole()
+        base: Inventory = self._base
+        return base, self._selection if self._granted else base.whole()
+
+    def entries(self) -> list[Entry]:
+        if "_base" not in self.__dict__:
+            return self._read_from[0]
+        base, selection = self._contents()
+        return [
+            (mask, units & base.core_mask, units >> base.shift) for mask, units in pairs(selection)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        base, selection = self._contents()
+        execution = base.execution(
+            selection, self.starttime, self._expiration, local=not self._granted
         )
+        R = {"version": 1, "execution": execution}
+        if self.nslots is not None:
+            execution["nslots"] = self.nslots
+        if base.hosts.named or self._granted:
+            execution["nodelist"] = [base.hosts.hostlist(selected_ranks(selection))]
+        if self.scheduling is not None:
+            R["scheduling"] = self.scheduling
+        return R
+
+    def dumps(self) -> str:
+        base, selection = self._contents()
+        return base.dumps(selection)
+
+    # -- tests --------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check every invariant; AssertionError with the pool's state if one is broken."""
+        try:
+            self.check_books(self._books)
+        except AssertionError as exc:
+            raise AssertionError(f"{exc}\n{self._books.text()}") from None
+
+    def check_books(self, books: Books) -> None:
+        """What ``check()`` checks; a pool that keeps more in its books adds to it."""
+        books.check()

@@ -10,15 +10,14 @@ from json import dumps
 
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import parse_idset
-from flux.resource.request import ResourceRequest, load_json
+from flux.resource.request import ResourceRequest
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree.explain import able, explain_boxes, no_boxes
+from flux.resource.tree.explain import able, explain_containers, infeasible_containers
 from flux.resource.tree.hooks import TreeHooks
-from flux.resource.tree.node import NodeType
-from flux.resource.tree.placement import Kinds, TreePlacement
-from flux.resource.tree.rooms import BoxIndex
+from flux.resource.tree.node import NodeType, NodeTypes
+from flux.resource.tree.placement import TreePlacement
+from flux.resource.tree.rooms import ContainerIndex
 from flux.resource.tree.topology import cut_children, entries_of, read_children
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
@@ -64,17 +63,15 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
     name = "TreePool"
     request_class = TreeResourceRequest
-    index_class = BoxIndex
+    index_class = ContainerIndex
 
     def __init__(self, R=None, log=None, **kwargs):
-        if isinstance(R, (str, bytes)):
-            R = load_json(R, "R")
         super().__init__(R, log=log, **kwargs)
         ranks = 0
-        for entry in (R or {}).get("execution", {}).get("R_lite", ()):
-            ranks |= parse_idset(entry["rank"])
-        self.scheduling, self._entries, kinds = read_children(self.scheduling, ranks)
-        self.placement = TreePlacement(_read_kinds(self._base, kinds))
+        for mask, _, _ in self.entries():
+            ranks |= mask
+        self.scheduling, self._entries, topologies = read_children(self.scheduling, ranks)
+        self.placement = TreePlacement(_node_types(self._base, topologies))
 
     def countable(self, shape):
         # Containers must be free as a whole, which counts do not tell.
@@ -83,41 +80,41 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     def check_shape(self, shape):
         if shape.container_level is None:
             return super().check_shape(shape)
-        inventory = self._inventory
+        inventory = self.inventory
         eligible = inventory.matching(shape.match)
         if self.place(inventory.unused(), shape, eligible) is None:
-            return no_boxes(self.placement, inventory, shape, eligible)
+            return infeasible_containers(self.placement, inventory, shape, eligible)
         return None
 
     def match_mask(self, request):
         shape = request.shape
         if shape.container_level is None:
             return super().match_mask(request)
-        inventory = self._inventory
+        inventory = self.inventory
         return able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
 
     def explain(self, request):
         if request.shape.container_level is None:
             return super().explain(request)
-        return explain_boxes(self, request.shape)
+        return explain_containers(self, request.shape)
 
-    def _check_books(self):
-        super()._check_books()
-        self._index.check_boxes(self.placement.kinds)
+    def check_books(self, books):
+        super().check_books(books)
+        books.index.check_rooms(self.placement.types)
 
     def scheduling_of(self, selection):
         return cut_children(self.scheduling, self._entries, selected_ranks(selection))
 
     def remove_ranks(self, ranks):
-        before = self._inventory.ranks
+        before = self.inventory.ranks
         super().remove_ranks(ranks)
-        gone = before & ~self._inventory.ranks
+        gone = before & ~self.inventory.ranks
         if gone:
             self.scheduling = cut_children(self.scheduling, entries_of(self.scheduling), ~gone)
             self._entries = [(mask & ~gone, entry) for mask, entry in self._entries]
 
 
-def _read_kinds(inventory, children):
+def _node_types(inventory, children):
     """The node types of an inventory: its kinds of ranks, by topology."""
     types = {}
     pairs = {}
@@ -126,11 +123,11 @@ def _read_kinds(inventory, children):
             ranks &= mask
             if not ranks:
                 continue
-            key = (dumps(topo), units)
-            if key not in types:
-                types[key] = NodeType(topo, units, inventory.shift, where)
-            pairs[key] = pairs.get(key, 0) | ranks
-    return Kinds((mask, types[key]) for key, mask in pairs.items())
+            looks = (dumps(topo), units)
+            if looks not in types:
+                types[looks] = NodeType(topo, units, inventory.shift, where)
+            pairs[looks] = pairs.get(looks, 0) | ranks
+    return NodeTypes((mask, types[looks]) for looks, mask in pairs.items())
 
 
 class TreePool(ResourcePool):

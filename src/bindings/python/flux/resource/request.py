@@ -10,19 +10,12 @@ from weakref import WeakValueDictionary
 
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import quote
+from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourceCount import COUNT_LIMIT, ONE, CountProduct, ResourceCount, multiply
 
 #: Levels and vertices of a resource graph; more is an error.
 DEPTH_LIMIT = 64
 VERTEX_LIMIT = 10000
-
-
-def load_json(text, what):
-    """Parse JSON text; what is wrong with it, its depth included, is a ValueError."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError(f"{what} is nested too deep") from None
 
 
 def read_attributes(jobspec):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.base import LOG_DEBUG, Scheduler
 from flux.scheduler.host import name_of
 from flux.scheduler.queue import in_order
@@ -88,9 +89,11 @@ class PolicyScheduler(Scheduler):
             operation (str): name of a method, as ``"plan"``; that one is missing is logged once
         """
         pool = self.resources
-        if all(
-            callable(getattr(part, operation, None)) for part in (pool, getattr(pool, "impl", pool))
-        ):
+        impl = getattr(pool, "impl", pool)
+        if isinstance(impl, ResourcePoolImplementation):
+            if impl.can(operation):
+                return True
+        elif callable(getattr(impl, operation, None)):
             return True
         if operation not in self._warned:
             self._warned.add(operation)

@@ -5,8 +5,8 @@ same parts held by the same jobs. ``text.py`` and ``svg.py`` draw them.
 """
 
 from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.inventory import read_lite
 from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
+from flux.resource.pool.rv1 import read_lite
 from flux.resource.tree.topology import Domain, Renumbering
 
 

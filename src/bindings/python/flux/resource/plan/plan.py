@@ -234,7 +234,7 @@ class Plan(Search, Choice):
         self._seen = pool.generation
         before = self._profile
         self._profile = Profile(
-            pool._inventory, pool._index, pool.ends_in_order(), pool.held, pool.clock()
+            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
         )
         self._bounds = Bounds()
         self._changes += 1
@@ -283,7 +283,7 @@ class Plan(Search, Choice):
         pool = self._pool
         if self._seen is None or pool.generation != self._seen + 1:
             return
-        inventory = pool._inventory
+        inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
         booking = Booking(self._now(None), pool.end_of(jobid) or INFINITY, parts)
         self._started.append(booking)
@@ -300,10 +300,10 @@ class Plan(Search, Choice):
         end = now + length_of(request)
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
-            placed = pool.place_request(request, pool._index, eligible)
+            placed = pool.place_request(request, pool.index, eligible)
         else:
             room = self._room(shape, now, end)
-            index = pool._index
+            index = pool.index
             touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
             if touched:
                 index = self._reduced(touched, now, end)
@@ -321,7 +321,7 @@ class Plan(Search, Choice):
 
     def _reduced(self, touched, start, end):
         """The pool's index without what bookings in a span need of some ranks."""
-        index = self._pool._index.copy()
+        index = self._pool.index.copy()
         inventory = index.inventory
         for rank in members(touched):
             cores, gpus = self._bookings.least(rank, start, end)

@@ -1,34 +1,52 @@
-"""Why a request does not fit, in numbers and in a sentence for its user."""
+"""Why a request does not fit, in numbers and in a sentence for its user.
 
+``explain()`` finds the numbers on a pool's view; ``why_pending()`` is the only place that makes a
+sentence of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
 
+if TYPE_CHECKING:
+    from flux.resource.request import Shape
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-def need_text(shape):
-    """What one node or slot of a request needs: ``4 cores and 1 GPUs``."""
+
+def counted(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def need_text(shape: Shape) -> str:
+    """What one node or slot of a request needs: ``4 cores and 1 GPU``."""
     if shape.node_count is not None:
         cores, gpus = shape.node_cores, shape.node_gpus
     else:
         cores, gpus = shape.slot_size, shape.gpu_per_slot
-    return "%d cores%s" % (cores, " and %d GPUs" % gpus if gpus else "")
+    text = counted(cores, "core")
+    return f"{text} and {counted(gpus, 'GPU')}" if gpus else text
 
 
-def infeasible(inventory, shape):
+def infeasible(inventory: Inventory, shape: Shape) -> str:
     """Sentence for a request that an empty pool could not satisfy.
 
-    It begins as that of flux-core's schedulers does.
+    It begins word for word as that of flux-core's schedulers does, which scripts look for.
     """
     match = inventory.matching(shape.match)
     capacity = cores = gpus = slots = small = 0
     for units, mask in inventory.kinds.items():
         mask &= match
-        key = inventory.keys[units]
-        own_cores, own_gpus = divmod(key, inventory.key_base)
+        own_cores, own_gpus = divmod(inventory.keys[units], inventory.key_base)
         ranks = popcount(mask)
         cores += ranks * own_cores
         gpus += ranks * own_gpus
         if shape.node_count is not None:
-            fit = own_cores >= shape.node_cores and own_gpus >= shape.node_gpus
+            fit = int(own_cores >= shape.node_cores and own_gpus >= shape.node_gpus)
         else:
             slots += ranks * (own_cores // shape.slot_size)
             fit = slots_on(own_cores, own_gpus, shape)
@@ -36,41 +54,58 @@ def infeasible(inventory, shape):
         if not fit:
             small += ranks
     if shape.node_count is not None:
+        count = shape.node_count.min
         if shape.exclusive:
-            text = "need %d exclusive node(s), only %d eligible"
-            text %= (shape.node_count.min, capacity)
+            text = f"need {count} exclusive node(s), only {capacity} eligible"
         else:
-            text = "need %d node(s) with %s each, only %d eligible"
-            text %= (shape.node_count.min, need_text(shape), capacity)
-    elif shape.gpu_per_slot and slots >= shape.slot_count.min:
-        text = "need %d slot(s) with %d GPU(s) each, only %d available (total GPUs: %d)"
-        text %= (shape.slot_count.min, shape.gpu_per_slot, capacity, gpus)
+            each = f"{shape.node_cores} cores"
+            if shape.node_gpus:
+                each += f" and {shape.node_gpus} GPUs"
+            text = f"need {count} node(s) with {each} each, only {capacity} eligible"
     else:
-        text = "need %d slot(s) of %d core(s), only %d such slot(s) available (total cores: %d)"
-        text %= (shape.slot_count.min, shape.slot_size, capacity, cores)
+        count = shape.slot_count.min
+        if shape.gpu_per_slot and slots >= count:
+            text = (
+                f"need {count} slot(s) with {shape.gpu_per_slot} GPU(s) each,"
+                f" only {capacity} available (total GPUs: {gpus})"
+            )
+        else:
+            text = (
+                f"need {count} slot(s) of {shape.slot_size} core(s),"
+                f" only {capacity} such slot(s) available (total cores: {cores})"
+            )
     return "unsatisfiable request: " + text + left_out(inventory, match, small)
 
 
-def left_out(inventory, match, small, one="is too small", more="are too small"):
+def left_out(
+    inventory: Inventory, match: int, small: int, one: str = "is too small",
+    more: str = "are too small",
+) -> str:  # fmt: skip
     """Why ranks do not count for a request, if there are such.
 
-    ``small`` is how many of those in ``match`` do not, ``one`` and ``more`` what they are.
+    Args:
+        inventory (Inventory): what there is.
+        match (int): mask of the ranks that meet the constraint.
+        small (int): how many of these do not count.
+        one, more (str): what one, or several, of these are.
     """
     total = popcount(inventory.ranks)
     text = ""
     others = total - popcount(match)
     if others:
         verb = "does" if others == 1 else "do"
-        text += "; %d of %d nodes %s not match the constraint" % (others, total, verb)
+        text += f"; {others} of {counted(total, 'node')} {verb} not match the constraint"
     if small:
-        text += "; %d of %d nodes %s" % (small, total, one if small == 1 else more)
+        text += f"; {small} of {counted(total, 'node')} {one if small == 1 else more}"
     return text
 
 
-def explain(pool, request):
-    """Numbers and reason of a request; see ``ResourcePool.explain()``."""
-    shape = request.shape
-    inventory, index = pool._inventory, pool._index
+def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
+    """Numbers and reason of a shape; see ``ResourcePool.explain()``.
+
+    O(kinds of rank + kinds of free counts).
+    """
+    inventory, index = pool.inventory, pool.index
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)
     by_node = shape.node_count is not None
@@ -87,51 +122,79 @@ def explain(pool, request):
     free = sum([popcount(mask) for _, _, mask in found])
     if by_node:
         have = free
-        needed = shape.node_count.min
+        each = "exclusive" if shape.exclusive else need_text(shape)
     else:
         have = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
-        needed = shape.slot_count.min
-    answer = {
+        each = need_text(shape)
+    return facts(pool, shape, large, up, free, have, each)
+
+
+def facts(
+    pool: ResourcePoolImplementation, shape: Shape, large: int, up: int, free: int, have: int,
+    each: str, small: str = "too small",
+) -> dict[str, Any]:  # fmt: skip
+    """What ``explain()`` answers.
+
+    Args:
+        pool: the pool; ``shape`` is what is asked of it.
+        large (int): mask of the ranks that match and are large enough when idle, up or not.
+        up (int): mask of the ranks that match and are up.
+        free (int): how many of these have room for one node's share, or one slot.
+        have (int): how many nodes, or slots, can be had on them.
+        each (str): what each node or slot needs; ``exclusive``: all of it.
+        small (str): what to call a rank that matches and is not in ``large``.
+    """
+    inventory = pool.inventory
+    count = shape.slot_count if shape.node_count is None else shape.node_count
+    answer: dict[str, Any] = {
         "total": popcount(inventory.ranks),
-        "matching": popcount(match),
+        "matching": popcount(inventory.matching(shape.match)),
         "large_enough": popcount(large),
         "up": popcount(up),
         "free": free,
         "available": have,
-        "needed": needed,
-        "unit": "nodes" if by_node else "slots",
+        "needed": count.min,
+        "unit": "slots" if shape.node_count is None else "nodes",
     }
-    answer["reason"] = _reason(pool, shape, answer, popcount(large & ~up))
+    reason = pool.verdict(shape)
+    if reason is None:
+        down = popcount(large & ~up)
+        reason = why_pending(answer, each, down, small, shape.match is not None)
+    answer["reason"] = reason
     return answer
 
 
-def _reason(pool, shape, counts, down):
-    infeasible_text = pool.verdict(shape)
-    if infeasible_text is not None:
-        return infeasible_text
-    if counts["available"] >= counts["needed"]:
+def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constrained: bool) -> str:
+    """The sentence for a request that has to wait; empty if enough is free.
+
+    Args:
+        answer (dict): the numbers of ``explain()``.
+        each (str): what each node or slot needs; ``exclusive``: all of it.
+        down (int): how many ranks are large enough, and down.
+        small (str): what to call ranks that are not large enough.
+        constrained (bool): whether the request has a constraint.
+    """
+    needed, available, free = answer["needed"], answer["available"], answer["free"]
+    if available >= needed:
         return ""
-    noun = counts["unit"]
-    needed = counts["needed"]
-    text = "insufficient resources: needs %d %s" % (needed, noun if needed != 1 else noun[:-1])
-    if shape.node_count is None:
-        each = need_text(shape)
-        text += " of %s, %d free" % (each, counts["available"])
-        text += " on %d" % counts["free"]
+    text = f"insufficient resources: needs {counted(needed, answer['unit'][:-1])}"
+    if each == "exclusive":
+        text += " (exclusive)"
     else:
-        text += " (exclusive)" if shape.exclusive else f" with {need_text(shape)}"
-        text += ", %d free" % counts["free"]
-    total = counts["matching"]
-    text += " of %d node%s" % (total, "" if total == 1 else "s")
-    if shape.match is not None:
+        text += f" {'with' if answer['unit'] == 'nodes' else 'of'} {each}"
+    text += f", {available} free"
+    if answer["unit"] == "slots":
+        text += f" on {free}"
+    text += f" of {counted(answer['matching'], 'node')}"
+    if constrained:
         text += " matching constraint"
-    notes = []
-    small = counts["matching"] - counts["large_enough"]
-    if small:
-        notes.append("%d too small" % small)
-    if down:
-        notes.append("%d down" % down)
-    busy = counts["large_enough"] - down - counts["free"]
-    if busy > 0:
-        notes.append("%d busy" % busy)
-    return text + (" ({})".format(", ".join(notes)) if notes else "")
+    notes = [
+        f"{number} {word}"
+        for number, word in (
+            (answer["matching"] - answer["large_enough"], small),
+            (down, "down"),
+            (answer["large_enough"] - down - free, "busy"),
+        )
+        if number > 0
+    ]
+    return f"{text} ({', '.join(notes)})" if notes else text

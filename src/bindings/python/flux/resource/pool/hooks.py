@@ -99,7 +99,7 @@ class Hooks:
             "hostname": inventory.hosts.name(rank),
             "cores": ids_of(full & inventory.core_mask),
             "gpus": ids_of(full >> inventory.shift),
-            "up": bool(self._up >> rank & 1),
+            "up": bool(self.eligible(None) >> rank & 1),
         }
         return (
             rank,

@@ -17,20 +17,10 @@ Selections
     in one pair only.  Order within a selection means nothing.
 """
 
+from __future__ import annotations
+
 from flux.resource.pool.constraint import matching_ranks
-from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.masks import (
-    RANK_LIMIT,
-    UNIT_LIMIT,
-    bracketed,
-    idset_text,
-    lowest,
-    members,
-    parse_idset,
-    popcount,
-    quote,
-    runs,
-)
+from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
 from flux.resource.pool.rankindex import RankIndex
 
 #: Constraints, and answers about requests, that one inventory remembers.
@@ -38,6 +28,9 @@ CACHE_LIMIT = 4096
 #: Up to so many ranks of a mask longer than this are kept one by one.
 FEW = 4
 LONG = 1 << 1000
+
+#: ``(ranks, units, ranks, units, ...)``
+Selection = tuple[int, ...]
 
 
 def pairs(selection):
@@ -133,6 +126,16 @@ class Inventory:
             mask = self.matches[terms] = matching_ranks(terms, self)
         return mask
 
+    def remembered(self, shape, placement, find):
+        """What ``find(shape)`` answered for a placement when it was first asked; O(1) then."""
+        verdicts = self.verdicts
+        asked = (shape, placement)
+        if asked not in verdicts:
+            if len(verdicts) >= CACHE_LIMIT:
+                verdicts.clear()
+            verdicts[asked] = find(shape)
+        return verdicts[asked]
+
     def whole(self):
         """Everything there is, as a selection."""
         if len(self.kinds) == 1:
@@ -156,15 +159,13 @@ class Inventory:
 
     def with_property(self, name, ranks):
         """The inventory with a property on just these ranks (a mask) and no other."""
-        properties = dict(self.properties)
-        properties[name] = ranks & self.ranks
+        properties = {**self.properties, name: ranks & self.ranks}
+        other = {
+            "properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None
+        }  # fmt: skip
         new = Inventory.__new__(Inventory)
         for slot in self.__slots__:
-            setattr(new, slot, getattr(self, slot))
-        new.properties = _present(properties)
-        new.matches = {}
-        new.verdicts = {}
-        new._unused = None
+            setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
         return new
 
     def part(self, selection):
@@ -205,6 +206,30 @@ class Inventory:
             for mask, units in self.grouped(selection)
         ]
 
+    def execution(self, selection, starttime=0.0, expiration=0.0, local=True):
+        """``execution`` of an R object for a selection, without hosts.
+
+        Args:
+            selection (tuple): what is in it.
+            starttime, expiration (float): seconds since the epoch, 0: none.
+            local (bool): with properties whose name begins with ``+``: they belong to the instance.
+        """
+        execution = {
+            "R_lite": self.lite(selection),
+            "starttime": starttime,
+            "expiration": expiration,
+        }
+        if self.properties:
+            ranks = selected_ranks(selection)
+            properties = {
+                name: idset_text(mask & ranks)
+                for name, mask in sorted(self.properties.items())
+                if mask & ranks and (local or name[:1] != "+")
+            }
+            if properties:
+                execution["properties"] = properties
+        return execution
+
     def grouped(self, selection):
         """``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
         groups = {}
@@ -220,89 +245,15 @@ class Inventory:
         for mask, units in self.grouped(selection):
             cores = units & self.core_mask
             gpus = units >> self.shift
-            kinds = ["core" + bracketed(cores)] if cores else []
+            named = ["core" + bracketed(cores)] if cores else []
             if gpus:
-                kinds.append("gpu" + bracketed(gpus))
-            parts.append("rank{}/{}".format(bracketed(mask), ",".join(kinds)))
+                named.append("gpu" + bracketed(gpus))
+            parts.append("rank{}/{}".format(bracketed(mask), ",".join(named)))
         return " ".join(parts)
 
 
 def _present(properties):
     return {name: mask for name, mask in properties.items() if mask}
-
-
-def read_lite(R):
-    """Read ``R_lite`` of an R object.
-
-    Returns:
-        list of ``(rank mask, core mask, GPU mask)``, no rank twice.
-
-    Raises:
-        ValueError: the first thing wrong, with its path.
-    """
-    execution = R.get("execution")
-    if not isinstance(execution, dict):
-        raise ValueError(f"R: execution: expected an object, got {quote(execution)}")
-    entries = execution.get("R_lite")
-    if not isinstance(entries, list):
-        raise ValueError(f"R: execution.R_lite: expected an array, got {quote(entries)}")
-    result = []
-    seen = 0
-    doubled = False
-    for number, entry in enumerate(entries):
-        try:
-            ranks = parse_idset(entry["rank"], RANK_LIMIT)
-            children = entry["children"]
-            cores = parse_idset(children.get("core", ""), UNIT_LIMIT)
-            gpus = parse_idset(children.get("gpu", ""), UNIT_LIMIT)
-        except (KeyError, TypeError, AttributeError):
-            raise ValueError(
-                "R: execution.R_lite[%d]: expected rank and children, got %s"
-                % (number, quote(entry))
-            ) from None
-        except ValueError as exc:
-            raise ValueError("R: execution.R_lite[%d]: %s" % (number, exc)) from None
-        if not ranks:
-            raise ValueError("R: execution.R_lite[%d].rank: no rank" % number)
-        doubled = doubled or seen & ranks
-        seen |= ranks
-        result.append((ranks, cores, gpus))
-    return _union(result) if doubled else result
-
-
-def _union(entries):
-    """Entries with the children of a rank that occurs more than once united."""
-    cores = {}
-    gpus = {}
-    for ranks, more_cores, more_gpus in entries:
-        for rank in members(ranks):
-            cores[rank] = cores.get(rank, 0) | more_cores
-            gpus[rank] = gpus.get(rank, 0) | more_gpus
-    groups = {}
-    for rank, mask in cores.items():
-        children = (mask, gpus[rank])
-        groups.setdefault(children, []).append(rank)
-    return [(sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()]
-
-
-def read_names(R, entries):
-    """Read hosts and properties of an R object and what ``read_lite()`` made of it.
-
-    Returns:
-        ``(HostNames, dict of properties)``.
-
-    Raises:
-        ValueError: the first thing wrong, with its path.
-    """
-    execution = R["execution"]
-    everything = 0
-    for ranks, _, _ in entries:
-        everything |= ranks
-    try:
-        hosts = HostNames(everything, execution.get("nodelist") or None)
-    except ValueError as exc:
-        raise ValueError(f"R: {exc}") from None
-    return hosts, _read_properties(execution, everything)
 
 
 def make_inventory(entries, hosts, properties):
@@ -314,18 +265,3 @@ def make_inventory(entries, hosts, properties):
         if units:  # a rank without any is a host and nothing more
             groups[units] = groups.get(units, 0) | ranks
     return Inventory(groups, shift, hosts, properties)
-
-
-def _read_properties(execution, everything):
-    properties = execution.get("properties")
-    if properties is None:
-        return {}
-    if not isinstance(properties, dict):
-        raise ValueError(f"R: execution.properties: expected an object, got {quote(properties)}")
-    result = {}
-    for name, ranks in properties.items():
-        try:
-            result[name] = parse_idset(ranks, RANK_LIMIT) & everything
-        except ValueError as exc:
-            raise ValueError(f"R: execution.properties.{quote(name)}: {exc}") from None
-    return _present(result)

@@ -52,10 +52,10 @@ class TreeHooks:
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
             return slots_on(len(cores), len(gpus), shape)
-        return self.placement.kinds.of(rank).box_room(self._units(cores, gpus), shape)
+        return self.placement.types.of(rank).container_room(self._units(cores, gpus), shape)
 
     def _units(self, cores, gpus):
-        shift = self._inventory.shift
+        shift = self.inventory.shift
         units = 0
         for core in cores:
             units |= 1 << core
@@ -68,10 +68,10 @@ class TreeHooks:
         rank, info, cores, gpus = candidate
         if shape.exclusive:
             return rank, info["cores"], info["gpus"]
-        node = self.placement.kinds.of(rank)
+        node = self.placement.types.of(rank)
         free = self._units(cores, gpus)
         if shape.container_level is None:
             units = node.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
         else:
-            units = node.boxes(free, shape, slots)[1]
+            units = node.containers(free, shape, slots)[1]
         return rank, ids_of(units & node.core_mask), ids_of(units >> node.shift)

@@ -6,7 +6,9 @@ depend on their arguments only, so that nodes in the same state share one answer
 remembers them.
 """
 
-from flux.resource.pool.masks import popcount, take
+from array import array
+
+from flux.resource.pool.masks import popcount, runs, take
 from flux.resource.tree.topology import Layout
 
 #: Answers that one node type remembers.
@@ -22,7 +24,7 @@ class NodeType:
         shift (int): first GPU bit of units.
     """
 
-    __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_boxes")
+    __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_containers")
 
     def __init__(self, topo, units, shift, where="topo"):
         self.units = units
@@ -30,45 +32,80 @@ class NodeType:
         self.core_mask = (1 << shift) - 1
         self.layout = Layout(topo, units & self.core_mask, units >> shift, where)
         self._slots = {}
-        self._boxes = {}
+        self._containers = {}
 
     def slots(self, free, wanted):
         """Units for slots on a node with room for them.
 
         free: units that are free on the node; wanted: (cores, GPUs, number of slots).
         """
-        key = (free, wanted)
-        units = self._slots.get(key)
+        asked = (free, wanted)
+        units = self._slots.get(asked)
         if units is None:
             if len(self._slots) >= CACHE_LIMIT:
                 self._slots.clear()
             cores, gpus = free & self.core_mask, free >> self.shift
             _, core_mask, gpu_mask = place_slots(self.layout, cores, gpus, *wanted)
-            units = self._slots[key] = core_mask | gpu_mask << self.shift
+            units = self._slots[asked] = core_mask | gpu_mask << self.shift
         return units
 
-    def boxes(self, free, shape, count):
+    def containers(self, free, shape, count):
         """``(slots, units)`` for at most ``count`` slots of whole containers (a request.Shape)."""
         level, each = shape.container_level, shape.containers_per_slot
-        key = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
-        answer = self._boxes.get(key)
+        asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
+        answer = self._containers.get(asked)
         if answer is None:
-            if len(self._boxes) >= CACHE_LIMIT:
-                self._boxes.clear()
+            if len(self._containers) >= CACHE_LIMIT:
+                self._containers.clear()
             slots, core_mask, gpu_mask = place_containers(
                 self.layout, free & self.core_mask, free >> self.shift,
                 level, each, shape.slot_size, shape.gpu_per_slot, count,
             )  # fmt: skip
-            answer = self._boxes[key] = (slots, core_mask | gpu_mask << self.shift)
+            answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 
-    def box_room(self, free, shape):
+    def container_room(self, free, shape):
         """How many slots of whole containers fit on a node with so much free."""
-        return self.boxes(free, shape, -1)[0]
+        return self.containers(free, shape, -1)[0]
 
-    def least_box(self, level):
+    def least_container(self, level):
         """Fewest cores that a container of that name has; 1 if there is none."""
         return min((popcount(cores) for cores, _ in self.layout.containers(level)), default=1)
+
+
+class NodeTypes:
+    """The node types of a pool: ``(mask of ranks, NodeType)``, no rank in two."""
+
+    __slots__ = ("pairs", "_number")
+
+    def __init__(self, pairs):
+        self.pairs = tuple(pairs)
+        self._number = None
+
+    def of(self, rank):
+        """NodeType of a rank."""
+        pairs = self.pairs
+        if len(pairs) == 1:
+            return pairs[0][1]
+        number = self._number
+        if number is None:
+            # Two bytes a rank: the position in `pairs`, of which there are seldom many.
+            number = array("H" if len(pairs) < 1 << 16 else "L", [0])
+            number *= max(mask.bit_length() for mask, _ in pairs)
+            for at, (mask, _) in enumerate(pairs):
+                for low, count in runs(mask):
+                    number[low : low + count] = array(number.typecode, [at]) * count
+            self._number = number
+        return pairs[number[rank]][1]
+
+    def least_container(self, shape):
+        """Fewest cores that a container has of which a slot of a shape is made."""
+        level = shape.container_level
+        return min((node.least_container(level) for _, node in self.pairs), default=1)
+
+    def split(self, ranks):
+        """The pairs for just these ranks (a mask), the empty ones left out."""
+        return [(mask & ranks, node) for mask, node in self.pairs if mask & ranks]
 
 
 def place_slots(layout, cores, gpus, slot_cores, slot_gpus, wanted):
@@ -141,7 +178,7 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     nests = (layout.containers(name),) if each == 1 else layout.nests(name, each)
     slots = 0
     while slots != wanted:
-        taken = _free_boxes(nests, free_cores, free_gpus, each, least)
+        taken = _free_containers(nests, free_cores, free_gpus, each, least)
         if taken is None:
             break
         free_cores ^= taken[0]
@@ -150,19 +187,19 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     return slots, cores ^ free_cores, gpus ^ free_gpus
 
 
-def _free_boxes(nests, cores, gpus, each, least):
+def _free_containers(nests, cores, gpus, each, least):
     """Cores and GPUs of so many free containers of one nest, or None."""
-    for boxes in nests:
+    for nest in nests:
         left_cores, left_gpus = cores, gpus
         count = each
-        for box_cores, box_gpus in boxes:
+        for own_cores, own_gpus in nest:
             # Those taken already are out of what is left: containers may overlap.
-            if box_cores & ~left_cores or box_gpus & ~left_gpus:
+            if own_cores & ~left_cores or own_gpus & ~left_gpus:
                 continue
-            if popcount(box_cores) < least[0] or popcount(box_gpus) < least[1]:
+            if popcount(own_cores) < least[0] or popcount(own_gpus) < least[1]:
                 continue
-            left_cores ^= box_cores
-            left_gpus ^= box_gpus
+            left_cores ^= own_cores
+            left_gpus ^= own_gpus
             count -= 1
             if not count:
                 return cores ^ left_cores, gpus ^ left_gpus

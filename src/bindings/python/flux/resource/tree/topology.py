@@ -109,11 +109,11 @@ class Layout:
         """The containers called ``name`` in each group that has so many of them, finest level first."""
         found = self._nests.get((name, least))
         if found is None:
-            boxes = self.containers(name)
+            named = self.containers(name)
             found = []
             for groups in self.levels:
                 for cores, gpus in groups:
-                    inside = [box for box in boxes if not (box[0] & ~cores or box[1] & ~gpus)]
+                    inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
                     if len(inside) >= least:
                         found.append(tuple(inside))
             if len(self._nests) >= NAMES_LIMIT:
@@ -163,7 +163,7 @@ def read_children(scheduling, ranks):
     Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
 
     Returns:
-        (scheduling, entries, kinds): a copy with the ranks renumbered, its ``children`` as of
+        (scheduling, entries, topologies): a copy with the ranks renumbered, its ``children`` as of
         ``entries_of()``, and [(rank mask, topo, where)] in which no rank is twice (the first entry
         that names one counts).
 
@@ -203,7 +203,7 @@ def read_children(scheduling, ranks):
         )
     if ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
-    kinds = []
+    topologies = []
     taken = 0
     changed = []
     renumber = None if named == ranks else Renumbering(named)
@@ -213,10 +213,10 @@ def read_children(scheduling, ranks):
             mask = renumber(mask)
             entry["ranks"] = idset_text(mask)
         changed.append((mask, entry))
-        kinds.append((mask & ~taken, topo, where))
+        topologies.append((mask & ~taken, topo, where))
         taken |= mask
     scheduling = {**scheduling, "children": [entry for _, entry in changed]}
-    return scheduling, [(mask, entry) for mask, entry in changed if mask], kinds
+    return scheduling, [(mask, entry) for mask, entry in changed if mask], topologies
 
 
 class Renumbering:

@@ -1,0 +1,259 @@
+"""The books of a pool: what is free, which job holds what until when, and which ranks are up.
+
+All that ever changes about a pool is here, listed once, and ``copy()`` copies it.  The books
+do not choose: a policy places a request and hands them the selection to enter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Any
+
+from flux.resource.pool.inventory import (
+    CACHE_LIMIT,
+    Inventory,
+    Selection,
+    pairs,
+    select,
+    selected_ranks,
+)
+from flux.resource.pool.jobid import job_text
+from flux.resource.pool.masks import idset_text, members
+from flux.resource.pool.rankindex import RankIndex
+
+
+class Books:
+    """The state of a pool whose ranks are all up and free.
+
+    Args:
+        inventory (Inventory): what there is.
+        index (RankIndex): an index of it, of the class that the policy wants.
+
+    Attributes:
+        inventory (Inventory): ranks that are there, with properties; replaced when they change.
+        index (RankIndex): what is free, whether up or not.
+        up (int): mask of the ranks that are up.
+        gone (int): mask of the ranks that were removed.
+        jobs (dict): job id to ``(end, *selection)``: what it holds, and when it ends in seconds
+            since the epoch (0: not known).
+        blocked (set): shapes that do not fit until ``releases`` grows.
+        generation (int): grows with every change.
+        releases (int): grows whenever what did not fit may fit.
+    """
+
+    __slots__ = (
+        "inventory", "index", "up", "gone", "jobs", "blocked", "generation", "releases",
+        "_ends", "_eligible",
+    )  # fmt: skip
+
+    def __init__(self, inventory: Inventory, index: RankIndex) -> None:
+        self.inventory = inventory
+        self.index = index
+        self.up = inventory.ranks
+        self.gone = 0
+        self.jobs: dict[int, tuple[Any, ...]] = {}
+        self.blocked: set[Any] = set()
+        self.generation = 0
+        self.releases = 0
+        # Ascending (end, job id) of the jobs that have an end, kept once asked for.
+        self._ends: list[tuple[float, int]] | None = None
+        self._eligible: dict[Any, int] = {}  # parsed constraint to the ranks up that meet it
+
+    def copy(self) -> Books:
+        """An independent copy; O(ranks + jobs), a copy of two lists and three dicts."""
+        new = Books.__new__(Books)
+        own = {
+            "index": self.index.copy(),
+            "jobs": self.jobs.copy(),
+            "blocked": self.blocked.copy(),
+            "_ends": None,
+            "_eligible": self._eligible.copy(),
+        }
+        for name in self.__slots__:
+            setattr(new, name, own[name] if name in own else getattr(self, name))
+        return new
+
+    # -- answers ------------------------------------------------------------
+
+    def eligible(self, match: Any) -> int:
+        """Mask of the ranks that are up and meet a parsed constraint; O(1) once seen."""
+        if match is None:
+            return self.up
+        mask = self._eligible.get(match)
+        if mask is None:
+            if len(self._eligible) >= CACHE_LIMIT:
+                self._eligible.clear()
+            mask = self._eligible[match] = self.up & self.inventory.matching(match)
+        return mask
+
+    def ends(self) -> list[tuple[float, int]]:
+        """Ascending ``(end, jobid)`` of the jobs that have an end; O(jobs)."""
+        if self._ends is None:
+            self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
+        return self._ends[:]
+
+    # -- jobs ---------------------------------------------------------------
+
+    def enter(self, jobid: int, end: float, selection: Selection) -> None:
+        """Give a job a selection that is free, until ``end`` (0: not known)."""
+        self.index.take(selection)
+        self.jobs[jobid] = (end, *selection)
+        self._reorder(jobid, 0.0, end)
+        self.generation += 1
+
+    def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
+        """Take back what a job gives of what it holds; ``left`` is the rest, None: it is over."""
+        end = self.jobs[jobid][0]
+        self.index.give(given)
+        if left is None:
+            del self.jobs[jobid]
+            self._reorder(jobid, end, 0.0)
+        else:
+            self.jobs[jobid] = (end, *left)
+        self.reconsider()
+
+    def set_end(self, jobid: int, end: float) -> None:
+        """Change when a job ends."""
+        record = self.jobs[jobid]
+        self._reorder(jobid, record[0], end)
+        self.jobs[jobid] = (end, *record[1:])
+        self.generation += 1
+
+    def _reorder(self, jobid: int, old: float, new: float) -> None:
+        """Keep the list of ends when that of a job changes; 0 is none."""
+        if self._ends is not None:
+            if old:
+                del self._ends[bisect_left(self._ends, (old, jobid))]
+            if new:
+                insort(self._ends, (new, jobid))
+
+    def split(
+        self, jobid: int, entries: list[tuple[int, int]], final: bool
+    ) -> tuple[Selection, Selection | None]:
+        """Divide what a job holds into the part that is given back, and the rest.
+
+        Args:
+            jobid (int): the job.
+            entries (list): ``(rank mask, units)`` that are given back; removed ranks are passed
+                over.
+            final (bool): the job gives back all it holds.
+
+        Raises:
+            ValueError: the job does not hold what the entries name, or holds more at the end.
+        """
+        held = self.jobs[jobid][1:]
+        kept: dict[int, int] = {}
+        for mask, units in pairs(held):
+            kept[units] = kept.get(units, 0) | mask
+        given: dict[int, int] = {}
+        strange = 0
+        here = ~self.gone | self.inventory.ranks
+        for mask, units in entries:
+            mask &= here
+            for own in list(kept):
+                common = kept[own] & mask
+                if not common:
+                    continue
+                if units & ~own:
+                    self._mismatch(jobid, select({units: common}), select({own: common}))
+                mask ^= common
+                kept[own] ^= common
+                given[units] = given.get(units, 0) | common
+                if own != units:
+                    kept[own ^ units] = kept.get(own ^ units, 0) | common
+            strange |= mask
+        if strange:
+            raise ValueError(
+                f"free: {job_text(jobid)}: R contains ranks not in job allocation:"
+                f" {{{idset_text(strange)}}}"
+            )
+        left = select(kept)
+        if final and left:
+            self._mismatch(jobid, select(given), held)
+        return select(given), None if final else left
+
+    def _mismatch(self, jobid: int, got: Selection, expected: Selection) -> None:
+        dumps = self.inventory.dumps
+        raise ValueError(
+            f"free: {job_text(jobid)}: R mismatch: got {dumps(got)}, expected {dumps(expected)}"
+        )
+
+    # -- what the instance reports ------------------------------------------
+
+    def set_up(self, up: int) -> None:
+        """Set which ranks are up."""
+        if up != self.up:
+            self.up = up
+            self._eligible.clear()
+            self.reconsider()
+
+    def set_property(self, name: str, ranks: int) -> None:
+        """Give a property to just these ranks."""
+        if self.inventory.properties.get(name, 0) != ranks:
+            self._replace(self.inventory.with_property(name, ranks))
+
+    def remove(self, ranks: int) -> None:
+        """Remove ranks that are there, and forget what jobs hold on them; O(jobs)."""
+        self.gone |= ranks
+        self.up &= ~ranks
+        inventory = self.inventory.without(ranks)
+        self.index.drop(ranks, inventory)
+        for jobid, record in self.jobs.items():
+            selection = record[1:]
+            if selected_ranks(selection) & ranks:
+                groups: dict[int, int] = {}
+                for mask, units in pairs(selection):
+                    groups[units] = groups.get(units, 0) | mask & ~ranks
+                self.jobs[jobid] = (record[0], *select(groups))
+        self._replace(inventory)
+
+    def _replace(self, inventory: Inventory) -> None:
+        self.inventory = inventory
+        self.index.inventory = inventory
+        self._eligible.clear()
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Something came back or changed: what did not fit may fit."""
+        self.generation += 1
+        self.releases += 1
+        if self.blocked:
+            self.blocked.clear()
+
+    # -- invariants ---------------------------------------------------------
+
+    def check(self) -> None:
+        """Check every invariant; AssertionError if one is broken.  O(ranks + jobs)."""
+        inventory, index = self.inventory, self.index
+        index.check()
+        assert index.inventory is inventory, "the index is of another inventory"
+        assert not self.up & ~inventory.ranks, "ranks are up that are not there"
+        assert not self.gone & inventory.ranks, "ranks are both there and gone"
+        taken: dict[int, int] = {}
+        for record in self.jobs.values():
+            for mask, units in pairs(record[1:]):
+                for rank in members(mask):
+                    assert not taken.get(rank, 0) & units, f"rank {rank} given twice"
+                    taken[rank] = taken.get(rank, 0) | units
+        for rank in members(inventory.ranks):
+            assert index.free(rank) ^ taken.pop(rank, 0) == inventory.full[rank], (
+                f"rank {rank}: free and held are not all of it"
+            )
+        assert not taken, f"jobs hold ranks that are not there: {sorted(taken)}"
+        for match, mask in self._eligible.items():
+            assert mask == self.up & inventory.matching(match), f"stale constraint {match!r}"
+        if self._ends is not None:
+            ends = sorted([(record[0], jobid) for jobid, record in self.jobs.items() if record[0]])
+            assert self._ends == ends, f"order of ends is {self._ends!r}"
+
+    def text(self) -> str:
+        """The state in words, a line for each job and each rank in parts, for test failures."""
+        dumps = self.inventory.dumps
+        lines = [f"pool: {dumps(self.inventory.whole())} up: {idset_text(self.up)}"]
+        for jobid, record in self.jobs.items():
+            lines.append(f"job {jobid}: {dumps(record[1:])} end {record[0]}")
+        for rank, units in enumerate(self.index.partial):
+            if units:
+                lines.append(f"rank {rank}: free units {units:#b}")
+        lines.append(f"idle: {idset_text(self.index.idle)}")
+        return "\n".join(lines)

@@ -1,0 +1,21 @@
+"""Job ids as Flux prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux.resource.pool.masks import quote
+
+_F58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def job_text(jobid: Any) -> str:
+    """A job id as Flux prints it (F58, RFC 19), or as it is if it is not one."""
+    if not isinstance(jobid, int) or jobid < 0:
+        return quote(jobid)
+    value = int(jobid)
+    text = ""
+    while value or not text:
+        value, digit = divmod(value, 58)
+        text = _F58[digit] + text
+    return "\u0192" + text

@@ -1,0 +1,148 @@
+"""R version 1 (RFC 20) as a pool reads it: entries, hosts, properties and times."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from flux.resource.pool.hosts import HostNames
+from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, members, parse_idset, quote
+
+#: ``(rank mask, core mask, GPU mask)``: ranks that have these cores and GPUs.
+Entry = tuple[int, int, int]
+
+
+def load_json(text: str | bytes, what: str) -> Any:
+    """Parse JSON text; what is wrong with it, its depth included, is a ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deep") from None
+
+
+def object_of(R: Any) -> dict[str, Any]:
+    """R as an object: parsed if it is JSON text, asked for if it is a pool or a resource set.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if hasattr(R, "to_dict"):
+        R = R.to_dict()
+    elif isinstance(R, (str, bytes)):
+        R = load_json(R, "R")
+    if not isinstance(R, dict):
+        raise ValueError(f"R must be an object, got {quote(R)}")
+    return R
+
+
+def read_lite(R: dict[str, Any]) -> list[Entry]:
+    """Read ``R_lite`` of an R object; O(length of its text).
+
+    Returns:
+        list of ``(rank mask, core mask, GPU mask)``, no rank twice.
+
+    Raises:
+        ValueError: the first thing wrong, with its path.
+    """
+    execution = R.get("execution")
+    if not isinstance(execution, dict):
+        raise ValueError(f"R: execution: expected an object, got {quote(execution)}")
+    entries = execution.get("R_lite")
+    if not isinstance(entries, list):
+        raise ValueError(f"R: execution.R_lite: expected an array, got {quote(entries)}")
+    result = []
+    seen = 0
+    doubled = False
+    for number, entry in enumerate(entries):
+        try:
+            ranks = parse_idset(entry["rank"], RANK_LIMIT)
+            children = entry["children"]
+            cores = parse_idset(children.get("core", ""), UNIT_LIMIT)
+            gpus = parse_idset(children.get("gpu", ""), UNIT_LIMIT)
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(
+                f"R: execution.R_lite[{number}]: expected rank and children, got {quote(entry)}"
+            ) from None
+        except ValueError as exc:
+            raise ValueError(f"R: execution.R_lite[{number}]: {exc}") from None
+        if not ranks:
+            raise ValueError(f"R: execution.R_lite[{number}].rank: no rank")
+        doubled = doubled or seen & ranks != 0
+        seen |= ranks
+        result.append((ranks, cores, gpus))
+    return _union(result) if doubled else result
+
+
+def _union(entries: list[Entry]) -> list[Entry]:
+    """Entries with the children of a rank that occurs more than once united."""
+    cores: dict[int, int] = {}
+    gpus: dict[int, int] = {}
+    for ranks, more_cores, more_gpus in entries:
+        for rank in members(ranks):
+            cores[rank] = cores.get(rank, 0) | more_cores
+            gpus[rank] = gpus.get(rank, 0) | more_gpus
+    groups: dict[tuple[int, int], list[int]] = {}
+    for rank, mask in cores.items():
+        groups.setdefault((mask, gpus[rank]), []).append(rank)
+    return [(sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()]
+
+
+def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict[str, int]]:
+    """Read hosts and properties of an R object and what ``read_lite()`` made of it.
+
+    Returns:
+        ``(HostNames, dict of property to mask of ranks)``.
+
+    Raises:
+        ValueError: the first thing wrong, with its path.
+    """
+    execution = R["execution"]
+    everything = 0
+    for ranks, _, _ in entries:
+        everything |= ranks
+    try:
+        hosts = HostNames(everything, execution.get("nodelist") or None)
+    except ValueError as exc:
+        raise ValueError(f"R: {exc}") from None
+    return hosts, _read_properties(execution, everything)
+
+
+def _read_properties(execution: dict[str, Any], everything: int) -> dict[str, int]:
+    properties = execution.get("properties")
+    if properties is None:
+        return {}
+    if not isinstance(properties, dict):
+        raise ValueError(f"R: execution.properties: expected an object, got {quote(properties)}")
+    result = {}
+    for name, ranks in properties.items():
+        try:
+            mask = parse_idset(ranks, RANK_LIMIT) & everything
+        except ValueError as exc:
+            raise ValueError(f"R: execution.properties.{quote(name)}: {exc}") from None
+        if mask:
+            result[name] = mask
+    return result
+
+
+def read_time(execution: dict[str, Any], name: str) -> float:
+    """A time of R in seconds since the epoch; 0 if it is not there.
+
+    Raises:
+        ValueError: not a time.
+    """
+    value = execution.get(name)
+    return 0.0 if value is None else seconds(value, f"R: execution.{name}")
+
+
+def seconds(value: Any, name: str) -> float:
+    """A time in seconds since the epoch as a float, or ValueError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name}: expected seconds, got {quote(value)}")
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name}: expected seconds since the epoch, got {value}")
+    return value
