@@ -357,10 +357,11 @@ class Scheduler(BrokerModule):
         Args:
             jobs (list): of [jobid, priority]
         """
+        find, move = self._requests.job_of, self._backlog.move
         for jobid, priority in jobs:
-            job = self._requests.job_of(jobid)
+            job = find(jobid)
             if job is not None:
-                self._backlog.move(job, priority)
+                move(job, priority)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Called when a running job's end is to change; accepts it and tells the pool.
@@ -467,7 +468,8 @@ class Scheduler(BrokerModule):
 
         def stored() -> None:
             self._mishaps.guard("alloc: respond", self.handle.respond, msg, answer)
-            self._quiescence.check()
+            if self._passes.changed is not None:
+                self._passes.changed()
 
         self._requests.holding.add(jobid)
         self._commits.put(host.r_key(jobid), text, stored)

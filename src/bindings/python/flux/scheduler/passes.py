@@ -252,7 +252,7 @@ class Passes:
         events (int): events so far
         main, outlook (Driver): what runs passes and forecasts
         pace (Pace): as given
-        changed: called when a pass was asked for, has begun or has ended
+        changed: called when a pass was asked for or has ended; None: nobody waits for that
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Passes:
         self.schedule = schedule
         self.start = start
         self.when_empty = when_empty
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Optional[Callable[[], None]] = None
         self.events = 0
         #: of these, what the pass under way had seen when it began, and the last that was completed
         self._seen = 0
@@ -300,11 +300,8 @@ class Passes:
     @pending.setter
     def pending(self, pending: bool) -> None:
         self.main.armed = pending
-        self.changed()
-
-    def wanted(self) -> bool:
-        """Whether a pass has anything to look at."""
-        return self.when_empty or len(self.requests.queue) > 0
+        if self.changed is not None:
+            self.changed()
 
     def done_with(self, events: int) -> bool:
         """Whether a pass that had seen the first `events` events is over, or none is to come."""
@@ -312,19 +309,27 @@ class Passes:
 
     def request(self) -> None:
         """Something happened that a pass should look at."""
-        self.requests.sweep()
-        if self.wanted():
+        if self.requests.to_sweep:
+            self.requests.sweep()
+        if self.when_empty or len(self.requests.queue):
             self.pace.event(self.clock.now())
             self._allowance.event()
-            self.mishaps.guard("start_schedule", self.start)
+            try:
+                self.start()
+            except Exception:
+                self.mishaps.report("start_schedule", trace=True)
         elif self.main.active:
             self.close()
-        self.changed()
+        if self.changed is not None:
+            self.changed()
 
     def begin(self) -> None:
         """Have a pass begin after the delay that the pace asks for, closing the one under way."""
-        self.close()
-        self.main.arm(max(self.pace.delay, self._backoff))
+        main = self.main
+        if main.active:
+            self.close()
+        if not main.armed:
+            main.arm(max(self.pace.delay, self._backoff))
 
     def close(self) -> None:
         """Close the pass under way, if there is one."""
@@ -344,12 +349,13 @@ class Passes:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
                 self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
-            if self.outlook is not None and self.wanted():
+            if self.outlook is not None and (self.when_empty or len(self.requests.queue)):
                 if self.outlook.active:
                     self._forecast_again = True
                 else:
                     self._arm_forecast(self.outlook)
-        self.changed()
+        if self.changed is not None:
+            self.changed()
 
     def _failed(self, error: Exception) -> None:
         self.mishaps.report("schedule: this pass is lost", error)
@@ -418,11 +424,11 @@ class Quiescence:
         self.holding = holding
         self.mishaps = mishaps
         self._askers: list[_Asker] = []
-        passes.changed = self.check
 
     def ask(self, msg: Any) -> None:
         """Answer `msg` when the time has come."""
         self._askers.append(_Asker(msg, self.passes.events))
+        self.passes.changed = self.check
         self.check()
 
     def check(self) -> None:
@@ -439,3 +445,5 @@ class Quiescence:
                 answer = {"status": 0, "alloc_current": len(self.holding)}
                 self.mishaps.guard("quiescent", self.handle.respond, asker.msg, answer)
         self._askers = waiting
+        if not waiting:
+            self.passes.changed = None

@@ -81,7 +81,11 @@ class PendingQueue:
 
     def move(self, job: PendingJob, priority: int) -> None:
         """Change a job's priority."""
-        if job.prioritize(priority) and job not in self._removed:
+        order = job.prioritize(priority)
+        if order == job.order:
+            self._moved.discard(job)
+        elif job not in self._removed:
+            job.next_order = order
             self._moved.add(job)
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
@@ -109,7 +113,7 @@ class PendingQueue:
         # One change costs about as much as rebuilding costs for sixteen jobs.
         if 16 * (len(removed) + len(moved)) >= len(heap):
             for job in moved:
-                job.order = job.ordered_by()
+                job.order = job.next_order
             if removed:
                 heap[:] = [job for job in heap if job not in removed]
             heapq.heapify(heap)
@@ -124,7 +128,7 @@ class PendingQueue:
                     self._sift(index)
         for job in moved:
             index = self._find(job)
-            job.order = job.ordered_by()
+            job.order = job.next_order
             if index is not None:
                 self._sift(index)
 

@@ -231,6 +231,7 @@ class PendingJob:
     Attributes:
         order: what jobs are sorted by; whoever changes it puts the queue in order
         place (int): of the queue: where the job was seen last in the heap
+        next_order: of the queue: what `order` is to be once the heap is put in order
         queued (bool): of a `Backlog`: whether the job is in it, and not set aside
         looked (int): of a `Backlog`: the epoch in which the job was found blocked
 
@@ -243,6 +244,7 @@ class PendingJob:
         "_priority",
         "order",
         "place",
+        "next_order",
         "queued",
         "looked",
         "t_submit",
@@ -270,9 +272,12 @@ class PendingJob:
         self.request = request
         self.resource_request = resource_request
         self._last_annotation: Any = None
+        self.order: Any = -priority
+        self.next_order: Any = None
         if isinstance(request, AllocRequest):
             request.job = self
-        self.order: Any = self.ordered_by()
+            if request.table is not None and request.table.order is not None:
+                self.order = request.table.order(self)
 
     @property
     def priority(self) -> int:
@@ -281,19 +286,15 @@ class PendingJob:
 
     @priority.setter
     def priority(self, priority: int) -> None:
-        self._priority = priority
-        self.order = self.ordered_by()
+        self.order = self.prioritize(priority)
 
-    def prioritize(self, priority: int) -> bool:
-        """Change the priority but not yet the `order`; returns whether that is to change."""
+    def prioritize(self, priority: int) -> Any:
+        """Change the priority, and return what `order` is to be then, which is up to the queue."""
         self._priority = priority
-        return bool(self.ordered_by() != self.order)
-
-    def ordered_by(self) -> Any:
-        """What `order` should be with what the job is now."""
-        table = self.request.table if isinstance(self.request, AllocRequest) else None
+        request = self.request
+        table = request.table if isinstance(request, AllocRequest) else None
         if table is None or table.order is None:
-            return -self._priority
+            return -priority
         return table.order(self)
 
     def __lt__(self, other: PendingJob) -> bool:
@@ -317,6 +318,7 @@ class Requests:
 
     Attributes:
         holding (set of int): ids of the jobs that hold resources
+        to_sweep (list): jobs whose request has its answer, and that may still sit in the queue
         order: as given
     """
 
@@ -327,8 +329,7 @@ class Requests:
         self.order = order
         self.holding: set[int] = set()
         self._open: dict[int, AllocRequest] = {}
-        #: jobs whose request has its answer, and that may still sit in the queue
-        self._answered: list[PendingJob] = []
+        self.to_sweep: list[PendingJob] = []
         #: length of the queue when the step under way began
         self._before = 0
         #: the request that is being answered or annotated
@@ -368,7 +369,7 @@ class Requests:
             del self._open[request.jobid]
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
-            self._answered.append(job)
+            self.to_sweep.append(job)
 
     def job_of(self, jobid: int) -> Optional[PendingJob]:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""
@@ -393,24 +394,23 @@ class Requests:
 
     def sweep(self) -> None:
         """Take jobs out of the queue that were answered by code that ran outside of a pass."""
-        if self._answered:
-            for job in self._answered:
-                self.queue.remove(job)
-            self._answered.clear()
+        for job in self.to_sweep:
+            self.queue.remove(job)
+        self.to_sweep.clear()
 
     def begin_step(self) -> None:
         """A policy's code is about to run: it must find only jobs that wait."""
-        self.sweep()
+        if self.to_sweep:
+            self.sweep()
         self._before = len(self.queue)
 
     def end_step(self) -> None:
         """A policy's code has run: what it has answered leaves the queue before anything else happens."""
-        answered = self._answered
+        answered = self.to_sweep
         if answered:
+            # The usual policy pops what it answers, which this length tells without a search.
             if len(self.queue) != self._before - len(answered):
-                # The usual policy pops what it answers, which this length tells without a search.
-                for job in answered:
-                    self.queue.remove(job)
+                self.sweep()
             answered.clear()
 
     def _check(self) -> None:
@@ -421,11 +421,11 @@ class Requests:
             assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
         both = self.holding & self._open.keys()
         assert not both, f"open and holding resources: {sorted(both)}"
-        for job in self._answered:
+        for job in self.to_sweep:
             assert job.request.outcome is not None, f"{job}: noted as answered, and is open"
         gone = [
             job
             for job in self.queue.settle()
-            if job.request.outcome is not None and job not in self._answered
+            if job.request.outcome is not None and job not in self.to_sweep
         ]
         assert not gone, f"in the queue after their answer: {gone}"
