@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from flux_embedded.cmd.lib import bulkargs, follow, jobspec, times, values
+from flux_embedded.cmd.lib import bulkargs, directives, follow, jobspec, times, values
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.eventlog import EventFormatter
 from flux_embedded.cmd.lib.jobinfo import JobInfo
@@ -222,10 +222,15 @@ class TestRSet:
 class TestValues:
     @pytest.mark.parametrize(
         "text, seconds",
-        [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("0", 0), ("inf", 0)],
+        [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("0", 0)],
     )
     def test_duration(self, text, seconds):
         assert values.duration(text) == seconds
+
+    @pytest.mark.parametrize("text", ["inf", "infinity", "-5", "-1s", "foo", "nan"])
+    def test_no_duration(self, text):
+        with pytest.raises(CommandError, match="duration"):
+            values.duration(text)
 
     @pytest.mark.parametrize(
         "text, expected",
@@ -280,7 +285,7 @@ class TestValues:
         assert values.begin_time("3pm") == 1893499200.0 + 3 * 3600
         assert values.begin_time("in 10 minutes") == 1893499200.0 + 4200.5
         for bad in ("foo", "5", "+5x", "2030-13-01 25"):
-            with pytest.raises(CommandError, match="invalid datetime"):
+            with pytest.raises(CommandError, match="Invalid datetime"):
                 values.begin_time(bad)
 
     def test_dependency(self):
@@ -407,7 +412,7 @@ class TestEnd:
             (0, 0, None),
             (3 << 8, 3, "task(s) exited with exit code 3"),
             (142 << 8, 142, "task(s) Alarm clock"),
-            (9, 137, "task(s) Killed"),
+            (9, 137, "job shell Killed"),
             (255 << 8, 255, "task(s) exited with exit code 255"),
         ],
     )
@@ -457,3 +462,36 @@ class TestJobInfo:
     )
     def test_fields(self, job, field, expected):
         assert self.info(**job).get(field) == expected
+
+
+class TestDirectives:
+    """Options in a batch script (RFC 36)."""
+
+    @pytest.mark.parametrize(
+        "text, words",
+        [
+            ("#!/bin/sh\n#flux: -N2\n#flux: --job-name='a b' # x\nls\n", ["-N2", "--job-name=a b"]),
+            ("#!/bin/sh\n#FLUX: -n2\n", ["-n2"]),
+            ("-- flux: -n 3\n", ["-n", "3"]),
+            ("# flux:\necho flux: -n2\n", []),
+            ("#flux: --env=A='''\n#flux: x\n#flux: y'''\n", ["--env=A=x\ny"]),
+            ('#flux: --setattr=a="""b "c" d"""\n', ['--setattr=a=b "c" d']),
+        ],
+    )
+    def test_words(self, text, words):
+        assert directives.parse(text) == words
+
+    @pytest.mark.parametrize(
+        "text, message",
+        [
+            ("#flux: -N2\n# FLUX: -n2\n", "line 2: sentinel changed"),
+            ("#flux: -N2\ntrue\n#flux: -n2\n", "line 3: orphan 'flux:'"),
+            ("#flux: foo\n", "line 1: Unknown directive"),
+            ("#flux: -n2 'x\n", "line 1"),
+            ('#flux: --env=A="""\ntrue\n', "line 2: unterminated"),
+            ('#flux: --env=A="""\n', "line 1: unterminated"),
+        ],
+    )
+    def test_wrong(self, text, message):
+        with pytest.raises(ValueError, match=message):
+            directives.parse(text)

@@ -14,9 +14,6 @@ def main(argv):
         "alloc", "allocate a Flux instance for interactive use", "[COMMAND...]", slots=True
     )
     subinstance.add_options(parser)
-    parser.add_argument(
-        "--bg", action="store_true", help="Wait for new instance to start, but do not attach"
-    )
     submission.add_command(parser)
     args = parser.parse_args(argv)
     spec = subinstance.build(args, args.command or [os.environ.get("SHELL", "/bin/sh")])
@@ -31,7 +28,10 @@ def main(argv):
     jobid = client.rpc("job-ingest.submit", submission.request(args, spec))["id"]
     if args.verbose:
         warn(f"jobid: {f58(jobid)}")
-    if args.bg:
-        print(f58(jobid))
-        return 0
-    return attach.attach(client, jobid, label=args.label_io, verbose=args.verbose)
+    return attach.attach(
+        client,
+        jobid,
+        label=args.label_io,
+        show_events=args.verbose > 1,
+        show_exec=args.verbose > 2,
+    )

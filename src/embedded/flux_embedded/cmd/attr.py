@@ -7,33 +7,29 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 
-NAMED = True
+
+def getattr_(argv):
+    parser = Parser("flux-getattr", "name", "Get broker attribute")
+    args = parser.parse(argv).args
+    if len(args) != 1:
+        raise parser.fail_usage()
+    print(get(connect(), args[0]))
 
 
-def main(name, argv):
-    if name == "getattr":
-        parser = Parser("flux-getattr", "name", "Get broker attribute")
-        args = parser.parse(argv).args
-        if len(args) != 1:
-            raise parser.fail_usage()
-        print(get(connect(), args[0]))
-    elif name == "setattr":
-        parser = Parser(
-            "flux-setattr",
-            "name value",
-            "Set broker attribute",
-            [Opt("force", "f", usage="Set the attribute even if unknown")],
-        )
-        args = parser.parse(argv).args
-        if len(args) != 2:
-            raise parser.fail_usage()
-        try:
-            connect().rpc("attr.set", {"name": args[0], "value": args[1]})
-        except OSError as exc:
-            raise CommandError(f"{args[0]}: {error_text(exc)}") from None
-    else:
-        _list(argv)
-    return 0
+def setattr_(argv):
+    parser = Parser(
+        "flux-setattr",
+        "name value",
+        "Set broker attribute",
+        [Opt("force", "f", usage="Set the attribute even if unknown")],
+    )
+    args = parser.parse(argv).args
+    if len(args) != 2:
+        raise parser.fail_usage()
+    try:
+        connect().rpc("attr.set", {"name": args[0], "value": args[1]})
+    except OSError as exc:
+        raise CommandError(f"{args[0]}: {error_text(exc)}") from None
 
 
 def get(client, name):
@@ -47,7 +43,7 @@ def get(client, name):
         raise CommandError(f"{name}: {reason}") from None
 
 
-def _list(argv):
+def lsattr(argv):
     parser = Parser(
         "flux-lsattr",
         "[OPTIONS]",

@@ -4,26 +4,10 @@ import json
 import os
 import sys
 
-from flux_embedded.cmd.lib import subinstance, submission
+from flux_embedded.cmd.lib import directives, subinstance, submission
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
 from flux_embedded.formats.jobid import f58
-
-
-def _directives(text):
-    """The options on ``# flux: ...`` lines of a script (RFC 36)."""
-    import re
-    import shlex
-
-    words = []
-    for line in text.splitlines():
-        match = re.match(r"\s*(?:#|//|--)\s*flux:\s*(.*)", line)
-        if match:
-            try:
-                words += shlex.split(match.group(1), comments=True)
-            except ValueError as exc:
-                raise CommandError(f"{match.group(0).strip()}: {exc}") from None
-    return words
 
 
 def _script(args):
@@ -58,10 +42,13 @@ def main(argv):
     submission.add_command(parser)
     args = parser.parse_args(argv)
     text, words = _script(args)
-    directives = _directives(text)
-    if directives:
+    try:
+        given = [] if args.wrap else directives.parse(text)
+    except ValueError as exc:
+        raise CommandError(f"{args.command[0] if args.command else 'stdin'}: {exc}") from None
+    if given:
         # the command line comes after the script's own options, and so overrides them
-        args = parser.parse_args(directives + argv)
+        args = parser.parse_args(given + argv)
     if args.output is None:
         args.output = "flux-{{id}}.out"
     name = (

@@ -2,11 +2,9 @@
 
 import errno
 
-from flux_embedded.cmd.job.control import state_mask, user_id
-from flux_embedded.cmd.lib import pyargs
+from flux_embedded.cmd.lib import jobids, pyargs, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
-from flux_embedded.formats import jobid as encodings
 
 
 def main(argv):
@@ -42,12 +40,7 @@ def main(argv):
 
 
 def _cancel_jobs(args):
-    numbers = []
-    for word in args.jobids:
-        try:
-            numbers.append(encodings.decode(word))
-        except ValueError:
-            raise CommandError(f"invalid JobID value: '{word}'") from None
+    numbers = jobids.parse_all(args.jobids, jobids.INVALID)
     if args.dry_run:
         if not args.quiet:
             warn(f"flux-cancel: Would have canceled {len(numbers)} jobs")
@@ -63,17 +56,24 @@ def _cancel_jobs(args):
             call.get()
         except OSError as exc:
             text = "unknown job id" if exc.errno == errno.ENOENT else error_text(exc)
-            warn(f"flux-cancel: ERROR: {encodings.f58(number)}: {text}")
+            warn(f"flux-cancel: ERROR: {jobids.f58(number)}: {text}")
             code = 1
     return code
+
+
+def _user(text):
+    try:
+        return values.user_id(text)
+    except CommandError:
+        raise CommandError(f"Invalid user {text} specified") from None
 
 
 def _cancel_matching(args):
     payload = {
         "type": "cancel",
         "severity": 0,
-        "states": state_mask(args.states or "active"),
-        "userid": user_id(args.user),
+        "states": values.state_mask(args.states or "active", "Invalid state {} specified"),
+        "userid": _user(args.user),
         "dry_run": args.dry_run,
         "note": args.message or "",
     }

@@ -1,51 +1,14 @@
-"""Finding and running the command that a ``flux`` command line names.
+"""Running the command that a ``flux`` command line names, and saying what went wrong.
 
-Each command is a module with ``main(argv)``, imported only when it is asked for: what a command
-costs is mostly what it imports.
+Messages have one of three styles, as flux-core's have: ``flux-getattr: text`` of commands built into ``flux`` (style
+builtin), ``flux-job: text`` of programs in C (c), and ``flux-jobs: ERROR: text`` of those in Python (py).
 """
 
 import os
 import sys
 
+from flux_embedded.cmd import commands
 from flux_embedded.cmd.lib import errors
-
-#: command -> (module, style of its messages: "c", "py" or "raw" (the text says it all))
-COMMANDS = {
-    "R": ("r", "c"),
-    "alloc": ("alloc", "py"),
-    "batch": ("batch", "py"),
-    "bulksubmit": ("bulksubmit", "py"),
-    "cancel": ("cancel", "py"),
-    "config": ("config", "c"),
-    "dmesg": ("dmesg", "c"),
-    "env": ("env", "c"),
-    "event": ("event", "c"),
-    "exec": ("exec_", "c"),
-    "getattr": ("attr", "c"),
-    "help": ("help", "c"),
-    "housekeeping": ("housekeeping", "py"),
-    "job": ("job", "c"),
-    "jobs": ("jobs", "py"),
-    "jobtap": ("jobtap", "py"),
-    "kvs": ("kvs", "c"),
-    "logger": ("logger", "c"),
-    "lsattr": ("attr", "c"),
-    "modprobe": ("modprobe", "py"),
-    "module": ("module", "c"),
-    "overlay": ("overlay", "c"),
-    "ping": ("ping", "c"),
-    "proxy": ("proxy", "c"),
-    "python": ("env", "c"),
-    "queue": ("queue", "py"),
-    "resource": ("resource", "py"),
-    "run": ("run", "py"),
-    "setattr": ("attr", "c"),
-    "start": ("start", "c"),
-    "submit": ("submit", "py"),
-    "update": ("update", "py"),
-    "uptime": ("uptime", "c"),
-    "version": ("version", "c"),
-}
 
 
 def _prepare_streams():
@@ -61,8 +24,6 @@ def _report(name, style, exc):
     if isinstance(exc, errors.UsageError):
         if text:
             errors.warn(text.rstrip("\n") if text.endswith("\n") else text)
-    elif style == "raw" or not name:
-        errors.warn(text)
     elif style == "py":
         errors.warn(f"flux-{name}: ERROR: {text}")
     else:
@@ -70,16 +31,10 @@ def _report(name, style, exc):
     return code
 
 
-def _call(name, module, style, argv):
-    import importlib
-
+def _call(name, argv):
+    function, style = commands.find(name)
     try:
-        command = importlib.import_module("flux_embedded.cmd." + module)
-        # one module may serve several commands: it is told which
-        if getattr(command, "NAMED", False) is True:
-            code = command.main(name, argv)
-        else:
-            code = command.main(argv)
+        code = function(argv)
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
@@ -92,7 +47,7 @@ def _call(name, module, style, argv):
         if style == "py":
             errors.warn(f"flux-{name}: ERROR: Unable to connect to Flux: {exc}")
         else:
-            prefix = getattr(command, "OPEN_PREFIX", "flux")
+            prefix = "flux" if style == "builtin" else f"flux-{name}"
             errors.warn(f"{prefix}: flux_open: {exc.reason}")
         return 1
     except (errors.CommandError, OSError) as exc:
@@ -134,14 +89,13 @@ def run(argv=None):
         errors.warn(f"flux: unrecognized option {word}\nTry `flux --help' for more information.")
         return 1
     if not argv:
-        from flux_embedded.cmd.help import USAGE
+        from flux_embedded.cmd.help import usage
 
-        sys.stderr.write(USAGE)
+        sys.stderr.write(usage())
         return 1
     name = argv.pop(0)
-    entry = COMMANDS.get(name)
-    if entry is None:
+    if name not in commands.COMMANDS:
         _external(name, argv)
         errors.warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
         return 1
-    return _call(name, entry[0], entry[1], argv)
+    return _call(name, argv)

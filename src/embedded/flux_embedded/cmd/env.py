@@ -6,8 +6,6 @@ import sys
 from flux_embedded.broker import paths
 from flux_embedded.cmd.lib.errors import CommandError
 
-NAMED = True
-
 
 def environment():
     """This environment with the Flux modules first on Python's path."""
@@ -50,12 +48,13 @@ def execute(argv, environ):
         raise CommandError(f"{argv[0]}: {exc.strerror}", code=code) from None
 
 
-def main(name, argv):
+def python(argv):
+    execute([sys.executable, *argv], environment())
+
+
+def main(argv):
     environ = environment()
-    if name == "python":
-        execute([sys.executable, *argv], environ)
     if argv:
         execute(argv, environ)
     for key in sorted(environ):
         print(f"{key}={environ[key]}")
-    return 0

@@ -4,12 +4,11 @@ import errno
 import json
 import sys
 
-from flux_embedded.cmd.job.control import user_id
-from flux_embedded.cmd.lib import clock, formats, jobinfo, pyargs
+from flux_embedded.cmd.lib import clock, formats, jobids, jobinfo, pyargs, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.formats import jobid as encodings
+from flux_embedded.formats import states
 
 FORMATS = {
     "default": (
@@ -35,18 +34,7 @@ FORMATS = {
     ),
 }
 
-STATE_BITS = {
-    "depend": 2,
-    "priority": 4,
-    "sched": 8,
-    "run": 16,
-    "cleanup": 32,
-    "inactive": 64,
-    "pending": 14,
-    "running": 48,
-    "active": 62,
-}
-RESULT_BITS = {"completed": 1, "failed": 2, "canceled": 4, "cancelled": 4, "timeout": 8}
+RESULT_MASKS = {**states.RESULT_MASKS, "cancelled": states.CANCELED}
 
 
 def make_parser():
@@ -120,25 +108,25 @@ def make_parser():
 def constraint(args):
     """The job-list constraint of the options."""
     terms = []
-    states = results = 0
+    mask = results = 0
     for text in args.filter or ():
         for name in text.lower().split(","):
-            if name in STATE_BITS:
-                states |= STATE_BITS[name]
-            elif name in RESULT_BITS:
-                results |= RESULT_BITS[name]
+            if name in states.MASKS:
+                mask |= states.MASKS[name]
+            elif name in RESULT_MASKS:
+                results |= RESULT_MASKS[name]
             else:
                 raise CommandError(f"Invalid filter specified: {name}")
-    if not states and not results:
-        states = 126 if args.a or args.since else 62
+    if not mask and not results:
+        mask = states.ACTIVE | (states.INACTIVE if args.a or args.since else 0)
     either = []
-    if states:
-        either.append({"states": [states]})
+    if mask:
+        either.append({"states": [mask]})
     if results:
         either.append({"results": [results]})
     terms.append(either[0] if len(either) == 1 else {"or": either})
-    userid = 0xFFFFFFFF if args.A else user_id(args.user)
-    if userid != 0xFFFFFFFF:
+    userid = values.ANYONE if args.A else values.user_id(args.user)
+    if userid != values.ANYONE:
         terms.append({"userid": [userid]})
     if args.name:
         terms.append({"name": [args.name]})
@@ -157,7 +145,6 @@ def constraint(args):
 
 def _since(text, now):
     """``--since``: epoch seconds, a date, or a duration into the past."""
-    from flux_embedded.cmd.lib import values
     from flux_embedded.formats import fsd
 
     try:
@@ -191,12 +178,7 @@ def fetch(client, args, now):
 
 
 def _by_id(client, words):
-    numbers = []
-    for word in words:
-        try:
-            numbers.append(encodings.decode(word))
-        except ValueError:
-            raise CommandError(f"invalid JobID value: '{word}'") from None
+    numbers = jobids.parse_all(words, jobids.INVALID)
     calls = [
         client.send("job-list.list-id", {"id": number, "attrs": jobinfo.ATTRS})
         for number in numbers

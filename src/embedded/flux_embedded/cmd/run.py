@@ -26,8 +26,10 @@ def main(argv):
         print(json.dumps(spec, ensure_ascii=False))
         return 0
     payload = submission.request(args, spec)
-    # A shell gives background commands /dev/null; then, or with --input, there is nothing to send.
-    stdin = None if args.input or sys.stdin is None else sys.stdin.fileno()
+    # A shell gives background commands /dev/null; then, or with a file for --input, there is nothing to send.
+    ranks = submission.stdin_ranks(args.input)
+    file = args.input is not None and ranks is None
+    stdin = None if file or sys.stdin is None else sys.stdin.fileno()
     if stdin is not None:
         payload["input"] = True
     client = connect()
@@ -35,4 +37,13 @@ def main(argv):
     if args.verbose:
         warn(f"jobid: {f58(jobid)}")
     sys.stdout.flush()
-    return attach.attach(client, jobid, label=args.label_io, verbose=args.verbose, stdin=stdin)
+    return attach.attach(
+        client,
+        jobid,
+        stdin,
+        ranks,
+        label=args.label_io,
+        show_events=args.verbose > 1,
+        show_exec=args.verbose > 2,
+        wait_event=args.wait_event,
+    )

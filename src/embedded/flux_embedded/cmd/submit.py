@@ -15,10 +15,12 @@ def main(argv):
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise CommandError("job command and arguments are missing")
+    if submission.stdin_ranks(args.input) is not None:
+        raise CommandError("per-task input not supported for submit")
     requests = payloads(args, command)
     if args.dry_run:
-        for payload in requests:
-            print(json.dumps(payload["jobspec"], ensure_ascii=False))
+        # of many copies the first is shown
+        print(json.dumps(next(requests)["jobspec"], ensure_ascii=False))
         return 0
     first = next(requests, None)
     if first is None:

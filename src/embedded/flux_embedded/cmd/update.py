@@ -3,11 +3,10 @@
 import errno
 import json
 
-from flux_embedded.cmd.lib import pyargs
+from flux_embedded.cmd.lib import jobids, pyargs
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.formats import fsd
-from flux_embedded.formats import jobid as encodings
 
 
 def _attribute(key):
@@ -34,12 +33,10 @@ def _duration(client, jobid, text):
     system = json.loads(answer["jobspec"])["attributes"]["system"]
     present = float(system.get("duration", 0))
     if present == 0:
-        raise CommandError(
-            f"duration for {encodings.f58(jobid)} is unlimited, can't update by {text}"
-        )
+        raise CommandError(f"duration for {jobids.f58(jobid)} is unlimited, can't update by {text}")
     if sign == "-" and seconds >= present:
         raise CommandError(
-            f"current duration for {encodings.f58(jobid)} ({present:g}s) cannot be reduced by {text[1:]}"
+            f"current duration for {jobids.f58(jobid)} ({present:g}s) cannot be reduced by {text[1:]}"
         )
     return present + seconds if sign == "+" else present - seconds
 
@@ -80,10 +77,7 @@ def main(argv):
         help="Requested jobspec updates in KEY=VALUE form",
     )
     args = parser.parse_args(argv)
-    try:
-        jobid = encodings.decode(args.jobid)
-    except ValueError:
-        raise CommandError(f"invalid JobID value: '{args.jobid}'") from None
+    jobid = jobids.parse(args.jobid, jobids.INVALID)
     client = connect()
     try:
         updates = _updates(client, jobid, args.updates)

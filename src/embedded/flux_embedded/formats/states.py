@@ -18,11 +18,19 @@ NAMES = {
     CLEANUP: "CLEANUP",
     INACTIVE: "INACTIVE",
 }
+#: What a filter may name: single states, and groups of them.
+MASKS = {name.lower(): state for state, name in NAMES.items() if state != NEW}
+MASKS.update({name[0].lower(): state for state, name in NAMES.items() if state != NEW})
+MASKS.update(pending=PENDING, running=RUNNING, active=ACTIVE)
 #: Topic of the jobtap callback of each state.
 TOPICS = {state: f"job.state.{name.lower()}" for state, name in NAMES.items()}
 
 COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
 RESULT_NAMES = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+RESULT_MASKS = {name.lower(): result for result, name in RESULT_NAMES.items()}
+#: states and results in one or two letters
+STATE_LETTERS = {state: name[0] for state, name in NAMES.items()}
+RESULT_LETTERS = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
 
 FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
 FLAG_NAMES = {"debug": FLAG_DEBUG, "waitable": FLAG_WAITABLE, "novalidate": FLAG_NOVALIDATE}
@@ -86,3 +94,34 @@ def result(status, end_event):
             return TIMEOUT
         return FAILED
     return COMPLETED if status == 0 else FAILED
+
+
+def outcome(jobid, events):
+    """What a job's eventlog says of how it ended, as ``flux job status --json`` and `flux.job.result` give it.
+
+    Args:
+        jobid (int): the job
+        events: dicts with ``name``, ``timestamp`` and perhaps ``context``, in order
+    """
+    found = {"id": jobid, "exception_occurred": False}
+    for event in events:
+        name, context = event["name"], event.get("context") or {}
+        if name == "submit":
+            found["t_submit"] = event["timestamp"]
+        elif name == "alloc":
+            found["t_run"] = event["timestamp"]
+        elif name == "finish":
+            found["t_cleanup"] = event["timestamp"]
+            found["waitstatus"] = context["status"]
+        elif name == "exception":
+            if 0 < found.get("exception_severity", 0) < context["severity"]:
+                continue
+            found["exception_occurred"] = True
+            for key in ("type", "note", "severity"):
+                found[f"exception_{key}"] = context.get(key, "")
+    if "t_run" in found and found.get("waitstatus") == 0:
+        found["result"] = COMPLETED
+    else:
+        kinds = {"cancel": CANCELED, "timeout": TIMEOUT}
+        found["result"] = kinds.get(found.get("exception_type"), FAILED)
+    return found

@@ -1,55 +1,15 @@
-"""Acting on jobs: raise, cancel, kill, urgency, memo, and their bulk forms."""
+"""Acting on jobs: raise, kill, urgency, memo, and their bulk forms."""
 
 import errno
-import os
-import pwd
+import json
+import signal
+import sys
 
 from flux_embedded.cmd.lib import jobids, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.optparse import Opt, Parser
-
-STATE_MASKS = {
-    "depend": 2,
-    "priority": 4,
-    "sched": 8,
-    "run": 16,
-    "pending": 14,
-    "running": 16,
-    "active": 30,
-}
-
-
-def user_id(text):
-    """A user's id by name or number; ``all`` is everybody.
-
-    Raises:
-        CommandError: there is no such user
-    """
-    if text is None:
-        return os.getuid()
-    if text == "all":
-        return 0xFFFFFFFF
-    if text.isdigit():
-        return int(text)
-    try:
-        return pwd.getpwnam(text).pw_uid
-    except KeyError:
-        raise CommandError(f"unknown user {text}") from None
-
-
-def state_mask(text):
-    """The bits of comma-separated state names.
-
-    Raises:
-        CommandError: a name is not one
-    """
-    mask = 0
-    for name in text.split(","):
-        if name.lower() not in STATE_MASKS:
-            raise CommandError(f"error parsing --states: {name} is unknown")
-        mask |= STATE_MASKS[name.lower()]
-    return mask
+from flux_embedded.formats.dotted import update_path
 
 
 def _each(words, topic, payload, verb):
@@ -109,24 +69,6 @@ def _split_note(args):
     return words, " ".join(rest) if rest else None
 
 
-def cancel(argv):
-    parser = Parser(
-        "flux-job cancel",
-        "[OPTIONS] ids... [--] [message ...]",
-        "Cancel one or more jobs",
-        [Opt("message", "m", "NOTE", "Set optional cancel note")],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
-    words, note = _split_note(opts.args)
-    payload = {"type": "cancel", "severity": 0}
-    note = opts.get("message", note)
-    if note is not None:
-        payload["note"] = note
-    return _each(words, "job-manager.raise", payload, "cancel ")
-
-
 def _signal(text):
     number = values.signal_number(text or "SIGTERM")
     if number is None:
@@ -155,14 +97,17 @@ BULK_OPTIONS = [
 ]
 
 
-def _bulk(topic, payload, opts, verb, done):
+def _bulk(topic, payload, opts, done):
     payload["dry_run"] = not opts.get("force")
     answer = connect().rpc(topic, payload)
     count, failed = answer["count"], answer.get("errors", 0)
-    if payload["dry_run"]:
-        if count and not opts.get("quiet"):
-            warn(f"flux-job: Command matched {count} jobs (-f to confirm)")
-    elif count and not opts.get("quiet"):
+    if opts.get("quiet"):
+        pass
+    elif not count:
+        warn("flux-job: Command matched 0 jobs")
+    elif payload["dry_run"]:
+        warn(f"flux-job: Command matched {count} jobs (-f to confirm)")
+    else:
         warn(f"flux-job: {done} {count} jobs ({failed} errors)")
     return 1 if failed else 0
 
@@ -184,28 +129,10 @@ def raiseall(argv):
         "type": opts.args[0],
         "severity": opts.get("severity", 7),
         "note": " ".join(opts.args[1:]),
-        "userid": user_id(opts.get("user")),
-        "states": state_mask(opts.get("states", "active")),
+        "userid": values.user_id(opts.get("user")),
+        "states": values.state_mask(opts.get("states", "active")),
     }
-    return _bulk("job-manager.raiseall", payload, opts, "raise", "Raised exception on")
-
-
-def cancelall(argv):
-    parser = Parser(
-        "flux-job cancelall",
-        "[OPTIONS] [--] [message ...]",
-        "Cancel multiple jobs based on search criteria.",
-        BULK_OPTIONS,
-    )
-    opts = parser.parse(argv)
-    payload = {
-        "type": "cancel",
-        "severity": 0,
-        "note": " ".join(opts.args),
-        "userid": user_id(opts.get("user")),
-        "states": state_mask(opts.get("states", "active")),
-    }
-    return _bulk("job-manager.raiseall", payload, opts, "cancel", "Canceled")
+    return _bulk("job-manager.raiseall", payload, opts, "Raised exception on")
 
 
 def killall(argv):
@@ -220,8 +147,9 @@ def killall(argv):
         ],
     )
     opts = parser.parse(argv)
-    payload = {"signum": _signal(opts.get("signal")), "userid": user_id(opts.get("user"))}
-    return _bulk("job-manager.killall", payload, opts, "kill", "Sent signal to")
+    signum = _signal(opts.get("signal"))
+    payload = {"signum": signum, "userid": values.user_id(opts.get("user"))}
+    return _bulk("job-manager.killall", payload, opts, signal.strsignal(signum))
 
 
 def urgency(argv):
@@ -262,21 +190,28 @@ def memo(argv):
     if len(opts.args) < 2:
         raise parser.fail_usage()
     jobid = jobids.parse(opts.args[0])
-    values_ = {}
+    notes = {}
     for text in opts.args[1:]:
-        if "=" not in text:
-            raise CommandError(f"Unexpected memo argument '{text}'")
-        key, value = values.key_value(text)
-        _nest(values_, key, value if text.partition("=")[2] != "" else None)
-    if opts.get("volatile"):
-        connect().rpc("job-manager.annotate", {"id": jobid, "annotations": values_})
-    else:
-        connect().rpc("job-manager.memo", {"id": jobid, "memo": values_})
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise CommandError(f"memo: no value for key={key}")
+        notes = update_path(notes, key, _memo_value(value))
+    client = connect()
+    try:
+        if "volatile" in opts:
+            client.rpc("job-manager.annotate", {"id": jobid, "annotations": notes})
+        else:
+            client.rpc("job-manager.memo", {"id": jobid, "memo": notes})
+    except OSError as exc:
+        raise CommandError(f"memo: {error_text(exc)}") from None
     return 0
 
 
-def _nest(where, path, value):
-    keys = path.split(".")
-    for key in keys[:-1]:
-        where = where.setdefault(key, {})
-    where[keys[-1]] = value
+def _memo_value(text):
+    """JSON if it is some, else text; ``-`` reads standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

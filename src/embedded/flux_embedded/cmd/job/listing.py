@@ -2,24 +2,14 @@
 
 import sys
 
-from flux_embedded.cmd.lib import jobids
+from flux_embedded.cmd.lib import jobids, values
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.errors import CommandError, strerror
 from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.formats import jobid as encodings
+from flux_embedded.formats import states
 
-STATES = {
-    "depend": 2,
-    "priority": 4,
-    "sched": 8,
-    "run": 16,
-    "cleanup": 32,
-    "inactive": 64,
-    "pending": 14,
-    "running": 48,
-    "active": 62,
-}
 ATTRS = (
     "userid urgency priority t_submit t_depend t_priority t_sched t_run t_cleanup t_inactive state "
     "name cwd ntasks ncores duration nnodes ranks nodelist success exception_occurred "
@@ -36,16 +26,6 @@ ENCODERS = {
 }
 
 
-def _state_mask(text):
-    mask = 0
-    for name in text.split(","):
-        bit = STATES.get(name.lower())
-        if bit is None:
-            raise CommandError(f"error parsing --states: {name} is unknown")
-        mask |= bit
-    return mask
-
-
 def _print_jobs(client, payload):
     for answer in client.stream("job-list.list", payload):
         for job in answer["jobs"]:
@@ -58,23 +38,30 @@ def list_jobs(argv):
         "[OPTIONS]",
         "List jobs",
         [
-            Opt("all", "a", usage="List jobs in all states"),
-            Opt("all-users", "A", usage="List jobs for all users"),
-            Opt("count", "c", "N", "Limit output to N jobs(default 1000)", kind="int"),
-            Opt(
-                "states", "s", "STATE", "List jobs in specific states (default pending and running)"
-            ),
+            Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
+            Opt("states", "s", "STATES", "List jobs in specific states"),
             Opt("user", "u", "USER", 'Limit output to specific user. Specify "all" for all users.'),
+            Opt("all-user", "a", usage="List my jobs, regardless of state"),
+            Opt("all", "A", usage="List jobs for all users, regardless of state"),
         ],
     )
     opts = parser.parse(argv)
     if opts.args:
         raise parser.fail_usage()
-    mask = 126 if opts.get("all") else STATES["active"]
-    if "states" in opts:
-        mask = _state_mask(opts.get("states"))
-    constraint = {"states": [mask]}
-    payload = {"max_entries": opts.get("count", 1000), "attrs": ATTRS, "constraint": constraint}
+    mask = states.ACTIVE
+    if "all-user" in opts or "all" in opts:
+        mask |= states.INACTIVE
+    elif "states" in opts:
+        mask = values.state_mask(",".join(opts.all("states")))
+    terms = [{"states": [mask]}]
+    userid = values.ANYONE if "all" in opts else values.user_id(opts.get("user"))
+    if userid != values.ANYONE:
+        terms.append({"userid": [userid]})
+    payload = {
+        "max_entries": opts.get("count", 0),
+        "attrs": ATTRS,
+        "constraint": {"and": terms},
+    }
     _print_jobs(connect(), payload)
     return 0
 
@@ -85,7 +72,7 @@ def list_inactive(argv):
         "[OPTIONS]",
         "List jobs from most recently inactive to least",
         [
-            Opt("count", "c", "N", "Limit output to N jobs(default 1000)", kind="int"),
+            Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
             Opt(
                 "since",
                 "s",
@@ -96,9 +83,9 @@ def list_inactive(argv):
     )
     opts = parser.parse(argv)
     payload = {
-        "max_entries": opts.get("count", 1000),
+        "max_entries": opts.get("count", 0),
         "attrs": ATTRS,
-        "constraint": {"states": [STATES["inactive"]]},
+        "constraint": {"states": [states.INACTIVE]},
     }
     if "since" in opts:
         try:
@@ -121,15 +108,17 @@ def list_ids(argv):
         raise parser.fail_usage()
     extra = {}
     if "wait-state" in opts:
-        extra["state"] = _state_mask(opts.get("wait-state"))
+        extra["state"] = values.state_mask(opts.get("wait-state"))
     client = connect()
-    numbers = jobids.parse_all(opts.args)
     calls = [
         client.send("job-list.list-id", {"id": number, "attrs": ATTRS, **extra})
-        for number in numbers
+        for number in jobids.parse_all(opts.args)
     ]
     for call in calls:
-        job = call.get()["job"]
+        try:
+            job = call.get()["job"]
+        except OSError as exc:
+            raise CommandError(f"flux job-list.list-id: {strerror(exc)}") from None
         print(compact({key: job[key] for key in sorted(job)}))
     return 0
 
@@ -164,22 +153,28 @@ def convert(argv):
 
 
 def last(argv):
-    parser = Parser("flux-job last", "[N|SLICE]", "List my most recently submitted job id(s)")
+    parser = Parser("flux-job last", "SLICE", "List my most recently submitted job id(s)")
     opts = parser.parse(argv)
     if len(opts.args) > 1:
         raise parser.fail_usage()
-    jobs = connect().rpc("job-manager.history.get", {"userid": 0xFFFFFFFF})["jobs"]
     word = opts.args[0] if opts.args else "1"
+    if "[" not in word:
+        try:
+            word = f"[:{int(word)}]"
+        except ValueError:
+            raise parser.fail_usage() from None
+    for jobid in _history(word):
+        print(encodings.f58(jobid))
+
+
+def _history(word):
+    """The jobs that a slice in brackets picks from the latest submitted, latest first."""
+    jobs = connect().rpc("job-manager.history.get", {"userid": values.ANYONE})["jobs"]
     try:
-        if word.startswith("["):
-            parts = [int(p) if p else None for p in word.strip("[]").split(":")]
-            jobs = jobs[slice(*parts)] if len(parts) > 1 else [jobs[parts[0]]]
-        else:
-            jobs = jobs[: int(word)]
+        parts = [int(part) if part else None for part in word.strip("[]").split(":")]
+        jobs = jobs[slice(*parts)] if len(parts) > 1 else [jobs[parts[0]]]
     except (ValueError, IndexError, TypeError):
         raise CommandError("error parsing optional count or slice argument") from None
     if not jobs:
         raise CommandError("job history is empty")
-    for jobid in jobs:
-        print(encodings.f58(jobid))
-    return 0
+    return jobs

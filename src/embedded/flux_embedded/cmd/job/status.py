@@ -1,10 +1,17 @@
 """How a job ends, and how long it has: status, attach, wait, timeleft."""
 
+import errno
+import os
+import sys
+
 from flux_embedded.cmd.lib import attach as attaching
 from flux_embedded.cmd.lib import clock, follow, jobids, times
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
+from flux_embedded.cmd.lib.eventlog import compact
+from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.formats import states
 from flux_embedded.formats.jobid import f58
 
 
@@ -22,7 +29,7 @@ def status(argv):
                 "Set the exit code for any jobs that terminate with an exception before they started",
                 kind="int",
             ),
-            Opt("json", None, usage="Dump job result information in JSON and exit"),
+            Opt("json", "j", usage="Dump job result information gleaned from eventlog to stdout"),
         ],
     )
     opts = parser.parse(argv)
@@ -44,24 +51,27 @@ def status(argv):
     code = 0
     for follower, word in zip(followers, opts.args):
         if follower.error is not None:
-            raise CommandError(f"job {word}: {error_text(follower.error)}")
-        one = follower.code
-        if follower.status is None and follower.exception is not None:
-            one = opts.get("exception-exit-code", one)
-        code = max(code, one)
-        if opts.count("verbose") > 1:
-            _explain(follower)
+            raise CommandError(f"{word}: No such job")
+        if "json" in opts:
+            print(compact(states.outcome(follower.jobid, follower.events)))
+        code = max(code, exit_code(follower.status or 0))
+        fatal = follower.exception is not None
+        if fatal:
+            code = max(code, opts.get("exception-exit-code", 1))
+        if opts.count("verbose"):
+            _explain(follower, word, fatal, opts.count("verbose"))
     return code
 
 
-def _explain(follower):
-    name = f58(follower.jobid)
-    if follower.status is None:
-        kind = (follower.exception or {}).get("type")
-        warn(f"flux-job: {name}: exception type={kind}")
-    else:
-        text = follow.end_text(follower.status) or "exited with exit code 0"
-        warn(f"flux-job: {name}: {text}")
+def _explain(follower, word, fatal, verbose):
+    status = follower.status or 0
+    if status & 0x7F:
+        warn(f"flux-job: {word}: job shell died by signal {status & 0x7F}")
+    elif verbose > 1 or exit_code(status):
+        if fatal:
+            warn(f"flux-job: {word}: exception type={follower.exception.get('type')}")
+        else:
+            warn(f"flux-job: {word}: exited with exit code {exit_code(status)}")
 
 
 def attach(argv):
@@ -85,22 +95,44 @@ def attach(argv):
             Opt("read-only", "r", usage="Disable reading stdin and capturing signals"),
             Opt("unbuffered", "u", usage="Disable buffering of stdin"),
             Opt("stdin-ranks", "i", "RANKS", "Send standard input to only RANKS (default: all)"),
-            Opt("debug", None, usage="Enable parallel debugger to attach to a running job"),
+            Opt(
+                "tail",
+                None,
+                "NUM",
+                "Output only the last NUM lines of job output (default 10)",
+                optional=True,
+                kind="int",
+            ),
         ],
     )
     opts = parser.parse(argv)
     if len(opts.args) != 1:
         raise parser.fail_usage()
     word = opts.args[0]
-    jobid = jobids.parse(word)
-    verbose = (
-        3 if opts.get("show-exec") else 2 if opts.get("show-events") else opts.count("verbose")
-    )
+    jobid = jobids.parse(word, "Failed to attach to {}: No such job")
+    read_only = "read-only" in opts
+    if read_only and "stdin-ranks" in opts:
+        raise CommandError("Do not use --stdin-ranks with --read-only")
+    tail = None
+    if "tail" in opts:
+        value = opts.all("tail")[-1]
+        tail = 10 if value is None else value
+        if tail < 0:
+            raise CommandError("invalid tail argument")
+    ranks = opts.get("stdin-ranks", "all")
+    options = {
+        "label": "label-io" in opts,
+        "show_events": "show-events" in opts or opts.count("verbose") > 1,
+        "show_exec": "show-exec" in opts or opts.count("verbose") > 2,
+        "quiet": "quiet" in opts,
+        "wait_event": opts.get("wait-event"),
+        "tail": tail,
+        "stdin": None if read_only or sys.stdin is None else sys.stdin.fileno(),
+        "ranks": None if ranks == "all" else ranks,
+    }
     try:
-        return attaching.attach(connect(), jobid, label=bool(opts.get("label-io")), verbose=verbose)
+        return attaching.attach(connect(), jobid, **options)
     except OSError as exc:
-        import errno
-
         reason = "No such job" if exc.errno == errno.ENOENT else error_text(exc)
         raise CommandError(f"Failed to attach to {word}: {reason}") from None
 
@@ -127,8 +159,6 @@ def wait(argv):
     try:
         answer = client.rpc("job-manager.wait", payload)
     except OSError as exc:
-        import errno
-
         if exc.errno == errno.ECHILD:
             raise CommandError(error_text(exc), code=2) from None
         raise
@@ -140,8 +170,6 @@ def wait(argv):
 
 
 def _wait_all(client, verbose):
-    import errno
-
     code = 0
     while True:
         try:
@@ -172,7 +200,9 @@ def timeleft(argv):
     if len(opts.args) > 1:
         raise parser.fail_usage()
     client = connect()
-    left = _job_left(client, opts.args[0]) if opts.args else _instance_left(client)
+    # inside a job of this instance it is that job's time that counts
+    word = opts.args[0] if opts.args else os.environ.get("FLUX_JOB_ID")
+    left = _job_left(client, word) if word else _instance_left(client)
     if opts.get("human"):
         print("infinity" if left is None else times.fsd_exact(left))
     else:
@@ -192,12 +222,13 @@ def _job_left(client, word):
     try:
         job = client.rpc("job-list.list-id", payload)["job"]
     except OSError as exc:
-        raise CommandError(f"{word}: {error_text(exc)}") from None
+        text = "no such jobid" if exc.errno == errno.ENOENT else error_text(exc)
+        raise CommandError(f"{word}: {text}") from None
     state = job.get("state", 0)
-    if state == 64:
+    if state & states.PENDING:
+        raise CommandError(f"job {word} has not started")
+    if state != states.RUN:
         return 0.0
-    if state < 16:
-        raise CommandError("job has not started")
     return _left(client, job.get("expiration"))
 
 

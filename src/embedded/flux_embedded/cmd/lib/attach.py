@@ -17,14 +17,16 @@ class Input:
 
     Args:
         client: the connection
-        jobid (int): a job that was submitted with ``input``
+        jobid (int): the job
         fd (int): what to read
+        ranks (str): an idset of the tasks that get it; None for all
     """
 
-    def __init__(self, client, jobid, fd):
+    def __init__(self, client, jobid, fd, ranks=None):
         self.client = client
         self.jobid = jobid
         self.fd = fd
+        self.ranks = ranks
 
     def on_event(self, follower, event):
         if event["name"] == "start":
@@ -38,6 +40,8 @@ class Input:
         except OSError:
             data = b""  # a terminal that went away has nothing more to say
         payload = {"id": self.jobid, "data": base64.b64encode(data).decode(), "encoding": "base64"}
+        if self.ranks is not None:
+            payload["ranks"] = self.ranks
         if not data:
             payload["eof"] = True
             self.client.watch_fd(self.fd, None)
@@ -45,15 +49,15 @@ class Input:
         self.client.send("job-exec.write", payload).then(lambda answer, error: None)
 
 
-def attach(client, jobid, label=False, verbose=0, stdin=None):
+def attach(client, jobid, stdin=None, ranks=None, **options):
     """Show a job's output until it is over; returns its exit code.
 
     Args:
         client: the connection
         jobid (int): the job
-        label (bool): put the task's rank before each line
-        verbose (int): see `Follower`
         stdin (int): a file descriptor whose content the tasks get, or None
+        ranks (str): an idset of the tasks that get it; None for all
+        options: see `Follower`
 
     The first ctrl-C warns, the second within two seconds cancels the job.
 
@@ -72,12 +76,10 @@ def attach(client, jobid, label=False, verbose=0, stdin=None):
         payload = {"id": jobid, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"}
         client.send("job-manager.raise", payload).then(lambda answer, error: None)
 
-    on_event = Input(client, jobid, stdin).on_event if stdin is not None else None
+    on_event = Input(client, jobid, stdin, ranks).on_event if stdin is not None else None
     previous = signal.signal(signal.SIGINT, interrupted)
     try:
-        follower = follow.run_until_done(
-            (client, jobid), label=label, verbose=verbose, on_event=on_event
-        )
+        follower = follow.run_until_done(client, jobid, on_event=on_event, **options)
     finally:
         signal.signal(signal.SIGINT, previous)
     return follow.report_end(follower)

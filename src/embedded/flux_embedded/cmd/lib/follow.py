@@ -28,6 +28,8 @@ def end_text(status):
         return None
     import signal
 
+    if status & 0x7F:
+        return f"job shell {signal.strsignal(status & 0x7F)}"
     name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
     return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"
 
@@ -52,12 +54,18 @@ class Follower:
         done: called with this object when the job is over and its output shown.
         output: show its output.
         label: put the task's rank before each line of output.
-        verbose: 2: show every event, 3: those of its execution too.
+        prefix: put this before the rank.
+        show_events: show every event.
+        show_exec: show those of its execution too.
+        quiet: say nothing of output that goes to files.
         exceptions: show exceptions, as ``run`` and ``attach`` do.
         stdout, stderr: where output goes.
+        wait_event: the event after which the job itself is of no more interest; its output is shown to the end.
+        tail: show only the last so many lines of what there is of its output already.
 
     Attributes:
         code: exit code, once the job is over.
+        events: the job's events so far.
         status: wait status of its tasks, None if there were none.
         exception: context of its first fatal exception.
     """
@@ -69,21 +77,33 @@ class Follower:
         done,
         output=True,
         label=False,
-        verbose=0,
+        prefix="",
+        show_events=False,
+        show_exec=False,
+        quiet=False,
         exceptions=True,
         stdout=None,
         stderr=None,
         on_event=None,
+        wait_event=None,
+        tail=None,
     ):
         self.client = client
         self.jobid = jobid
         self.done = done
         self.label = label
-        self.verbose = verbose
+        self.prefix = prefix
+        self.show_events = show_events
+        self.quiet = quiet
         self.exceptions = exceptions
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
         self.on_event = on_event
+        self.wait_event = wait_event
+        self.tail = tail
+        self.stored = []
+        self.events = []
+        self.started = self.detached = self.had_output = False
         self.status = None
         self.exception = None
         self.error = None
@@ -92,14 +112,16 @@ class Follower:
         self._held = []
         watch_events(client, jobid).then(self._event)
         if output:
-            self._watch("guest.output", self._output)
-        if verbose > 2:
+            self._watch("guest.output", self._output if tail is None else self._store)
+        if show_exec:
             self._watch("guest.exec.eventlog", self._exec_event)
 
     @property
     def code(self):
         if self.status is not None:
             return exit_code(self.status)
+        if self.detached:
+            return 1
         return 1 if self.exception is not None or self.error else 0
 
     def _watch(self, path, method):
@@ -117,6 +139,8 @@ class Follower:
     def _end(self):
         self._open -= 1
         if self._open == 0:
+            for event in self.stored[-self.tail :] if self.tail else ():
+                self._output(event)
             self._say_held()
             self.stdout.flush()
             self.done(self)
@@ -125,7 +149,16 @@ class Follower:
         """Seconds since the job was submitted."""
         return event["timestamp"] - (self.submit_time or event["timestamp"])
 
+    def _store(self, event):
+        """One line of output, of which only the last ones are wanted."""
+        if event["name"] in ("header", "redirect"):
+            self._output(event)
+        elif event["name"] == "log" or event.get("context", {}).get("data"):
+            self.stored.append(event)
+
     def _event(self, payload, error):
+        if self.detached:
+            return
         if error is not None:
             if error.errno != errno.ENODATA:
                 self.error = error
@@ -133,8 +166,11 @@ class Follower:
             return
         for event in events(payload):
             name, context = event["name"], event.get("context", {})
+            self.events.append(event)
             if name == "submit":
                 self.submit_time = event["timestamp"]
+            elif name == "start":
+                self.started = True
             elif name == "finish":
                 self.status = context.get("status", 0)
             elif name == "exception" and context.get("severity") == 0 and self.exception is None:
@@ -152,8 +188,12 @@ class Follower:
                     self._held.append(text)
                 else:
                     self._say(text)
-            elif self.verbose > 1:
+            elif self.show_events:
                 self._show("job", event)
+            if name == self.wait_event:
+                self.detached = True
+                self._end()
+                return
 
     def _say_held(self):
         for text in self._held:
@@ -175,6 +215,7 @@ class Follower:
 
     def _output(self, event):
         name, context = event["name"], event.get("context", {})
+        self.had_output = True
         if name == "data":
             data = context.get("data")
             if data:
@@ -192,7 +233,7 @@ class Follower:
                 f"{context['component']}:" if context.get("component") else "",
             ]
             self._say(" ".join([p for p in parts if p] + [str(context.get("message", ""))]))
-        elif name == "redirect":
+        elif name == "redirect" and not self.quiet:
             rank = context.get("rank", "")
             self._say(f"{rank}: {context.get('stream')} redirected to {context.get('path')}")
 
@@ -200,20 +241,19 @@ class Follower:
         out = self.stderr if stream == "stderr" else self.stdout
         if self.label:
             lines = data.splitlines(keepends=True)
-            data = "".join(f"{rank}: {line}" for line in lines)
+            data = "".join(f"{self.prefix}{rank}: {line}" for line in lines)
         if out is self.stderr:
             self.stdout.flush()
         out.write(data)
         out.flush()
 
 
-def run_until_done(follower_args, **options):
+def run_until_done(client, jobid, **options):
     """Follow one job to its end; returns the :class:`Follower`.
 
     Raises:
         OSError: its events cannot be read
     """
-    client, jobid = follower_args
     follower = Follower(client, jobid, lambda _: client.stop(), **options)
     client.run()
     if follower.error is not None:
@@ -223,6 +263,8 @@ def run_until_done(follower_args, **options):
 
 def report_end(follower, prefix="flux-job"):
     """Say how the tasks ended, unless well; returns the exit code."""
+    if follower.started and not follower.had_output and not follower.detached:
+        warn(f"{prefix}: No job output found")
     if follower.status is not None:
         text = end_text(follower.status)
         if text:

@@ -3,7 +3,10 @@
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.formats.jobid import decode, f58
 
-__all__ = ["decode", "f58", "parse", "parse_all"]
+#: how the commands that flux-core writes in Python say it
+INVALID = "invalid JobID value: '{}'"
+
+__all__ = ["INVALID", "decode", "f58", "parse", "parse_all"]
 
 
 def parse(text, message='error parsing jobid: "{}"'):

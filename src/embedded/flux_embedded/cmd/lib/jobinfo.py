@@ -3,25 +3,7 @@
 from flux_embedded.cmd.lib import times
 from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.formats import jobid as encodings
-
-STATES = {
-    1: ("NEW", "N"),
-    2: ("DEPEND", "D"),
-    4: ("PRIORITY", "P"),
-    8: ("SCHED", "S"),
-    16: ("RUN", "R"),
-    32: ("CLEANUP", "C"),
-    64: ("INACTIVE", "I"),
-}
-RESULTS = {
-    1: ("COMPLETED", "CD"),
-    2: ("FAILED", "F"),
-    4: ("CANCELED", "CA"),
-    8: ("TIMEOUT", "TO"),
-}
-PENDING = 14
-RUNNING = 48
-INACTIVE = 64
+from flux_embedded.formats import states
 
 #: field -> heading, in the order of ``flux jobs --help``
 HEADINGS = {
@@ -176,16 +158,16 @@ class JobInfo:
         return None if userid is None else username(userid)
 
     def _state(self):
-        return STATES.get(self.state, ("",))[0]
+        return states.NAMES.get(self.state, "")
 
     def _state_single(self):
-        return STATES.get(self.state, ("", ""))[1]
+        return states.STATE_LETTERS.get(self.state, "")
 
     def _result(self):
-        return RESULTS[self.job["result"]][0] if "result" in self.job else None
+        return states.RESULT_NAMES[self.job["result"]] if "result" in self.job else None
 
     def _result_abbrev(self):
-        return RESULTS[self.job["result"]][1] if "result" in self.job else None
+        return states.RESULT_LETTERS[self.job["result"]] if "result" in self.job else None
 
     def _status(self):
         return self._result() or self._state()
@@ -200,7 +182,7 @@ class JobInfo:
         return max(0.0, (self.job.get("t_cleanup") or self.now) - start)
 
     def _t_remaining(self):
-        if not self.state & RUNNING or not self.job.get("expiration"):
+        if not self.state & states.RUNNING or not self.job.get("expiration"):
             return None
         return max(0.0, self.job["expiration"] - self.now)
 
@@ -208,7 +190,7 @@ class JobInfo:
         status = self.job.get("waitstatus")
         if status is not None:
             return -(status & 0x7F) if status & 0x7F else exit_code(status)
-        if self.state == INACTIVE and self._exception_severity() == 0:
+        if self.state == states.INACTIVE and self._exception_severity() == 0:
             return -128
         return None
 
@@ -228,10 +210,10 @@ class JobInfo:
         return ",".join(self.job.get("dependencies") or ())
 
     def _contextual_time(self):
-        return self.job.get("duration", 0) if self.state & PENDING else self._runtime()
+        return self.job.get("duration", 0) if self.state & states.PENDING else self._runtime()
 
     def _contextual_info(self):
-        if not self.state & PENDING:
+        if not self.state & states.PENDING:
             return self.job.get("nodelist")
         if self.state == 2:
             return "depends:" + self._dependencies()
@@ -246,7 +228,7 @@ class JobInfo:
         return None
 
     def _inactive_reason(self):
-        if self.state != INACTIVE:
+        if self.state != states.INACTIVE:
             return None
         result, note = self.job.get("result"), self.job.get("exception_note")
         if result == 4:

@@ -1,6 +1,8 @@
 """Jobspecs (RFC 25) from the resource options of the submission commands."""
 
+import base64
 import json
+import stat
 
 from flux_embedded.cmd.lib.errors import CommandError
 
@@ -132,6 +134,26 @@ class Jobspec:
             "attributes": self.attributes,
             "version": 1,
         }
+
+    def add_file(self, name, data, perms=0o600):
+        """Add a file that the job finds in its directory (RFC 37).
+
+        Args:
+            name: below the directory
+            data: bytes, text, or an object that is stored as JSON
+            perms: permissions of the file
+        """
+        entry = {"mode": stat.S_IFREG | perms}
+        if isinstance(data, bytes):
+            try:
+                data = data.decode("utf-8")
+            except UnicodeDecodeError:
+                data = base64.b64encode(data).decode("ascii")
+                entry["encoding"] = "base64"
+        if isinstance(data, str):
+            entry.setdefault("encoding", "utf-8")
+        entry["data"] = data
+        self.system.setdefault("files", {})[name] = entry
 
     @staticmethod
     def _set(where, path, value):

@@ -5,6 +5,7 @@ takes over the resources of that job.
 """
 
 from flux_embedded.cmd.lib import submission
+from flux_embedded.cmd.lib.errors import CommandError
 
 
 def add_options(parser):
@@ -20,6 +21,16 @@ def add_options(parser):
     parser.add_argument("--dump", nargs="?", metavar="FILE", help="accepted for compatibility")
 
 
+def _check_conf(text):
+    """What the new instance could not read is an error here, where somebody sees it."""
+    from flux_embedded.broker import config
+
+    try:
+        config.parse_setting(text)
+    except config.ConfigError as exc:
+        raise CommandError(f"--conf: {exc}") from None
+
+
 def build(args, words, script=None):
     """The jobspec.
 
@@ -28,6 +39,10 @@ def build(args, words, script=None):
         words: command of the new instance, or arguments of script.
         script: text of a script to run.
     """
+    if not (args.ntasks or args.nodes or args.resources_shape or args.resources_json):
+        raise CommandError("Number of slots to allocate must be specified")
+    for text in args.conf or ():
+        _check_conf(text)
     start = ["flux", "start"]
     start += [f"--conf={text}" for text in args.conf or ()]
     start += [f"--broker-opts={text}" for text in args.broker_opts or ()]
@@ -39,12 +54,6 @@ def build(args, words, script=None):
             'chmod 700 "$f" && exec "$f" "$@"'
         )
         words = ["sh", "-c", runner, "sh", *words]
-    if (
-        args.ntasks is None
-        and args.nodes is None
-        and not (args.resources_shape or args.resources_json)
-    ):
-        args.ntasks = "1"
     built = submission.build(args, start + words)
     built.spec["tasks"][0]["count"] = {"total": 1}
     if script is not None:

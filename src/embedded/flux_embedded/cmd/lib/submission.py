@@ -4,11 +4,23 @@ import argparse
 import os
 
 from flux_embedded.cmd.lib import jobspec, values
-from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
 from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.formats import idset
 
 #: dependency scheme -> its present name
 DEPRECATED_SCHEMES = {"after": "afterstart"}
+
+
+class _EnvRule(argparse.Action):
+    """``--env-remove`` and ``--env-file`` are rules of ``--env`` with a mark in front, in the order given."""
+
+    def __init__(self, option_strings, dest, mark, **kwargs):
+        super().__init__(option_strings, "env", **kwargs)
+        self.mark = mark
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        namespace.env = [*(namespace.env or ()), self.mark + value]
 
 
 def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=False):
@@ -111,13 +123,15 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
     )
     add(
         "--env-remove",
-        action="append",
+        action=_EnvRule,
+        mark="-",
         metavar="PATTERN",
         help="Remove environment variables matching PATTERN",
     )
     add(
         "--env-file",
-        action="append",
+        action=_EnvRule,
+        mark="^",
         metavar="FILE",
         help="Read a set of environment rules from FILE",
     )
@@ -127,7 +141,18 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
         metavar="RULE",
         help="Control how resource limits are propagated (multiple use OK)",
     )
-    add("--input", metavar="FILENAME", help="Redirect job stdin from FILENAME, bypassing KVS")
+    add(
+        "--input",
+        metavar="FILENAME|RANKS",
+        help="Redirect job stdin from FILENAME, bypassing KVS, or send it to tasks RANKS only",
+    )
+    add(
+        "--add-file",
+        action="append",
+        metavar="[NAME[:PERMS]=]ARG",
+        help="Add a file at path ARG, or ARG itself if it has line ends, to the job's directory "
+        "(multiple use OK)",
+    )
     add("--output", metavar="FILENAME", help="Redirect job stdout to FILENAME, bypassing KVS")
     add("--error", metavar="FILENAME", help="Redirect job stderr to FILENAME, bypassing KVS")
     add("-u", "--unbuffered", action="store_true", help="Disable buffering of input and output")
@@ -222,8 +247,45 @@ def _resources(args):
     return spec, {"per_slot": 1}, per
 
 
+def stdin_ranks(text):
+    """``--input`` as an idset of task ranks; None if it names a file, or nothing."""
+    if text is None:
+        return None
+    try:
+        idset.decode(text)
+    except ValueError:
+        return None
+    return text
+
+
+def _add_file(spec, text):
+    """``--add-file=[NAME[:PERMS]=]ARG`` as an entry of ``files`` (RFC 14, RFC 37)."""
+    name, equals, source = text.partition("=")
+    perms = None
+    if equals:
+        name, colon, mode = name.partition(":")
+        try:
+            perms = int(mode, 8) if colon else None
+        except ValueError:
+            raise CommandError(f"--add-file={text}: invalid permissions '{mode}'") from None
+    else:
+        source, name = text, os.path.basename(text)
+    data = source.replace("\\n", "\n")
+    if "\n" in data:
+        if not equals:
+            raise CommandError(f"--add-file={text}: name must be supplied for file data")
+    else:
+        try:
+            perms = os.stat(source).st_mode & 0o7777 if perms is None else perms
+            with open(source, "rb") as file:
+                data = file.read()
+        except OSError as exc:
+            raise CommandError(f"--add-file={text}: {errno_text(exc)}: '{source}'") from None
+    spec.add_file(name, data, 0o600 if perms is None else perms)
+
+
 def _output_options(spec, args):
-    if args.input:
+    if args.input and stdin_ranks(args.input) is None:
         spec.set_option("input.stdin", {"type": "file", "path": args.input})
     for stream in ("stdout", "stderr"):
         path = args.output if stream == "stdout" else args.error
@@ -250,12 +312,6 @@ def _constraint(text):
         raise CommandError(f"--requires={text!r}: {exc}") from None
 
 
-def _env_rules(args):
-    rules = ["-" + pattern for pattern in args.env_remove or ()]
-    rules += args.env or ()
-    return rules + ["^" + path for path in args.env_file or ()]
-
-
 def build(args, command, warnings=True):
     """The :class:`Jobspec` of parsed options.
 
@@ -267,7 +323,7 @@ def build(args, command, warnings=True):
     spec = jobspec.Jobspec(command, resources, count, duration)
     if per:
         spec.set_option("per-resource", per)
-    spec.system["environment"] = values.environment(_env_rules(args))
+    spec.system["environment"] = values.environment(args.env)
     spec.system["cwd"] = args.cwd if args.cwd is not None else os.getcwd()
     limits = values.rlimits(args.rlimit)
     if limits:
@@ -299,6 +355,8 @@ def build(args, command, warnings=True):
         spec.system["queue"] = args.queue
     if args.bank:
         spec.system["bank"] = args.bank
+    for text in args.add_file or ():
+        _add_file(spec, text)
     for text in args.setopt or ():
         spec.set_option(*values.key_value(text))
     for text in args.setattr or ():

@@ -1,11 +1,11 @@
 """Submitting many jobs at once, and waiting for them."""
 
-import errno
 import sys
 
-from flux_embedded.cmd.lib import submission
+from flux_embedded.cmd.lib import eventlog, submission
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
+from flux_embedded.cmd.lib.errors import CommandError, errno_text
+from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.formats.jobid import f58
 
 
@@ -64,7 +64,7 @@ class Submitter:
                 raise CommandError(f"{path}: {exc.strerror}") from None
         return self.files[path]
 
-    def submit(self, payload, args=None, label=None):
+    def submit(self, payload, args=None):
         """Send one job.
 
         Args:
@@ -72,13 +72,16 @@ class Submitter:
             args: this job's own options, where they differ.
         """
         args = args or self.args
+        cc = payload["jobspec"]["attributes"]["system"]["environment"].get("FLUX_JOB_CC")
+        label = f"cc={cc}: " if cc is not None and args.cc is not None else ""
         self.outstanding += 1
         if self.progress:
             self.progress.total += 1
 
         def answered(answer, error):
             if error is not None:
-                warn(errno_text(error))
+                err = self._stream(args.log_stderr, self._stream(args.log, sys.stderr))
+                print(f"{label}{errno_text(error)}", file=err)
                 self.code = max(self.code, 1)
                 self.failed += 1
                 self.finished += 1
@@ -94,73 +97,72 @@ class Submitter:
         err = self._stream(args.log_stderr, self._stream(args.log, sys.stderr))
         if not args.quiet:
             print(f58(jobid), file=out)
-        if args.wait_event and not self.follow:
-            self._wait_event(jobid, args.wait_event)
-        elif self.follow:
-            from flux_embedded.cmd.lib import follow
-
-            follow.Follower(
-                self.client,
-                jobid,
-                self._job_done,
-                output=self.watch,
-                label=args.label_io,
-                verbose=args.verbose if self.watch else 0,
-                exceptions=False,
-                stdout=out,
-                stderr=err,
-                on_event=self._exception,
-            )
-        else:
+        wait = args.wait_event or ("clean" if self.follow else None)
+        if wait is None:
             self._one_less()
+        elif wait.startswith("exec."):
+            self._wait_exec(jobid, wait[len("exec.") :])
+        else:
+            self._follow(jobid, wait, args.label_io, out, err)
 
-    def _exception(self, follower, event):
-        context = event.get("context", {})
-        if event["name"] == "exception" and context.get("severity") == 0:
-            text = f"{f58(follower.jobid)}: exception: type={context.get('type')}"
-            if context.get("note"):
-                text += f" note={context['note']}"
-            follower.stderr.write(text + "\n")
+    def _follow(self, jobid, wait, label, out, err):
+        from flux_embedded.cmd.lib import follow
+
+        follow.Follower(
+            self.client,
+            jobid,
+            self._job_done,
+            output=self.watch,
+            label=label,
+            prefix=f"{f58(jobid)}: " if label else "",
+            exceptions=False,
+            quiet=True,
+            wait_event=wait,
+            stdout=out,
+            stderr=err,
+            on_event=self._event,
+        )
+
+    def _event(self, follower, event):
+        name, context = event["name"], event.get("context", {})
+        stamp = f"{f58(follower.jobid)}: {follower.offset(event):4.3f}s: "
+        if self.args.verbose > 1:
+            follower.stderr.write(f"{stamp}{name} {eventlog.context_text(context)}\n")
+        if name == "exception" and context.get("severity") == 0:
+            follower.stderr.write(
+                f"job.exception: type={context.get('type')} severity=0 {context.get('note') or ''}\n"
+            )
+        elif name == "finish" and self.args.verbose:
+            status = context["status"]
+            follower.stderr.write(f"{stamp}{'failed' if status else 'complete'}: status={status}\n")
 
     def _job_done(self, follower):
         self.finished += 1
-        if follower.code:
-            self.failed += 1
-            self.code = max(self.code, follower.code)
-            if follower.status is not None and self.watch:
-                from flux_embedded.cmd.lib import follow
-
-                follower.stderr.write(
-                    f"{f58(follower.jobid)}: {follow.end_text(follower.status)}\n"
-                )
+        code = 0
+        if follower.status is not None:
+            code = exit_code(follower.status)
+        elif follower.exception is not None and not follower.started:
+            code = 1
+        self.failed += code > 0
+        self.code = max(self.code, code)
         self._one_less()
 
-    def _wait_event(self, jobid, name):
+    def _wait_exec(self, jobid, name):
         from flux_embedded.cmd.lib import follow
 
-        path = "eventlog"
-        for prefix in ("exec.", "shell."):
-            if name.startswith(prefix):
-                path = "guest.exec.eventlog"
-                name = name[5:] if prefix == "exec." else name
         found = []
 
         def received(payload, error):
             if error is not None:
                 if not found:
-                    if error.errno == errno.ENODATA:
-                        warn(f"{f58(jobid)}: event '{name}' never received")
-                    else:
-                        warn(f"{f58(jobid)}: {errno_text(error)}")
-                    self.code = max(self.code, 1)
                     self._one_less()
-                return
-            if not found and any(event["name"] == name for event in follow.events(payload)):
+            elif not found and any(event["name"] == name for event in follow.events(payload)):
                 found.append(True)
                 self.finished += 1
                 self._one_less()
 
-        follow.watch_events(self.client, jobid, path, waitcreate=path != "eventlog").then(received)
+        watch = follow.watch_events(self.client, jobid, "guest.exec.eventlog", waitcreate=True)
+        watch.then(received)
 
     def _one_less(self):
         self.outstanding -= 1

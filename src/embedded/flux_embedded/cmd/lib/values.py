@@ -2,29 +2,37 @@
 
 import fnmatch
 import json
+import math
 import os
 import re
 import time
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, states
 
-FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
+#: userid that stands for everybody
+ANYONE = 0xFFFFFFFF
 RLIMITS = (
-    "core cpu data fsize memlock nofile nproc rss stack msgqueue nice rtprio sigpending as"
+    "cpu fsize data stack core nofile as rss nproc memlock msgqueue nice rtprio rttime sigpending"
 ).split()
 #: limits that belong to the system the job runs on, not to the one it was submitted from
-RLIMIT_DEFAULT = ["-memlock", "-nofile"]
+RLIMIT_DEFAULT = ["-memlock", "-msgqueue", "-nice", "-rtprio", "-rttime", "-sigpending"]
 
 
 def duration(text):
     """Seconds as float; a bare number is minutes."""
     try:
+        number = float(text)
+    except ValueError:
+        number = None
+    if number is not None and number < 0:
+        raise CommandError("duration must not be negative")
+    try:
         seconds = fsd.parse(text)
     except ValueError:
         raise CommandError("invalid Flux standard duration") from None
-    if seconds == float("inf"):
-        return 0.0
+    if not math.isfinite(seconds):
+        raise CommandError("duration must be a normal, finite value")
     return seconds * 60 if text[-1:] in "0123456789." else seconds
 
 
@@ -34,6 +42,8 @@ def key_value(text):
     ``^KEY=FILE`` takes the value from a JSON file.
     """
     key, equals, value = text.partition("=")
+    if key.startswith("^") and not equals:
+        raise CommandError(f"{text}: expected ^KEY=FILE")
     if not equals:
         return key, 1
     if key.startswith("^"):
@@ -50,14 +60,48 @@ def key_value(text):
         return key, value
 
 
+def user_id(text):
+    """A user's id by name or number; ``all`` is everybody, None who asks.
+
+    Raises:
+        CommandError: there is no such user
+    """
+    if text is None:
+        return os.getuid()
+    if text == "all":
+        return ANYONE
+    if text.isdigit():
+        return int(text)
+    import pwd
+
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise CommandError(f"unknown user {text}") from None
+
+
+def state_mask(text, message="error parsing --states: {} is unknown"):
+    """The bits of comma-separated names of states and of groups of them.
+
+    Raises:
+        CommandError: a name is not one: message, with the name put in
+    """
+    mask = 0
+    for name in text.split(","):
+        if name.lower() not in states.MASKS:
+            raise CommandError(message.format(name))
+        mask |= states.MASKS[name.lower()]
+    return mask
+
+
 def flags(texts):
     """The bit mask of ``--flags=debug,waitable``."""
     mask = 0
     for text in texts or ():
         for name in text.split(","):
-            if name not in FLAGS:
+            if name not in states.FLAG_NAMES:
                 raise CommandError(f"--flags: Unknown flag {name}")
-            mask |= FLAGS[name]
+            mask |= states.FLAG_NAMES[name]
     return mask
 
 
@@ -129,7 +173,7 @@ def begin_time(text):
         try:
             return now + fsd.parse(text[1:])
         except ValueError:
-            raise CommandError(f"invalid datetime '{text}'") from None
+            raise CommandError(f'Invalid datetime: "{text}"') from None
     match = re.fullmatch(r"in (\d+(?:\.\d+)?) (second|minute|hour|day)s?", text)
     if match:
         unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}[match.group(2)]
@@ -150,7 +194,7 @@ def begin_time(text):
         clock = names.get(clock, clock)
         match = re.fullmatch(r"(\d\d?)(?::(\d\d))?(?::(\d\d))?\s*(am|pm)?Z?", clock, re.I)
         if not match or not (match.group(2) or match.group(4)):
-            raise CommandError(f"invalid datetime '{text}'")
+            raise CommandError(f'Invalid datetime: "{text}"')
         hour = int(match.group(1))
         if match.group(4):
             hour = hour % 12 + (12 if match.group(4).lower() == "pm" else 0)
@@ -159,7 +203,7 @@ def begin_time(text):
     try:
         return float(time.mktime(tuple(day)))
     except (ValueError, OverflowError):
-        raise CommandError(f"invalid datetime '{text}'") from None
+        raise CommandError(f'Invalid datetime: "{text}"') from None
 
 
 def _matcher(pattern):
@@ -204,7 +248,7 @@ def environment(rules, environ=None):
         else:
             match = _matcher(rule)
             found = {k: v for k, v in source.items() if match(k)}
-            if not found and not any(c in rule for c in "*?[/"):
+            if not found and not any(c in rule for c in "*?[/{"):
                 raise CommandError(f"--env: Variable {rule} not found in current env")
             result.update(found)
     return result
@@ -220,7 +264,8 @@ def rlimits(rules):
         if number is not None:
             current[name] = resource.getrlimit(number)[0]
     result = dict(current)
-    for rule in RLIMIT_DEFAULT + list(rules or ()):
+    given = [rule for text in rules or () for rule in text.split(",")]
+    for rule in RLIMIT_DEFAULT + given:
         if rule.startswith("-"):
             match = _matcher(rule[1:].lower())
             result = {k: v for k, v in result.items() if not match(k)}
