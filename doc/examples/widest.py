@@ -2,6 +2,7 @@
 
 from flux.resource import InsufficientResources
 from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.queue import in_order
 
 
 class Widest(PolicyScheduler):
@@ -13,16 +14,19 @@ class Widest(PolicyScheduler):
                 raise ValueError(f"narrowest={value!r}: expected a number of cores")
             self.narrowest = int(value)
 
+    def order(self, job):
+        return -job.resource_request.ncores
+
     def schedule(self):
-        for job in sorted(self._queue, key=lambda job: (-job.resource_request.ncores, job.jobid)):
+        blocked = False
+        for job in in_order(self._queue):
             if job.resource_request.ncores < self.narrowest:
                 job.request.deny(f"no jobs of less than {self.narrowest} cores here")
-            else:
+            elif not blocked:
                 try:
                     alloc = self.resources.alloc(job.jobid, job.resource_request)
                 except InsufficientResources:
-                    yield
-                    continue
+                    blocked = True  # the widest waits, and the narrower ones behind it
                 except Exception as reason:
                     self.refuse(job, reason)
                 else:
@@ -31,6 +35,7 @@ class Widest(PolicyScheduler):
 
     def forecast(self):
         yield from self.reasons()
+        yield from self.estimates()
 
 
 def mod_main(h, *args):

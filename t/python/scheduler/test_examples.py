@@ -120,16 +120,29 @@ def test_estimates():
 
 def test_widest():
     rig = load("widest", "narrowest=2")
-    rig.alloc(1, jobspec(2))
+    rig.alloc(1, jobspec(2, duration=10), priority=31)
     rig.alloc(2, jobspec(1))
-    rig.alloc(3, jobspec(15))
+    rig.alloc(3, jobspec(15, duration=100))
     rig.settle()
+    start = rig.now
     assert rig.started() == [3]
     assert rig.denied(2) == "no jobs of less than 2 cores here"
     assert rig.annotations(3)["sched"]["width"] == 15
     assert rig.annotations(1)["sched"]["reason_pending"].startswith(
         "insufficient resources: needs 2 slots"
     )
+    # One that comes later and is wider goes ahead, in what users are told too.
+    rig.alloc(4, jobspec(16, duration=1000))
+    rig.wait(1)
+    assert rig.annotations(1)["sched"]["reason_pending"] == "behind ƒ5"
+    assert rig.annotations(4)["sched"]["reason_pending"].startswith(
+        "insufficient resources: needs 16 slots"
+    )
+    assert rig.annotations(4)["sched"]["t_estimate"] == start + 100
+    assert rig.annotations(1)["sched"]["t_estimate"] == start + 1100
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [3, 4]
 
 
 def test_lookahead():

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.scheduler import PendingJob
-from flux.scheduler.queue import PendingQueue, in_order
+from flux.scheduler.queue import Backlog, PendingQueue, in_order
+from flux.scheduler.requests import Requests
 
 
 def job(jobid, priority=16):
@@ -141,3 +142,90 @@ def test_order_without_sorting_stops_early():
     heapq.heappop(heap)
     assert [j.jobid for j in walk] == list(range(1, 10))
     assert list(in_order([])) == []
+
+
+# -- Backlog ---------------------------------------------------------------------------------------------
+
+
+class Request:
+    """As much of an open request as a queue looks at."""
+
+    finalized = False
+
+
+def backlog_of(count):
+    backlog = Backlog()
+    jobs = {jobid: PendingJob(jobid, 16, 0.0, Request(), None) for jobid in range(1, count + 1)}
+    for pending in jobs.values():
+        backlog.push(pending)
+    looked_at(backlog)
+    return backlog, jobs
+
+
+def looked_at(backlog, steps=None):
+    """Ids of the jobs that one pass of so many steps looks at, all of which are found blocked."""
+    found = []
+    for pending in backlog.to_look_at(lambda: 0.0):
+        if pending is not None:
+            found.append(pending.jobid)
+            backlog.block(pending)
+        elif steps is not None:
+            steps -= 1
+            if steps == 0:
+                break
+    return found
+
+
+@pytest.mark.parametrize("priority", [0, 31])
+def test_a_round_whose_job_moves_goes_on_where_it_stood(priority):
+    """The job at which a round stands gets another place: those in between still have their turn."""
+    backlog, jobs = backlog_of(100)
+    backlog.wake(0.0)
+    seen = looked_at(backlog, steps=1)
+    assert 0 < len(seen) < 50
+    stands_at = jobs[seen[-1] + 1]
+    backlog.move(stands_at, priority)
+    assert set(seen) | set(looked_at(backlog)) == set(jobs)
+    assert backlog.stats(5.0)["unlooked"] == 0
+
+
+def test_a_newcomer_ahead_of_where_a_round_stood_is_looked_at():
+    backlog, jobs = backlog_of(100)
+    backlog.wake(0.0)
+    seen = looked_at(backlog, steps=1)
+    backlog.move(jobs[seen[-1] + 1], 0)
+    newcomer = PendingJob(1000, 16, 0.0, Request(), None)
+    backlog.push(newcomer)
+    assert 1000 in looked_at(backlog)
+
+
+def test_jobs_moved_while_they_are_new_are_looked_at_once_each():
+    backlog, jobs = backlog_of(40)
+    for jobid in range(40, 20, -1):
+        backlog.move(jobs[jobid], 20)
+        backlog.move(jobs[jobid], 16)
+    found = looked_at(backlog)
+    assert sorted(found) == list(range(21, 41))
+
+
+# -- an order of one's own -------------------------------------------------------------------------------
+
+
+class ByWidth:
+    """As much of a scheduler as requests look at."""
+
+
+def test_an_order_of_ones_own_is_that_of_heap_backlog_and_walk():
+    for queue in (PendingQueue(), Backlog()):
+        table = Requests(queue, order=lambda job: (-job.resource_request, job.t_submit))
+        for jobid, width in enumerate([3, 1, 4, 1, 5, 9, 2, 6], 1):
+            request = table.open(ByWidth(), object(), jobid)
+            queue.push(PendingJob(jobid, jobid, 1.0, request, width))
+        expected = [6, 8, 5, 3, 1, 7, 2, 4]
+        assert [j.jobid for j in in_order(queue.settle())] == expected
+        queue.move(table.job_of(2), 4000)  # a priority does not count
+        assert [j.jobid for j in in_order(queue.settle())] == expected
+        table.job_of(4).resource_request = 7
+        queue.reorder()
+        assert [j.jobid for j in in_order(queue.settle())] == [6, 4, 8, 5, 3, 1, 7, 2]
+        assert is_heap(queue.settle())

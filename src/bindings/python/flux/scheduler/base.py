@@ -226,7 +226,8 @@ class Scheduler(BrokerModule):
         self._mishaps = host.Mishaps(self.log)
         self._clock = host.Clock(h)
         self._backlog = self._queue_class()
-        self._requests = Requests(self._backlog)
+        ordered = type(self).order is not Scheduler.order
+        self._requests = Requests(self._backlog, self.order if ordered else None)
         self._commits = host.Committer(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
             h,
@@ -290,6 +291,25 @@ class Scheduler(BrokerModule):
 
     def forecast(self) -> Any:
         """Called after passes to annotate pending jobs. May be a generator."""
+
+    def order(self, job: PendingJob) -> Any:
+        """Called for the order in which jobs are considered: what to sort `job` by, the lowest first.
+
+        The queue, passes over it, estimates and reasons follow it; among equals the lower job id
+        goes first. The usual order is by priority. It is asked for when a job comes and when its
+        priority changes; if it depends on more than that, call `reorder` when that has changed.
+
+        Args:
+            job (PendingJob): the job
+
+        Returns:
+            a number, or anything that compares with what this returns for other jobs
+        """
+        return -job.priority
+
+    def reorder(self) -> None:
+        """Sort the queue anew, asking for the `order` of every job. Costs a sort of the queue."""
+        self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Called at start for each job that holds resources; marks them allocated.

@@ -53,6 +53,36 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
                 heapq.heappush(front, (items[child], child))
 
 
+class Place:
+    """A place in the queue, which stays where it is when the job that was there moves.
+
+    Args:
+        job (PendingJob): who is there now
+    """
+
+    __slots__ = ("order", "jobid")
+
+    def __init__(self, job: PendingJob) -> None:
+        self.order = job.order
+        self.jobid = job.jobid
+
+    def is_before(self, job: PendingJob) -> bool:
+        """Whether `job` comes after this place."""
+        return bool(self.order < job.order or (self.order == job.order and self.jobid < job.jobid))
+
+    def index(self, jobs: list[PendingJob]) -> int:
+        """Index of the first of `jobs`, which are in order, that is at this place or after it."""
+        low, high = 0, len(jobs)
+        while low < high:  # bisect_left() takes no key before Python 3.10
+            middle = (low + high) // 2
+            job = jobs[middle]
+            if job.order < self.order or (job.order == self.order and job.jobid < self.jobid):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
 class PendingQueue:
     """The heap behind ``Scheduler._queue``.
 
@@ -95,6 +125,16 @@ class PendingQueue:
         if not isinstance(jobs, list):
             jobs = list(jobs)
         self.heap = jobs
+
+    def reorder(self) -> None:
+        """What jobs are ordered by has changed for any of them: put them in order anew.
+
+        Costs a sort.
+        """
+        jobs = self.settle()
+        for job in jobs:
+            job.priority = job.priority
+        heapq.heapify(jobs)
 
     def __len__(self) -> int:
         self.settle()
@@ -207,8 +247,8 @@ class Backlog(PendingQueue):
         #: the epoch when the round under way began, and when that was; None: no round is wanted
         self._round: Optional[int] = None
         self._round_began = 0.0
-        #: the job at which the round goes on; None: the first
-        self._resume: Optional[PendingJob] = None
+        #: the place at which the round goes on; None: the head
+        self._resume: Optional[Place] = None
         #: effort spent in this step
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
@@ -245,6 +285,14 @@ class Backlog(PendingQueue):
         self.heap = []
         for job in jobs:
             self.push(job)
+
+    def reorder(self) -> None:
+        for job in [*self.heap, *self.parked.values(), *self._fresh]:
+            job.priority = job.priority
+        self.heap.sort()
+        heapq.heapify(self._fresh)
+        if self._round is not None:
+            self._resume = None  # whoever was looked at in this round is marked
 
     def settle(self) -> list[PendingJob]:
         if self.parked:
@@ -343,7 +391,9 @@ class Backlog(PendingQueue):
         while fresh and self._effort < STEP // 2:
             job = heapq.heappop(fresh)
             # A round that has not come to a job yet will, in its turn.
-            coming = self._round is not None and (self._resume is None or self._resume < job)
+            coming = self._round is not None and (
+                self._resume is None or self._resume.is_before(job)
+            )
             if not coming and self._wants_look(job):
                 yield job
 
@@ -352,19 +402,19 @@ class Backlog(PendingQueue):
         if self._round is None:
             return
         heap = self.heap
-        index = 0 if self._resume is None else bisect_left(heap, self._resume)
+        index = 0 if self._resume is None else self._resume.index(heap)
         looked = 0
         while index < len(heap):
             job = heap[index]
-            self._resume = job
             if job.looked < self._epoch and not job.request.finalized:
+                place = self._resume = Place(job)
                 if looked and self._effort >= STEP:
                     return
                 looked += 1
                 yield job
                 heap = self.heap
                 if index >= len(heap) or heap[index] is not job:
-                    index = bisect_left(heap, job)
+                    index = place.index(heap)
                     if index == len(heap) or heap[index] is not job:
                         continue
             index += 1
