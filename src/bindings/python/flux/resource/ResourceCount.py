@@ -181,12 +181,13 @@ class ResourceCount:
             return self.fixed and self.min == other
         if not isinstance(other, ResourceCount):
             return NotImplemented
-        return self._key() == other._key()
+        return self.canonical() == other.canonical()
 
     def __hash__(self):
-        return hash(self.min) if self.fixed else hash(self._key())
+        return hash(self.min) if self.fixed else hash(self.canonical())
 
-    def _key(self):
+    def canonical(self):
+        """A tuple that is the same for counts that accept the same in the same way."""
         if self.fixed:
             return (self.min,)
         values = tuple(self.values) if self.values is not None else None
@@ -249,8 +250,8 @@ class CountProduct(ResourceCount):
     def __iter__(self):
         raise TypeError("a product of two ranges is not listed; use floor()")
 
-    def _key(self):
-        return (self.outer._key(), self.inner._key())
+    def canonical(self):
+        return (self.outer.canonical(), self.inner.canonical())
 
     def __str__(self):
         return f"({self.outer})*({self.inner})"

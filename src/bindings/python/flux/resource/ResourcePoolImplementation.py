@@ -350,7 +350,12 @@ class ResourcePoolImplementation:
 
     def verdict(self, shape: Shape) -> str | None:
         """``check_shape()``, remembered with the inventory.  O(1) once seen."""
-        return self.inventory.remembered(shape, self.placement, self.check_shape)
+        inventory = self.inventory
+        asked = (shape, self.placement)
+        try:
+            return inventory.verdicts[asked]
+        except KeyError:
+            return inventory.remember(asked, self.check_shape(shape))
 
     def match_mask(self, request: Any) -> int:
         """Ranks that a request could use, up or not, in use or not.  O(kinds of rank).

@@ -193,20 +193,13 @@ class Rv1Pool(Hooks, ResourcePoolImplementation):
         if jobid in books.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
-        placed = None
         if shape not in books.blocked:
             placed = self.place_request(request, books.index, books.eligible(shape.match))
-        if placed is None:
-            self._refuse(request)
-        else:
-            return self.grant(jobid, request, *placed)
-        raise AssertionError("unreachable")
-
-    def _refuse(self, request: ResourceRequest) -> None:
-        """Raise why a request does not fit now."""
+            if placed is not None:
+                return self.grant(jobid, request, *placed)
         self._check_feasibility(request)
         if not self.hooked:
-            self._books.blocked.add(request.shape)
+            books.blocked.add(shape)
         raise InsufficientResources(lambda: self.why_not(request))
 
     def grant(

@@ -4,8 +4,13 @@ Jobs of one shape share one ``Shape``: a pool can remember by it what it found
 out about a request, and a long queue holds few of them.
 """
 
+from __future__ import annotations
+
 import json
 import math
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from flux.resource.pool.constraint import parse_constraint
@@ -13,12 +18,15 @@ from flux.resource.pool.masks import quote
 from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourceCount import COUNT_LIMIT, ONE, CountProduct, ResourceCount, multiply
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 #: Levels and vertices of a resource graph; more is an error.
 DEPTH_LIMIT = 64
 VERTEX_LIMIT = 10000
 
 
-def read_attributes(jobspec):
+def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
     """Duration in seconds and constraint, from ``attributes.system``."""
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
@@ -46,28 +54,30 @@ def read_attributes(jobspec):
 class Graph:
     """One walk over the resource graph: counts above and inside the slot."""
 
-    def __init__(self, resources, takes_containers):
+    def __init__(self, resources: Any, takes_containers: bool) -> None:
         if not isinstance(resources, list) or not resources:
             raise ValueError("jobspec has no resources")
         self.takes_containers = takes_containers
         self.vertices = 0
-        self.nodes = None  # count of nodes, over all levels above
-        self.slots = None  # count of slots, in each node or over all
-        self.slot_nodes = None  # count of nodes in each slot
+        # What is found, under the names that Shape has for it.
+        self.node_count: ResourceCount | None = None  # over all levels above
+        self.slot_count: ResourceCount | None = None  # in each node, or over all
+        self.nodes_per_slot: ResourceCount | None = None
         self.exclusive = False
-        self.cores = 0
-        self.gpus = 0
-        self.container = None
-        self.containers = 1
+        self.slot_size = 0
+        self.gpu_per_slot = 0
+        self.container_level: str | None = None
+        self.containers_per_slot = 1
+        self.constraint: Any = None  # of the jobspec, not of its graph
         for vertex in resources:
             self._above(vertex, ONE, None, False, 0)
 
-    def _fields(self, vertex, depth):
+    def _fields(self, vertex: Any, depth: int) -> tuple[str, ResourceCount, bool, list[Any]]:
         self.vertices += 1
         if depth > DEPTH_LIMIT:
-            raise ValueError("resources are nested more than %d levels deep" % DEPTH_LIMIT)
+            raise ValueError(f"resources are nested more than {DEPTH_LIMIT} levels deep")
         if self.vertices > VERTEX_LIMIT:
-            raise ValueError("jobspec has more than %d resource vertices" % VERTEX_LIMIT)
+            raise ValueError(f"jobspec has more than {VERTEX_LIMIT} resource vertices")
         if not isinstance(vertex, dict) or not isinstance(vertex.get("type"), str):
             raise ValueError(f"resource vertex needs a type, got {quote(vertex)}")
         children = vertex.get("with", [])
@@ -82,7 +92,14 @@ class Graph:
             )
         return vertex["type"], count, vertex.get("exclusive") is True, children
 
-    def _above(self, vertex, outer, node, exclusive, depth):
+    def _above(
+        self,
+        vertex: Any,
+        outer: ResourceCount,
+        node: ResourceCount | None,
+        exclusive: bool,
+        depth: int,
+    ) -> None:
         """A vertex outside any slot; ``node`` is the count of nodes once one is passed."""
         kind, count, marked, children = self._fields(vertex, depth)
         if kind == "slot":
@@ -99,152 +116,171 @@ class Graph:
         for child in children:
             self._above(child, outer, node, exclusive, depth + 1)
 
-    def _slot(self, count, outer, node, exclusive, marked, children, depth):
-        if self.slots is not None:
+    def _slot(
+        self,
+        count: ResourceCount,
+        outer: ResourceCount,
+        node: ResourceCount | None,
+        exclusive: bool,
+        marked: bool,
+        children: list[Any],
+        depth: int,
+    ) -> None:
+        if self.slot_count is not None:
             raise ValueError("jobspec has more than one slot")
-        self.slots = multiply(outer, count)
-        self.nodes = node
+        self.slot_count = multiply(outer, count)
+        self.node_count = node
         self.exclusive = exclusive or (marked and node is None)
         for child in children:
             self._inside(child, ONE, depth + 1, False)
-        if self.slot_nodes is not None:
-            self.nodes = multiply(self.slots, self.slot_nodes)
-            self.slots = ONE
-        elif self.nodes is None and self.exclusive:
-            self.nodes, self.slots = self.slots, ONE
+        if self.nodes_per_slot is not None:
+            self.node_count = multiply(self.slot_count, self.nodes_per_slot)
+            self.slot_count = ONE
+        elif self.node_count is None and self.exclusive:
+            self.node_count, self.slot_count = self.slot_count, ONE
 
-    def _inside(self, vertex, outer, depth, in_node):
+    def _inside(self, vertex: Any, outer: ResourceCount, depth: int, in_node: bool) -> None:
         """A vertex of the slot; ``outer`` is the count above it in the slot or its node."""
         kind, count, marked, children = self._fields(vertex, depth)
         if kind == "slot":
             raise ValueError("jobspec has more than one slot")
         if kind in ("core", "gpu"):
-            if self.slot_nodes is not None and not in_node:
+            if self.nodes_per_slot is not None and not in_node:
                 raise ValueError("cores or GPUs beside a node in a slot")
             if kind == "core":
-                self.cores += outer.min * count.min
+                self.slot_size += outer.min * count.min
             else:
-                self.gpus += outer.min * count.min
+                self.gpu_per_slot += outer.min * count.min
         elif kind == "node":
-            if self.nodes is not None or self.slot_nodes is not None:
+            if self.node_count is not None or self.nodes_per_slot is not None:
                 raise ValueError("resource node inside or beside another node")
-            if self.cores or self.gpus or self.container:
+            if self.slot_size or self.gpu_per_slot or self.container_level:
                 raise ValueError("cores or GPUs beside a node in a slot")
-            self.slot_nodes = multiply(outer, count)
+            self.nodes_per_slot = multiply(outer, count)
             # RFC 14 takes a node of which nothing is named as a whole.
             self.exclusive = marked or (self.takes_containers and not children)
             outer, in_node = ONE, True
         elif marked and not children and self.takes_containers:
-            if self.container is not None:
+            if self.container_level is not None:
                 raise ValueError(
-                    f"slot of containers {quote(self.container)} and {quote(kind)}: only one is possible"
+                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: only one is possible"
                 )
-            self.container = kind
-            self.containers = outer.min * count.min
-            if self.containers > COUNT_LIMIT:
-                raise ValueError("slot of %d containers is too large" % self.containers)
+            self.container_level = kind
+            self.containers_per_slot = outer.min * count.min
+            if self.containers_per_slot > COUNT_LIMIT:
+                raise ValueError(f"slot of {self.containers_per_slot} containers is too large")
         else:
             outer = multiply(outer, count)
         for child in children:
             self._inside(child, outer, depth + 1, in_node)
 
-    def fields(self):
-        """What was found, as arguments of ``Shape.of()`` but for the constraint."""
-        if self.slots is None:
+    def shape(self, constraint: Any) -> Shape:
+        """The shape of what was found.
+
+        Raises:
+            ValueError: there is no slot, or nothing in it.
+        """
+        if self.slot_count is None:
             raise ValueError("Unable to determine slot count")
-        if not self.cores and self.container is None:
+        if not self.slot_size and self.container_level is None:
             # Whole nodes need no count of cores, but GPUs alone get none.
-            whole = self.slot_nodes is not None and self.exclusive
-            if not whole or (self.gpus and not self.takes_containers):
+            whole = self.nodes_per_slot is not None and self.exclusive
+            if not whole or (self.gpu_per_slot and not self.takes_containers):
                 raise ValueError("Unable to determine slot size")
-        if self.cores > COUNT_LIMIT or self.gpus > COUNT_LIMIT:
-            raise ValueError("slot of %d cores and %d GPUs is too large" % (self.cores, self.gpus))
-        return {
-            "node_count": self.nodes,
-            "slot_count": self.slots,
-            "slot_size": self.cores,
-            "gpu_per_slot": self.gpus,
-            "exclusive": self.exclusive,
-            "nodes_per_slot": self.slot_nodes,
-            "container_level": self.container,
-            "containers_per_slot": self.containers,
-        }
+        if self.slot_size > COUNT_LIMIT or self.gpu_per_slot > COUNT_LIMIT:
+            raise ValueError(
+                f"slot of {self.slot_size} cores and {self.gpu_per_slot} GPUs is too large"
+            )
+        self.constraint = constraint
+        return Shape.of_values(*_VALUES(self))
 
 
+@dataclass(frozen=True, eq=False)
 class Shape:
     """The part of a request that jobs have in common. Immutable; equal ones are one object.
 
-    Attributes are those of :class:`ResourceRequest`, and ``match``, the parsed
-    constraint.
+    Attributes:
+        node_count (ResourceCount or None): nodes wanted; None if slots may go anywhere.
+        slot_count (ResourceCount): slots on each node, or in all.
+        slot_size (int): cores of a slot (on each of its nodes).
+        gpu_per_slot (int): GPUs of a slot.
+        exclusive (bool): whole nodes.
+        constraint (dict or None): RFC 31 constraint.
+        nodes_per_slot (ResourceCount or None): nodes inside one slot.
+        container_level (str or None): what whole containers of a node a slot takes (``socket``).
+        containers_per_slot (int): how many of them.
+        match: the parsed constraint, or None.
+        node_cores, node_gpus (int): what each node has to have at least.
     """
 
-    __slots__ = (
-        "node_count", "slot_count", "slot_size", "gpu_per_slot", "exclusive", "constraint",
-        "nodes_per_slot", "container_level", "containers_per_slot", "match", "node_cores",
-        "node_gpus", "__weakref__",
-    )  # fmt: skip
-
-    _known = WeakValueDictionary()
+    # The one list of what a request is made of. Counts and the constraint come first: ``of_values()``
+    # takes them apart.
+    node_count: ResourceCount | None = None
+    slot_count: ResourceCount = ONE
+    nodes_per_slot: ResourceCount | None = None
+    constraint: Any = None
+    slot_size: int = 1
+    gpu_per_slot: int = 0
+    exclusive: bool = False
+    container_level: str | None = None
+    containers_per_slot: int = 1
+    match: Any = field(init=False, default=None)
+    node_cores: int = field(init=False, default=0)
+    node_gpus: int = field(init=False, default=0)
 
     @classmethod
-    def of(
-        cls, node_count, slot_count, slot_size, gpu_per_slot, exclusive, constraint,
-        nodes_per_slot=None, container_level=None, containers_per_slot=1,
-    ):  # fmt: skip
+    def of(cls, **given: Any) -> Shape:
         """The shape with these fields: the one made before, if it still lives."""
+        return cls.of_values(*{**FIELDS, **given}.values())
+
+    @classmethod
+    def of_values(
+        cls, nodes: ResourceCount | None, slots: ResourceCount, inside: ResourceCount | None,
+        constraint: Any, *rest: Any,
+    ) -> Shape:  # fmt: skip
+        """``of()`` with all fields, in their order."""
         match = parse_constraint(constraint)
-        key = (
-            node_count and node_count._key(), slot_count._key(), slot_size, gpu_per_slot,
-            exclusive, match, nodes_per_slot and nodes_per_slot._key(), container_level,
-            containers_per_slot,
-            containers_per_slot,
+        asked = (
+            nodes and nodes.canonical(), slots.canonical(), inside and inside.canonical(), match, rest
         )  # fmt: skip
-        shape = cls._known.get(key)
+        shape = _shapes.get(asked)
         if shape is None:
-            shape = cls.__new__(cls)
-            shape.node_count = node_count
-            shape.slot_count = slot_count
-            shape.slot_size = slot_size
-            shape.gpu_per_slot = gpu_per_slot
-            shape.exclusive = exclusive
-            shape.constraint = constraint
-            shape.nodes_per_slot = nodes_per_slot
-            shape.container_level = container_level
-            shape.containers_per_slot = containers_per_slot
-            shape.containers_per_slot = containers_per_slot
-            shape.match = match
-            slots = slot_count.min if node_count is not None else 1
-            shape.node_cores = slots * slot_size
-            shape.node_gpus = slots * gpu_per_slot
-            cls._known[key] = shape
+            shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
+            count = slots.min if nodes is not None else 1
+            object.__setattr__(shape, "match", match)
+            object.__setattr__(shape, "node_cores", count * shape.slot_size)
+            object.__setattr__(shape, "node_gpus", count * shape.gpu_per_slot)
         return shape
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Shape:
         """The shape with some fields changed."""
-        names = (
-            "node_count", "slot_count", "slot_size", "gpu_per_slot", "exclusive", "constraint",
-            "nodes_per_slot", "container_level", "containers_per_slot",
-        )  # fmt: skip
-        fields = {name: getattr(self, name) for name in names}
-        fields.update(changes)
-        return Shape.of(**fields)
+        return Shape.of(**{**dict(zip(FIELDS, _VALUES(self))), **changes})
 
-    def slots_given(self, nodes, slots_on_node):
+    def slots_given(self, nodes: int, slots_on_node: int) -> int:
         """``nslots`` of an allocation of ``nodes`` nodes."""
         if self.nodes_per_slot is None:
             return nodes * slots_on_node
         if self.nodes_per_slot.fixed:
             return nodes // self.nodes_per_slot.min
-        if type(self.node_count) is CountProduct:
-            return self.node_count.split(nodes)[0]
+        assert self.node_count is not None
+        if isinstance(self.node_count, CountProduct):
+            chosen = self.node_count.split(nodes)
+            assert chosen is not None
+            return chosen[0]
         return self.node_count.min // self.nodes_per_slot.min
 
 
-def _shared(name, doc):
-    def get(self):
+#: What a shape is made of, and what each is where a request does not say.
+FIELDS: dict[str, Any] = {one.name: one.default for one in fields(Shape) if one.init}
+_VALUES = attrgetter(*FIELDS)
+_shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
+
+
+def _shared(name: str, doc: str) -> Any:
+    def get(self: ResourceRequest) -> Any:
         return getattr(self.shape, name)
 
-    def put(self, value):
+    def put(self: ResourceRequest, value: Any) -> None:
         self.shape = self.shape.replace(**{name: value})
 
     return property(get, put, doc=doc)
@@ -266,8 +302,8 @@ class ResourceRequest:
         jobspec: the jobspec, as object, as JSON text, or as a callable that
             returns either: what is not an object is parsed each time
             ``jobspec`` is read, which saves memory in a long queue.
-        nodes_per_slot (ResourceCount or None): nodes inside one slot, for
-            requests with the node below the slot.
+        more: the fields of a :class:`Shape` that are left: ``nodes_per_slot``, for requests with the
+            node below the slot, and what a slot takes of containers.
 
     Raises:
         ValueError: a bad constraint or count.
@@ -278,16 +314,19 @@ class ResourceRequest:
     #: Whether an exclusive vertex of another type is a request of its own.
     takes_containers = False
 
+    shape: Shape
+    duration: float
+    _jobspec: Any
+
     def __init__(
-        self, node_count=None, slot_count=ONE, slot_size=1, gpu_per_slot=0, duration=0.0,
-        constraint=None, exclusive=False, jobspec=None, nodes_per_slot=None,
-        container_level=None, containers_per_slot=1,
-    ):  # fmt: skip
-        if node_count is not None:
-            node_count = ResourceCount.parse(node_count)
+        self, node_count: Any = None, slot_count: Any = ONE, slot_size: int = 1,
+        gpu_per_slot: int = 0, duration: float = 0.0, constraint: Any = None,
+        exclusive: bool = False, jobspec: Any = None, **more: Any,
+    ) -> None:  # fmt: skip
         self.shape = Shape.of(
-            node_count, ResourceCount.parse(slot_count), slot_size, gpu_per_slot,
-            bool(exclusive), constraint, nodes_per_slot, container_level, containers_per_slot,
+            node_count=None if node_count is None else ResourceCount.parse(node_count),
+            slot_count=ResourceCount.parse(slot_count), slot_size=slot_size,
+            gpu_per_slot=gpu_per_slot, exclusive=bool(exclusive), constraint=constraint, **more,
         )  # fmt: skip
         self.duration = duration
         self._jobspec = jobspec
@@ -301,7 +340,7 @@ class ResourceRequest:
     nodes_per_slot = _shared("nodes_per_slot", "Nodes inside a slot, or None.")
 
     @property
-    def jobspec(self):
+    def jobspec(self) -> Any:
         """The jobspec as an object."""
         jobspec = self._jobspec
         if callable(jobspec):
@@ -309,31 +348,35 @@ class ResourceRequest:
         return json.loads(jobspec) if isinstance(jobspec, (str, bytes)) else jobspec
 
     @jobspec.setter
-    def jobspec(self, jobspec):
+    def jobspec(self, jobspec: Any) -> None:
         self._jobspec = jobspec
 
-    def with_jobspec(self, jobspec):
+    def with_jobspec(self, jobspec: Any) -> Self:
         """The same request with another jobspec, in one of the forms above."""
-        new = object.__new__(type(self))
-        new.shape = self.shape
-        new.duration = self.duration
-        new._jobspec = jobspec
-        return new
+        return self._made(self.shape, self.duration, jobspec)
+
+    @classmethod
+    def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:
+        self = cls.__new__(cls)
+        self.shape = shape
+        self.duration = duration
+        self._jobspec = jobspec
+        return self
 
     @property
-    def nnodes(self):
+    def nnodes(self) -> int:
         """Nodes needed at least; 0 where slots may go anywhere."""
         count = self.shape.node_count
         return 0 if count is None else count.min
 
     @property
-    def nnodes_max(self):
+    def nnodes_max(self) -> int | None:
         """Nodes wanted at most; None if unbounded, 0 as for ``nnodes``."""
         count = self.shape.node_count
         return 0 if count is None else count.max
 
     @property
-    def nslots(self):
+    def nslots(self) -> int:
         """Slots needed at least, in all."""
         shape = self.shape
         if shape.node_count is None:
@@ -341,7 +384,7 @@ class ResourceRequest:
         return shape.slots_given(shape.node_count.min, shape.slot_count.min)
 
     @property
-    def nslots_max(self):
+    def nslots_max(self) -> int | None:
         """Slots wanted at most, in all; None if unbounded."""
         shape = self.shape
         if shape.node_count is None:
@@ -351,22 +394,22 @@ class ResourceRequest:
         return shape.slots_given(shape.node_count.max, shape.slot_count.max)
 
     @property
-    def ncores(self):
+    def ncores(self) -> int:
         """Cores needed at least, in all."""
         return self._total(self.shape.slot_size)
 
     @property
-    def ngpus(self):
+    def ngpus(self) -> int:
         """GPUs needed at least, in all."""
         return self._total(self.shape.gpu_per_slot)
 
-    def _total(self, each):
+    def _total(self, each: int) -> int:
         shape = self.shape
         nodes = 1 if shape.node_count is None else shape.node_count.min
         return nodes * shape.slot_count.min * each
 
     @classmethod
-    def from_jobspec(cls, jobspec):
+    def from_jobspec(cls, jobspec: Any) -> Self:
         """Read a jobspec.
 
         Args:
@@ -383,15 +426,12 @@ class ResourceRequest:
             raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
         graph = Graph(jobspec.get("resources"), cls.takes_containers)
-        self = cls.__new__(cls)
-        self.shape = Shape.of(constraint=constraint, **graph.fields())
-        self.duration = duration
-        self._jobspec = kept
-        return self
+        return cls._made(graph.shape(constraint), duration, kept)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         shape = self.shape
-        return "{}(node_count={}, slot_count={}, slot_size={}, gpu_per_slot={}, duration={}{})".format(
-            type(self).__name__, shape.node_count, shape.slot_count, shape.slot_size,
-            shape.gpu_per_slot, self.duration, ", exclusive" if shape.exclusive else "",
-        )  # fmt: skip
+        return (
+            f"{type(self).__name__}(node_count={shape.node_count}, slot_count={shape.slot_count},"
+            f" slot_size={shape.slot_size}, gpu_per_slot={shape.gpu_per_slot},"
+            f" duration={self.duration}{', exclusive' if shape.exclusive else ''})"
+        )

@@ -41,11 +41,6 @@ class Books:
         releases (int): grows whenever what did not fit may fit.
     """
 
-    __slots__ = (
-        "inventory", "index", "up", "gone", "jobs", "blocked", "generation", "releases",
-        "_ends", "_eligible",
-    )  # fmt: skip
-
     def __init__(self, inventory: Inventory, index: RankIndex) -> None:
         self.inventory = inventory
         self.index = index
@@ -62,15 +57,14 @@ class Books:
     def copy(self) -> Books:
         """An independent copy; O(ranks + jobs), a copy of two lists and three dicts."""
         new = Books.__new__(Books)
-        own = {
-            "index": self.index.copy(),
-            "jobs": self.jobs.copy(),
-            "blocked": self.blocked.copy(),
-            "_ends": None,
-            "_eligible": self._eligible.copy(),
-        }
-        for name in self.__slots__:
-            setattr(new, name, own[name] if name in own else getattr(self, name))
+        new.__dict__.update(
+            self.__dict__,
+            index=self.index.copy(),
+            jobs=self.jobs.copy(),
+            blocked=self.blocked.copy(),
+            _ends=None,
+            _eligible=self._eligible.copy(),
+        )
         return new
 
     # -- answers ------------------------------------------------------------

@@ -126,15 +126,12 @@ class Inventory:
             mask = self.matches[terms] = matching_ranks(terms, self)
         return mask
 
-    def remembered(self, shape, placement, find):
-        """What ``find(shape)`` answered for a placement when it was first asked; O(1) then."""
-        verdicts = self.verdicts
-        asked = (shape, placement)
-        if asked not in verdicts:
-            if len(verdicts) >= CACHE_LIMIT:
-                verdicts.clear()
-            verdicts[asked] = find(shape)
-        return verdicts[asked]
+    def remember(self, asked, verdict):
+        """Keep an answer about a request in ``verdicts``, which is bounded, and return it."""
+        if len(self.verdicts) >= CACHE_LIMIT:
+            self.verdicts.clear()
+        self.verdicts[asked] = verdict
+        return verdict
 
     def whole(self):
         """Everything there is, as a selection."""
