@@ -55,6 +55,7 @@ GROUPS = {
     },
     "other useful commands": {
         "start": Command("start", "c", "bootstrap a local Flux instance"),
+        "simulate": Command("simulate", "py", "run recorded jobs through schedulers, and compare"),
         "version": Command("version", "builtin", "Display flux version information"),
         "config": Command("config", "builtin", "Manage/query Flux configuration"),
         "env": Command(

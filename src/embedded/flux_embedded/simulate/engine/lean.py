@@ -71,13 +71,17 @@ class LeanEngine:
         self.observer = observer
         #: set to have the run end at the next instant
         self.interrupted = False
+        #: called now and then
+        self.every = None
+        self._turns = 0
         #: whether another scheduler is to be loaded when this one has ended
         self._reload = None
         self._next = 0
         self._ends = []
-        self._actions = list(actions)
-        heapq.heapify(self._actions)
+        self._actions = []
         self._serial = 0
+        for seconds, function in actions:
+            self.at(seconds, function)
         self._idle_rounds = 0
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel, log_level)
@@ -130,7 +134,7 @@ class LeanEngine:
     def at(self, seconds, function):
         """Have ``function(engine)`` called at a time, before the submissions of that instant."""
         self._serial += 1
-        heapq.heappush(self._actions, (seconds, self._serial, function))
+        heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
 
     # -- the order of events ------------------------------------------------------------------------------
 
@@ -151,7 +155,9 @@ class LeanEngine:
                 return False
             self.kernel.set_time(timer)
             return True
-        when += self.epoch
+        self._turns += 1
+        if self.every is not None and not self._turns % 256:
+            self.every()
         if timer is not None and timer < when:
             self.kernel.set_time(timer)
             return True
@@ -166,7 +172,7 @@ class LeanEngine:
         return True
 
     def _next_event(self):
-        """When the next end, action or submission is, seconds since the workload began, or None."""
+        """When the next end, action or submission is, seconds since the epoch, or None."""
         ends = self._ends
         while ends and ends[0][2].end_entry is not ends[0]:
             heapq.heappop(ends)
@@ -176,7 +182,7 @@ class LeanEngine:
         if self._actions:
             times.append(self._actions[0][0])
         if self._next < len(self.jobs):
-            times.append(self.jobs[self._next].submit)
+            times.append(self.jobs[self._next].submit + self.epoch)
         return min(times) if times else None
 
     def _all_of(self, when):
@@ -197,7 +203,7 @@ class LeanEngine:
 
     def _end(self, when):
         ends = self._ends
-        while ends and ends[0][0] + self.epoch <= when:
+        while ends and ends[0][0] <= when:
             entry = heapq.heappop(ends)
             active = entry[2]
             if active.end_entry is entry:
@@ -208,7 +214,7 @@ class LeanEngine:
         return False
 
     def _act(self, when):
-        if self._actions and self._actions[0][0] + self.epoch <= when:
+        if self._actions and self._actions[0][0] <= when:
             heapq.heappop(self._actions)[2](self)
             return True
         return False
@@ -224,14 +230,14 @@ class LeanEngine:
     # -- what the manager tells ------------------------------------------------------------------------------
 
     def began(self, active):
-        self.end_at(active, self.now + active.job.seconds)
+        self.end_at(active, self.kernel.time + active.job.seconds)
         if self.observer is not None:
             self.observer.began(active)
 
-    def end_at(self, active, seconds):
-        """Have a running job end at a time, seconds since the workload began."""
+    def end_at(self, active, when):
+        """Have a running job end at a time, seconds since the epoch."""
         self._serial += 1
-        active.end_entry = (seconds, self._serial, active)
+        active.end_entry = (when, self._serial, active)
         heapq.heappush(self._ends, active.end_entry)
 
     def ended(self, active, how):

@@ -1,0 +1,162 @@
+"""Charts as SVG text: scales, axes and a few kinds of marks. Colours are classes of the page's style."""
+
+import math
+from html import escape
+
+WIDTH, HEIGHT = 900, 320
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 40
+
+#: Steps of a time axis, seconds.
+_TIME_STEPS = (
+    1, 5, 15, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 5 * 86400,
+    10 * 86400, 30 * 86400, 60 * 86400, 120 * 86400, 365 * 86400,
+)  # fmt: skip
+
+
+def short(value):
+    """A coordinate with as few digits as it needs."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def span_text(seconds):
+    """A number of seconds for an axis."""
+    if seconds == 0:
+        return "0"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def moment_text(seconds):
+    """A time since the workload began: day and time of day."""
+    sign = "-" if seconds < 0 else ""
+    days, rest = divmod(round(abs(seconds)), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    clock = f"{hours:02d}:{minutes:02d}" + (f":{rest:02d}" if rest else "")
+    return f"{sign}{days} d {clock}"
+
+
+class Linear:
+    """A scale from [low, high] to [first, last] in pixels."""
+
+    def __init__(self, low, high, first, last):
+        if not high > low:
+            high = low + 1
+        self.low, self.high, self.first, self.last = low, high, first, last
+
+    def __call__(self, value):
+        share = (value - self.low) / (self.high - self.low)
+        return self.first + share * (self.last - self.first)
+
+    def ticks(self, count=5):
+        """Round values within the scale."""
+        raw = (self.high - self.low) / count
+        power = 10 ** math.floor(math.log10(raw))
+        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
+        value = math.ceil(self.low / step) * step
+        found = []
+        while value <= self.high + step * 1e-9:
+            found.append(0.0 if abs(value) < step / 1e6 else value)
+            value += step
+        return found
+
+
+class Time(Linear):
+    """A scale of seconds with ticks at hours and days."""
+
+    def ticks(self, count=7):
+        raw = (self.high - self.low) / count
+        step = next((step for step in _TIME_STEPS if step >= raw), None)
+        if step is None:
+            step = math.ceil(raw / (365 * 86400)) * 365 * 86400
+        first = math.ceil(self.low / step) * step
+        return [first + i * step for i in range(int((self.high - first) // step) + 1)]
+
+    def text(self, value):
+        """The label of a tick."""
+        whole = not value % 86400
+        if self.high - self.low >= 2 * 86400 or whole:
+            return f"{value / 86400:g} d" if whole else f"{value / 86400:.2f} d"
+        return moment_text(value)
+
+
+class Log:
+    """A logarithmic scale from [low, high]; what lies below is drawn at low."""
+
+    def __init__(self, low, high, first, last):
+        self.low, self.high = low, max(high, low * 10)
+        self._scale = Linear(math.log10(low), math.log10(self.high), first, last)
+
+    def __call__(self, value):
+        return self._scale(math.log10(max(value, self.low)))
+
+    def ticks(self):
+        """Durations a person knows, within the scale."""
+        known = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
+        return [value for value in known if self.low <= value <= self.high]
+
+
+def frame(width, height, label, body, extra=""):
+    """An SVG element; `label` is what a screen reader says."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}"{extra}>'
+        f"{body}</svg>"
+    )
+
+
+def text(x, y, words, anchor="start", css="", extra=""):
+    """A text element."""
+    css = f' class="{css}"' if css else ""
+    return f'<text x="{short(x)}" y="{short(y)}" text-anchor="{anchor}"{css}{extra}>{escape(str(words))}</text>'
+
+
+def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None, left=LEFT):
+    """Grid lines with labels; ticks are (value, text)."""
+    top = min(y.first, y.last) if hasattr(y, "first") else TOP
+    bottom = bottom if bottom is not None else HEIGHT - BOTTOM
+    right = WIDTH - RIGHT
+    parts = []
+    for value, label in y_ticks:
+        at = y(value)
+        parts.append(f'<path class="grid" d="M{left} {short(at)}H{right}"/>')
+        parts.append(text(left - 6, at + 4, label, "end"))
+    for value, label in x_ticks:
+        at = x(value)
+        parts.append(f'<path class="grid" d="M{short(at)} {short(top)}V{short(bottom)}"/>')
+        parts.append(text(at, bottom + 16, label, "middle"))
+    if x_title:
+        parts.append(text((left + right) / 2, bottom + 33, x_title, "middle", "title"))
+    if y_title:
+        middle = (top + bottom) / 2
+        parts.append(
+            text(
+                14,
+                middle,
+                y_title,
+                "middle",
+                "title",
+                f' transform="rotate(-90 14 {short(middle)})"',
+            )
+        )
+    return "".join(parts)
+
+
+def line(points, css):
+    """A polyline as a path."""
+    body = " ".join(f"{short(x)} {short(y)}" for x, y in points)
+    return f'<path class="line {css}" d="M{body}"/>' if points else ""
+
+
+def steps(points, end, css):
+    """A line that keeps its value until the next point."""
+    if not points:
+        return ""
+    first_x, first_y = points[0]
+    body = [f"M{short(first_x)} {short(first_y)}"]
+    for x, y in points[1:]:
+        body.append(f"H{short(x)}V{short(y)}")
+    body.append(f"H{short(end)}")
+    return f'<path class="line {css}" d="{"".join(body)}"/>'

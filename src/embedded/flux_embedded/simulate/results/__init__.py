@@ -1,0 +1,1 @@
+"""What comes out of a simulation: when jobs started, files about it, figures, and what follows from them."""

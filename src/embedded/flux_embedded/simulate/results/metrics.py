@@ -1,0 +1,223 @@
+"""Figures about an outcome. doc/guide/comparing.rst says how each is defined."""
+
+import heapq
+import math
+
+from flux_embedded.formats import states
+from flux_embedded.simulate.results.outcome import REJECTED
+
+#: Run times below this count as this in the bounded slowdown, seconds.
+TAU = 10.0
+
+#: Upper bounds of the classes of size (units) and of run time (seconds), with their names.
+SIZES = ((1, "1"), (8, "2-8"), (32, "9-32"), (math.inf, "33+"))
+RUNS = ((3600, "< 1 h"), (8 * 3600, "1-8 h"), (math.inf, "> 8 h"))
+
+#: Points of a distribution and of a series over time that a report gets.
+QUANTILES = 200
+STEPS = 600
+
+
+def quantile(ordered, share):
+    """The value below which `share` of the sorted list `ordered` lies, interpolated."""
+    if not ordered:
+        return math.nan
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def mean(values):
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def bounded_slowdown(wait, run):
+    """max(1, (wait + run) / max(run, TAU))."""
+    return max(1.0, (wait + run) / max(run, TAU))
+
+
+def figures(outcome):
+    """The table's figures of an outcome, as {name: number}."""
+    workload = outcome.workload
+    jobs = workload.jobs
+    started = outcome.started()
+    waits = sorted(outcome.start[i] - outcome.submit[i] for i in started)
+    slowdowns = sorted(
+        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i)) for i in started
+    )
+    how = outcome.how
+    last_submit = jobs[-1].submit if jobs else 0.0
+    sweep = Sweep(outcome)
+    promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
+    broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + 1e-3)
+    area = math.fsum(jobs[i].size * outcome.run_of(i) for i in started)
+    weighted = math.fsum(
+        jobs[i].size
+        * outcome.run_of(i)
+        * (outcome.start[i] - outcome.submit[i] + outcome.run_of(i))
+        for i in started
+    )
+    return {
+        "jobs": len(jobs),
+        "started": len(started),
+        "rejected": how.count(REJECTED),
+        "timeouts": how.count(states.TIMEOUT),
+        "killed": how.count(states.CANCELED) + how.count(states.FAILED),
+        "never_started": sum(
+            1
+            for i, start in enumerate(outcome.start)
+            if start != start and how[i] not in (REJECTED, states.CANCELED, states.FAILED)
+        ),
+        "wait_mean": mean(waits),
+        "wait_median": quantile(waits, 0.5),
+        "wait_p90": quantile(waits, 0.9),
+        "wait_p99": quantile(waits, 0.99),
+        "wait_max": waits[-1] if waits else math.nan,
+        "bsld_mean": mean(slowdowns),
+        "bsld_median": quantile(slowdowns, 0.5),
+        "bsld_p90": quantile(slowdowns, 0.9),
+        "response_weighted": weighted / area if area else math.nan,
+        "utilization": sweep.used / (workload.units * last_submit) if last_submit > 0 else math.nan,
+        "loss_of_capacity": sweep.lost / (workload.units * last_submit)
+        if last_submit > 0
+        else math.nan,
+        "makespan": outcome.last,
+        "out_of_order": len(out_of_order(outcome)) / len(started) if started else math.nan,
+        "promised": len(promised),
+        "promises_broken": broken,
+    }
+
+
+def out_of_order(outcome):
+    """Indices of the jobs that started before one of their queue that came in earlier, with at least
+    their urgency."""
+    latest = {}
+    found = []
+    jobs = outcome.workload.jobs
+    for index, start in enumerate(outcome.start):
+        if start != start:
+            continue
+        job = jobs[index]
+        table = latest.setdefault(job.queue, {})
+        if any(urgency >= job.urgency and when > start for urgency, when in table.items()):
+            found.append(index)
+        if start > table.get(job.urgency, -1.0):
+            table[job.urgency] = start
+    return found
+
+
+class Sweep:
+    """The machine over time, up to the last submission.
+
+    Attributes:
+        used (float): unit seconds in use up to then
+        lost (float): unit seconds idle while a waiting job was no larger than what was idle
+        times, busy, queued (list): steps over the whole run, thinned out: units in use, and the area
+            that waits (units times seconds of the limit or run time)
+    """
+
+    def __init__(self, outcome):
+        workload = outcome.workload
+        jobs, units = workload.jobs, workload.units
+        self.used = self.lost = 0.0
+        horizon = jobs[-1].submit if jobs else 0.0
+        events = []
+        for index, submit in enumerate(outcome.submit):
+            start, end = outcome.start[index], outcome.end[index]
+            if outcome.how[index] == REJECTED:
+                continue
+            events.append((submit, 2, index))
+            if start == start:
+                events.append((start, 3, index))
+                if end == end:
+                    events.append((end, 0, index))
+            elif end == end:
+                events.append((end, 1, index))  # withdrawn
+        events.sort()
+        end_of_all = events[-1][0] if events else 0.0
+        step = end_of_all / STEPS if end_of_all > 0 else 1.0
+        self.times, self.busy, self.queued = [], [], []
+        gone = bytearray(len(jobs))
+        waiting = []
+        busy = area = 0
+        busy_area = queue_area = 0.0
+        before = bucket = 0.0
+        for when, kind, index in events:
+            if when > before:
+                span = when - before
+                if before < horizon:
+                    part = min(when, horizon) - before
+                    self.used += busy * part
+                    while waiting and gone[waiting[0][1]]:
+                        heapq.heappop(waiting)
+                    if waiting and waiting[0][0] <= units - busy:
+                        self.lost += (units - busy) * part
+                busy_area += busy * span
+                queue_area += area * span
+                before = when
+                if when - bucket >= step:
+                    self._note(bucket, when, busy_area, queue_area)
+                    bucket, busy_area, queue_area = when, 0.0, 0.0
+            job = jobs[index]
+            weight = job.size * (job.limit or job.seconds)
+            if kind == 2:
+                heapq.heappush(waiting, (job.size, index))
+                area += weight
+            elif kind == 0:
+                busy -= job.size
+            else:
+                gone[index] = 1
+                area -= weight
+                if kind == 3:
+                    busy += job.size
+        if before > bucket:
+            self._note(bucket, before, busy_area, queue_area)
+
+    def _note(self, begin, end, busy_area, queue_area):
+        self.times.append(begin)
+        self.busy.append(busy_area / (end - begin))
+        self.queued.append(queue_area / (end - begin))
+
+
+def class_of(size, run):
+    """The class of a job: (size, run time), as names."""
+    return (
+        next(name for bound, name in SIZES if size <= bound),
+        next(name for bound, name in RUNS if run < bound or bound == math.inf),
+    )
+
+
+def classes(outcome):
+    """{class: {jobs, wait, bsld}} with means, for classes of size and run time, and queues."""
+    groups = {}
+    jobs = outcome.workload.jobs
+    for index in outcome.started():
+        job = jobs[index]
+        wait, run = outcome.start[index] - outcome.submit[index], outcome.run_of(index)
+        size, length = class_of(job.size, job.seconds)
+        keys = [f"{size} x {length}"]
+        if job.queue is not None:
+            keys.append(f"queue {job.queue}")
+        for key in keys:
+            entry = groups.setdefault(key, [0, 0.0, 0.0])
+            entry[0] += 1
+            entry[1] += wait
+            entry[2] += bounded_slowdown(wait, run)
+    names = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    names += sorted(key for key in groups if key.startswith("queue "))
+    return {
+        name: {
+            "jobs": groups[name][0],
+            "wait": groups[name][1] / groups[name][0],
+            "bsld": groups[name][2] / groups[name][0],
+        }
+        for name in names
+        if name in groups
+    }
+
+
+def distribution(outcome):
+    """Waits at evenly spread shares of the jobs, ascending."""
+    waits = sorted(outcome.start[i] - outcome.submit[i] for i in outcome.started())
+    return [quantile(waits, i / QUANTILES) for i in range(QUANTILES + 1)] if waits else []

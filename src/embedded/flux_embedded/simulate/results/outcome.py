@@ -1,0 +1,154 @@
+"""What became of each job, in columns: a million jobs take some hundred megabytes."""
+
+from array import array
+
+from flux_embedded.formats import idset, states
+
+NEVER = float("nan")
+#: Besides the results of `states`: refused by the scheduler; not ended when the simulation was.
+REJECTED, UNFINISHED = 16, 0
+
+#: Batsim's names of final states.
+FINAL = {
+    states.COMPLETED: "COMPLETED_SUCCESSFULLY",
+    states.FAILED: "COMPLETED_FAILED",
+    states.CANCELED: "COMPLETED_KILLED",
+    states.TIMEOUT: "COMPLETED_WALLTIME_REACHED",
+    REJECTED: "REJECTED",
+}
+
+
+class Outcome:
+    """The observer of an engine; times are seconds since the workload began.
+
+    Args:
+        workload (Workload): whose jobs are run
+        epoch (float): what the engine's clock showed then
+
+    Attributes:
+        submit, start, end (array): NaN where it has not happened
+        how (bytearray): a result of `states`, `REJECTED` or `UNFINISHED`
+        promise (array): the first start the scheduler announced
+        told_backfilled (bytearray): whether it said that the job went ahead of others
+        allocated (list): which units the job had: an interval set, separated by blanks
+        R (list or None): its R, where they are kept
+        notes (dict): index -> why it was refused
+        done (int): jobs that have ended or were refused
+    """
+
+    def __init__(self, workload, epoch, keep_R=False):
+        count = len(workload.jobs)
+        self.workload = workload
+        self.epoch = epoch
+        self.submit = array("d", (job.submit for job in workload.jobs))
+        self.start = array("d", [NEVER]) * count
+        self.end = array("d", [NEVER]) * count
+        self.promise = array("d", [NEVER]) * count
+        self.how = bytearray(count)
+        self.told_backfilled = bytearray(count)
+        self.allocated = [None] * count
+        self.R = [None] * count if keep_R else None
+        self.notes = {}
+        self.done = 0
+        self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
+
+    # -- what the engine tells --------------------------------------------------------------------------
+
+    def began(self, active):
+        index = active.index
+        # To the microsecond, as submissions are: a clock that shows seconds since 1970 is no finer.
+        self.start[index] = round(active.start - self.epoch, 6)
+        self.allocated[index] = self._unit.of(active.R)
+        if self.R is not None:
+            self.R[index] = active.R
+        if active.annotations:
+            sched = active.annotations.get("sched")
+            if isinstance(sched, dict) and (
+                sched.get("backfill") or sched.get("selection_type") == "backfilled"
+            ):
+                self.told_backfilled[index] = 1
+
+    def ended(self, active, how):
+        self.end[active.index] = round(active.end - self.epoch, 6)
+        self.how[active.index] = how
+        self.done += 1
+
+    def rejected(self, active, note):
+        self.end[active.index] = round(active.end - self.epoch, 6)
+        self.how[active.index] = REJECTED
+        self.notes[active.index] = note or ""
+        self.done += 1
+
+    def annotated(self, active):
+        index = active.index
+        if index >= 0 and self.promise[index] != self.promise[index]:
+            sched = active.annotations.get("sched")
+            if isinstance(sched, dict):
+                when = sched.get("t_estimate")
+                if isinstance(when, (int, float)) and when:
+                    self.promise[index] = when - self.epoch
+
+    # -- what is asked of it ----------------------------------------------------------------------------
+
+    def started(self):
+        """Indices of the jobs that started, in order of submission."""
+        start = self.start
+        return [index for index in range(len(start)) if start[index] == start[index]]
+
+    def run_of(self, index):
+        """Seconds that a job held its resources; up to now, if it has not ended."""
+        end = self.end[index]
+        return (end if end == end else self.last) - self.start[index]
+
+    @property
+    def last(self):
+        """The last thing that happened."""
+        times = [0.0]
+        for column in (self.start, self.end):
+            times.append(max((value for value in column if value == value), default=0.0))
+        return max(times)
+
+
+class _RankUnits:
+    """Allocated units where a unit is a node: its ranks."""
+
+    def of(self, R):
+        entries = R["execution"]["R_lite"]
+        if len(entries) == 1:
+            return entries[0]["rank"].replace(",", " ")
+        bounds = []
+        for entry in entries:
+            bounds = idset.combine(bounds, idset.decode(entry["rank"]), idset.UNION)
+        return idset.encode(bounds).replace(",", " ")
+
+
+class _CoreUnits:
+    """Allocated units where a unit is a core: cores are counted through all nodes."""
+
+    def __init__(self, R):
+        self._first = {}
+        self._place = {}
+        count = 0
+        ranks = {}
+        for entry in R["execution"]["R_lite"]:
+            for rank in idset.members(idset.decode(entry["rank"])):
+                ranks[rank] = entry["children"]["core"]
+        known = {}
+        for rank in sorted(ranks):
+            text = ranks[rank]
+            self._first[rank] = count
+            if text not in known:
+                known[text] = {
+                    core: place for place, core in enumerate(idset.members(idset.decode(text)))
+                }
+            self._place[rank] = known[text]
+            count += len(known[text])
+
+    def of(self, R):
+        found = []
+        for entry in R["execution"]["R_lite"]:
+            cores = list(idset.members(idset.decode(entry["children"].get("core", ""))))
+            for rank in idset.members(idset.decode(entry["rank"])):
+                first, place = self._first[rank], self._place[rank]
+                found.extend(first + place[core] for core in cores)
+        return idset.encode(idset.from_ids(found)).replace(",", " ")

@@ -1,0 +1,369 @@
+"""Running the policies of a call: each in a process of its own, side by side."""
+
+import json
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+import traceback
+
+from flux_embedded.kernel import collector
+from flux_embedded.simulate.engine.lean import EPOCH, LeanEngine
+from flux_embedded.simulate.results import files, metrics
+from flux_embedded.simulate.results.outcome import Outcome
+from flux_embedded.simulate.results.picture import picture_data
+from flux_embedded.simulate.workload.text import digest
+
+#: Seconds between two reports of progress from a run.
+REPORT_EVERY = 0.25
+
+
+class Settings:
+    """How to run a workload, the same for all policies; see ``flux simulate --help``.
+
+    Attributes:
+        engine (str): "lean" or "instance"
+        grain (str): see `LeanEngine`
+        forecast (bool): let the schedulers estimate and explain
+        config (dict): the instance's configuration
+        script (Script or None): what happens besides
+        jobtap (list of str): plugin files
+        eventlogs, swf (bool): write these too
+        directory (str or None): where results go
+    """
+
+    def __init__(self, **keys):
+        self.engine = "lean"
+        self.grain = "batch"
+        self.forecast = False
+        self.config = {}
+        self.script = None
+        self.jobtap = ()
+        self.eventlogs = False
+        self.swf = False
+        self.directory = None
+        self.provenance = {}
+        self.running = ()
+        self.__dict__.update(keys)
+
+
+def make_engine(workload, policy, settings, outcome):
+    """The engine for one run."""
+    epoch = workload.epoch or EPOCH
+    if settings.engine == "instance":
+        from flux_embedded.simulate.engine.instance import InstanceEngine
+
+        engine = InstanceEngine(
+            workload.machine,
+            workload.jobs,
+            policy.path,
+            policy.args,
+            outcome,
+            epoch=epoch,
+            forecast=settings.forecast,
+            config=settings.config,
+            jobtap=settings.jobtap,
+        )
+    else:
+        engine = LeanEngine(
+            workload.machine,
+            workload.jobs,
+            policy.path,
+            policy.args,
+            outcome,
+            epoch=epoch,
+            grain=settings.grain,
+            forecast=settings.forecast,
+            config=settings.config,
+        )
+    if settings.script is not None:
+        settings.script.install(engine)
+    return engine
+
+
+def simulate(workload, policy, settings, tell=None, catch=False):
+    """Run one policy.
+
+    Args:
+        workload (Workload): the jobs
+        policy (Policy): what to try
+        settings (Settings): how
+        tell: None, or called with a dict of progress now and then
+        catch (bool): have SIGINT end the run with the results so far
+
+    Returns:
+        (Outcome, dict): what became of the jobs, and a summary
+    """
+    outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
+    engine = make_engine(workload, policy, settings, outcome)
+    if catch:
+
+        def interrupt(signum, frame):
+            if engine.interrupted:
+                raise KeyboardInterrupt
+            engine.interrupted = True
+
+        signal.signal(signal.SIGINT, interrupt)
+    if tell is not None:
+        engine.every = _reporter(outcome, engine, tell)
+    collector.settle()
+    wall, cpu = time.perf_counter(), time.process_time()
+    engine.run()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    summary = {
+        "policy": policy.name,
+        "slug": policy.slug,
+        "figures": metrics.figures(outcome),
+        "classes": metrics.classes(outcome),
+        "interrupted": engine.interrupted,
+        "seconds": wall,
+        "cpu_seconds": cpu,
+        "jobs_per_second": outcome.done / cpu if cpu > 0 else math.nan,
+        "log": [
+            {"time": when - outcome.epoch, "level": level, "text": text}
+            for when, level, text in engine.log.lines[:100]
+        ],
+        "log_lines": len(engine.log.lines),
+    }
+    return outcome, summary
+
+
+def _reporter(outcome, engine, tell):
+    last = [time.perf_counter()]
+    began = last[0]
+
+    def report():
+        now = time.perf_counter()
+        if now - last[0] < REPORT_EVERY:
+            return
+        last[0] = now
+        rate = outcome.done / (now - began)
+        left = len(outcome.submit) - outcome.done
+        tell(
+            {
+                "virtual": outcome.epoch + engine.now,
+                "done": outcome.done,
+                "jobs": len(outcome.submit),
+                "rate": rate,
+                "left": left / rate if rate > 0 else None,
+            }
+        )
+
+    return report
+
+
+def write(outcome, summary, policy, settings, directory):
+    """Write the files of one result."""
+    os.makedirs(directory, exist_ok=True)
+    files.write_jobs(outcome, os.path.join(directory, "jobs.csv"))
+    files.write_schedule(outcome, os.path.join(directory, "schedule.json"))
+    files.write_machine_states(outcome, os.path.join(directory, "machine_states.csv"))
+    if settings.eventlogs:
+        files.write_eventlogs(outcome, os.path.join(directory, "eventlogs"))
+    if settings.swf:
+        files.write_swf(outcome, os.path.join(directory, "schedule.swf"))
+    files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
+    # Last: that it is there says that the rest is complete.
+    files.write_json(_plain(summary), os.path.join(directory, "summary.json"))
+
+
+def provenance_of(settings, policy):
+    """What a result was made of: whoever has the same gets the same."""
+    scheduler = {"path": policy.path, "args": policy.args, "sha256": digest(policy.path)}
+    return {**settings.provenance, "scheduler": scheduler}
+
+
+def _plain(value):
+    """`value` without what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+class Task:
+    """One run to be made.
+
+    Args:
+        workload (Workload): the jobs
+        policy (Policy): what to try
+        settings (Settings): how
+        directory (str or None): where its files go
+        seed (int or None): which of several workloads it is
+    """
+
+    def __init__(self, workload, policy, settings, directory=None, seed=None):
+        self.workload = workload
+        self.policy = policy
+        self.settings = settings
+        self.directory = directory
+        self.seed = seed
+
+    @property
+    def label(self):
+        return self.policy.name if self.seed is None else f"{self.policy.name} (seed {self.seed})"
+
+    def former_result(self):
+        """The summary of an earlier run that was made of the same, or None."""
+        if self.directory is None:
+            return None
+        try:
+            with open(os.path.join(self.directory, "provenance.json"), encoding="utf-8") as stream:
+                provenance = json.load(stream)
+            with open(os.path.join(self.directory, "summary.json"), encoding="utf-8") as stream:
+                summary = json.load(stream)
+        except (OSError, ValueError):
+            return None
+        mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
+        for record in (mine, provenance):
+            record.pop("command", None)
+        return None if provenance != mine or summary.get("interrupted") else summary
+
+
+def _child(task, pipe):
+    # A process group of its own: a Ctrl-C reaches it through its parent, and once.
+    os.setpgid(0, 0)
+
+    def tell(progress):
+        try:
+            pipe.send(("progress", progress))
+        except OSError:
+            os._exit(1)  # nobody is there any more
+
+    try:
+        outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
+        summary["picture"] = picture_data(outcome)
+        if task.seed is not None:
+            summary["seed"] = task.seed
+        if task.directory is not None:
+            write(outcome, summary, task.policy, task.settings, task.directory)
+        pipe.send(("done", _plain(summary)))
+    except KeyboardInterrupt:
+        pipe.send(("failed", "interrupted"))
+    except BaseException as exc:
+        text = str(exc) or type(exc).__name__
+        if not isinstance(exc, (ValueError, OSError)):
+            text = traceback.format_exc().rstrip()
+        pipe.send(("failed", text))
+    pipe.close()
+
+
+class Progress:
+    """Shows how far the runs are: one line on a terminal, JSON lines otherwise.
+
+    Args:
+        stream: where to
+        every (float): seconds between JSON lines
+    """
+
+    def __init__(self, stream=None, every=10.0):
+        self.stream = stream or sys.stderr
+        self.is_terminal = self.stream.isatty()
+        self.every = every
+        self._last = time.perf_counter()
+        self._now = {}
+
+    def update(self, task, progress):
+        """A run has reported."""
+        self._now[task.label] = progress
+        now = time.perf_counter()
+        if self.is_terminal:
+            self._show_line()
+        elif now - self._last >= self.every:
+            self._last = now
+            for label, one in self._now.items():
+                print(json.dumps({"policy": label, **one}), file=self.stream, flush=True)
+
+    def finished(self, task, summary):
+        """A run is over."""
+        self._now.pop(task.label, None)
+        if self.is_terminal:
+            self.stream.write("\r\033[K")
+            self.stream.flush()
+        else:
+            line = {"policy": task.label, "done": summary["figures"]["jobs"], "finished": True}
+            line["rate"] = summary["jobs_per_second"]
+            print(json.dumps(line), file=self.stream, flush=True)
+
+    def _show_line(self):
+        parts = []
+        for label, one in self._now.items():
+            date = time.strftime("%Y-%m-%d", time.gmtime(one["virtual"]))
+            left = "" if one["left"] is None else f", {one['left']:.0f} s left"
+            share = 100 * one["done"] / max(one["jobs"], 1)
+            parts.append(f"{label}: {date} {share:.0f} % {one['rate']:.0f} jobs/s{left}")
+        self.stream.write("\r\033[K" + " | ".join(parts)[:200])
+        self.stream.flush()
+
+
+def run_all(tasks, at_once=None, progress=None):
+    """Run `tasks` side by side.
+
+    Args:
+        tasks (list of Task): what to run
+        at_once (int): processes at a time; default: as many as there are processors
+        progress (Progress): is told how far they are
+
+    Returns:
+        (list, bool): a summary for each task, in their order, or an error text; and whether it was
+        interrupted, in which case those that had not begun are None
+    """
+    context = multiprocessing.get_context("fork")
+    at_once = at_once or len(os.sched_getaffinity(0))
+    results = [None] * len(tasks)
+    waiting = list(range(len(tasks)))
+    waiting.reverse()
+    running = {}
+    interrupted = []
+
+    def interrupt(signum, frame):
+        interrupted.append(signum)
+        for _, child in running.values():
+            if child.pid is not None:
+                try:
+                    os.kill(child.pid, signal.SIGINT)
+                except ProcessLookupError:
+                    pass
+
+    former = signal.signal(signal.SIGINT, interrupt)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        while running or (waiting and not interrupted):
+            while waiting and len(running) < at_once and not interrupted:
+                index = waiting.pop()
+                ours, theirs = context.Pipe(duplex=False)
+                child = context.Process(target=_child, args=(tasks[index], theirs), daemon=True)
+                child.start()
+                theirs.close()
+                running[ours] = (index, child)
+            for pipe in multiprocessing.connection.wait(list(running)):
+                index, child = running[pipe]
+                try:
+                    kind, value = pipe.recv()
+                except EOFError:
+                    child.join()
+                    kind, value = "failed", f"the process ended with exit code {child.exitcode}"
+                if kind == "progress":
+                    if progress is not None:
+                        progress.update(tasks[index], value)
+                    continue
+                del running[pipe]
+                pipe.close()
+                child.join()
+                results[index] = value
+                if kind == "done" and progress is not None:
+                    progress.finished(tasks[index], value)
+    finally:
+        signal.signal(signal.SIGINT, former)
+        for pipe, (_, child) in running.items():
+            child.terminate()
+            child.join()
+            pipe.close()
+    return results, bool(interrupted)

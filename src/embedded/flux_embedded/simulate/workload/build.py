@@ -1,0 +1,327 @@
+"""From records to the jobs of a simulation, and the machine they run on."""
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Optional
+
+from flux_embedded.simulate.job import NO_LIMIT, Job, Shape
+from flux_embedded.simulate.machine import Machine, uniform
+from flux_embedded.simulate.workload import lublin
+from flux_embedded.simulate.workload.columns import moment
+from flux_embedded.simulate.workload.estimates import estimator
+from flux_embedded.simulate.workload.formats import reader
+from flux_embedded.simulate.workload.record import Notes, Record, Source
+
+#: Jobs that a model makes if nobody says how many.
+MODEL_JOBS = 2000
+#: Nodes of a machine for a model if nobody says how many.
+MODEL_NODES = 128
+
+
+@dataclass
+class Options:
+    """What to make of traces; see ``flux simulate --help`` for the meaning of each."""
+
+    traces: list = field(default_factory=list)
+    format: str = "auto"
+    model: Optional[str] = None
+    machine: Optional[Machine] = None
+    nodes: Optional[int] = None
+    cores_per_node: Optional[int] = None
+    gpus_per_node: int = 0
+    unit: Optional[str] = None
+    limits: str = "trace"
+    estimates: str = "none"
+    window: Optional[str] = None
+    jobs: Optional[int] = None
+    scale_arrivals: float = 1.0
+    seed: int = 1
+    shake: float = 0.0
+
+
+class Workload:
+    """Jobs, and what they run on.
+
+    Attributes:
+        jobs (list of Job): by time of submission, ties in the order of the trace
+        machine (Machine): what they run on
+        unit (str): "node" or "core": what sizes count
+        epoch (float): the first submission, seconds since the epoch
+        notes (Notes): what was made of the trace
+        name (str): for titles
+    """
+
+    def __init__(self, jobs, machine, unit, epoch, notes, name):
+        self.jobs = jobs
+        self.machine = machine
+        self.unit = unit
+        self.epoch = epoch
+        self.notes = notes
+        self.name = name
+
+    @property
+    def units(self):
+        """Size of the machine in the workload's unit."""
+        return self.machine.units(self.unit)
+
+    def offered_load(self):
+        """Area of all jobs over that of the machine, from the first to the last submission."""
+        if len(self.jobs) < 2:
+            return 0.0
+        span = self.jobs[-1].submit - self.jobs[0].submit
+        area = sum(job.size * job.seconds for job in self.jobs)
+        return area / (self.units * span) if span > 0 else math.inf
+
+
+def build(options):
+    """Read the traces, or ask the model, and make a `Workload`.
+
+    Raises:
+        ValueError: an option or a trace that cannot be used; the text says what to do
+    """
+    notes = Notes()
+    if options.model:
+        records, source = _modelled(options, notes)
+        name = options.model
+    else:
+        records, source = _read(options, notes)
+        name = ", ".join(path.rsplit("/", 1)[-1] for path in options.traces)
+    if not records:
+        raise ValueError(
+            "no job is left to simulate" + "".join(f"\n  {line}" for line in notes.lines())
+        )
+    records = _in_order(records, notes)
+    records = _cut(records, options, notes)
+    machine, unit = _machine(records, source, options, notes)
+    return _assemble(records, machine, unit, options, notes, name)
+
+
+def _read(options, notes):
+    records, first = [], None
+    for path in options.traces:
+        source = Source(path, notes)
+        for record in reader(source, options.format):
+            records.append(
+                record._replace(submit=record.submit + source.start) if source.start else record
+            )
+        if first is None:
+            first = source
+        else:
+            first.procs = max(first.procs or 0, source.procs or 0) or None
+            first.nodes = max(first.nodes or 0, source.nodes or 0) or None
+    return records, first
+
+
+def _modelled(options, notes):
+    name, _, text = options.model.partition(":")
+    if name != "lublin":
+        raise ValueError(f"model {name!r}: the one known is lublin")
+    size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
+    count = options.jobs or MODEL_JOBS
+    rows = lublin.generate(text, count, size, options.seed)
+    source = Source(options.model, notes)
+    source.procs = source.nodes = size
+    if options.estimates == "none" and options.limits == "trace":
+        options.estimates = "tsafrir"
+        notes.fact("the model has no limits: --estimates=tsafrir is taken")
+    records = [
+        Record(str(number), submit, float(run), None, size, None, 0, None, kind)
+        for number, (submit, run, size, kind) in enumerate(rows, 1)
+    ]
+    return records, source
+
+
+def _in_order(records, notes):
+    backwards = sum(1 for a, b in zip(records, records[1:]) if b.submit < a.submit)
+    if backwards:
+        notes.count(
+            "jobs come before the one above them in the trace: sorted by submission",
+            None,
+            backwards,
+        )
+        records = sorted(records, key=lambda record: record.submit)
+    seen = {}
+    for index, record in enumerate(records):
+        times = seen[record.id] = seen.get(record.id, 0) + 1
+        if times > 1:
+            notes.count("jobs have the number of another one: #2, #3, ... is appended")
+            records[index] = record._replace(id=f"{record.id}#{times}")
+    return records
+
+
+def _cut(records, options, notes):
+    if options.window:
+        low, high = _window(options.window, records[0].submit)
+        kept = [record for record in records if low <= record.submit < high]
+        if len(kept) < len(records):
+            notes.count(
+                f"jobs left out: outside of the window {options.window}",
+                None,
+                len(records) - len(kept),
+            )
+        records = kept
+        if not records:
+            raise ValueError(f"no job is submitted in the window {options.window}")
+    if options.jobs and len(records) > options.jobs:
+        notes.count(
+            f"jobs left out: after the first {options.jobs:,}", None, len(records) - options.jobs
+        )
+        records = records[: options.jobs]
+    return records
+
+
+def _window(text, first):
+    """(from, to) of ``DAYS``, ``FROM-TO`` in days after the first submission, or ``DATE/DATE``."""
+    try:
+        if "/" in text:
+            low, high = (moment(part) for part in text.split("/"))
+        elif "-" in text.strip("-"):
+            low, high = (first + 86400 * float(part) for part in text.split("-"))
+        else:
+            low, high = first, first + 86400 * float(text)
+    except ValueError:
+        raise ValueError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
+    if not low < high:
+        raise ValueError(f"window {text!r}: it ends before it begins")
+    return low, high
+
+
+def _machine(records, source, options, notes):
+    """The machine and the unit of sizes."""
+    machine, unit = options.machine, options.unit
+    by_nodes = all(record.nodes for record in records)
+    if machine is None:
+        machine = _guess(records, source, options, by_nodes)
+    notes.fact(f"machine: {machine} ({machine.source})")
+    if unit is None:
+        unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
+        what = {
+            "node": "whole nodes",
+            "core": "cores, which may be anywhere",
+        }[unit]
+        notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+    return machine, unit
+
+
+def _guess(records, source, options, by_nodes):
+    per_node = options.cores_per_node
+    if options.nodes:
+        return uniform(options.nodes, per_node or 1, options.gpus_per_node, "as given")
+    procs, nodes = source.procs, source.nodes
+    if procs or nodes:
+        if per_node:
+            nodes = math.ceil((procs or nodes) / per_node)
+            origin = "size from the trace, cores per node as given"
+        elif procs and nodes and procs % nodes == 0:
+            per_node, origin = procs // nodes, "size from the trace"
+        else:
+            nodes, per_node = procs or nodes, 1
+            origin = "size from the trace, each processor a node of its own"
+        return uniform(nodes, per_node, options.gpus_per_node, origin)
+    if by_nodes:
+        nodes = max(record.nodes for record in records)
+        per_node = (
+            per_node or max(-(-(record.cores or 0) // record.nodes) for record in records) or 1
+        )
+        gpus = options.gpus_per_node or max(-(-record.gpus // record.nodes) for record in records)
+        return uniform(
+            nodes, per_node, gpus, "the trace does not say: as large as its largest jobs; --nodes"
+        )
+    cores = max(record.cores or record.nodes for record in records)
+    per_node = per_node or 1
+    return uniform(
+        math.ceil(cores / per_node),
+        per_node,
+        options.gpus_per_node,
+        "the trace does not say: as large as its largest job; --nodes",
+    )
+
+
+def _assemble(records, machine, unit, options, notes, name):
+    limit_of = _limits(options, notes)
+    rng = random.Random(options.seed)
+    epoch = records[0].submit
+    scale, shake = options.scale_arrivals, options.shake
+    if not scale > 0 or not math.isfinite(scale):
+        raise ValueError(f"scale-arrivals {scale}: expected a number above 0")
+    if scale != 1:
+        notes.fact(f"times between submissions are multiplied by {scale:g}")
+    total = machine.units(unit)
+    shapes, jobs = {}, []
+    for record in records:
+        key = (record.nodes, record.cores, record.gpus)
+        known = shapes.get(key)
+        if known is None:
+            known = shapes[key] = _shape(record, machine, unit)
+        shape, size = known
+        limit = limit_of(record, rng)
+        if limit and record.run > limit:
+            notes.count("jobs ran longer than their limit: they end at it")
+        if size > total:
+            notes.count("jobs ask for more than the machine has: the scheduler will refuse them")
+        submit = (record.submit - epoch) * scale
+        if shake:
+            submit += rng.uniform(0, shake)
+        submit = round(submit, 6)
+        extra = record.extra
+        jobs.append(
+            Job(
+                record.id, submit, record.run, limit, shape, size, record.user, record.queue,
+                record.urgency, extra,
+            )
+        )  # fmt: skip
+    if shake:
+        jobs.sort(key=lambda job: job.submit)
+    return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+
+
+def _limits(options, notes):
+    """``limit(record, rng)`` by the options."""
+    text = options.limits
+    if text == "run":
+        return lambda record, rng: max(record.run, 1.0)
+    if text.startswith("x"):
+        try:
+            factor = float(text[1:])
+        except ValueError:
+            factor = 0.0
+        if not 1 <= factor < 1e9:
+            raise ValueError(f"limits {text!r}: expected xF with F at least 1")
+        return lambda record, rng: max(record.run, 1.0) * factor
+    if text != "trace":
+        raise ValueError(f"limits {text!r}: expected trace, run or xF")
+    estimate = None if options.estimates == "none" else estimator(options.estimates)
+
+    def limit(record, rng):
+        if record.limit:
+            return record.limit
+        if estimate is None:
+            notes.count("jobs have no limit: none is set (see --estimates)")
+            return NO_LIMIT
+        notes.count(f"jobs have no limit: one is made up (--estimates={options.estimates})")
+        return estimate(record.run, rng)
+
+    return limit
+
+
+def _shape(record, machine, unit):
+    """What a job asks for, and its size in the unit."""
+    per_node = machine.cores_per_node
+    if unit == "node":
+        nodes = record.nodes or math.ceil(record.cores / per_node)
+        if per_node == 1 and not record.gpus:
+            return Shape(nodes, 1), nodes
+        gpus = min(-(-record.gpus // nodes), 1 << 20)
+        return Shape(nodes, 1, per_node if machine.is_uniform else 1, gpus, True), nodes
+    cores = record.cores or record.nodes * per_node
+    if record.nodes and per_node > 1:
+        each = -(-cores // record.nodes)
+        return Shape(record.nodes, 1, each, -(-record.gpus // record.nodes)), each * record.nodes
+    if record.gpus:
+        slots = min(record.gpus, cores)
+        each = -(-cores // slots)
+        return Shape(0, slots, each, -(-record.gpus // slots)), each * slots
+    if per_node == 1:
+        return Shape(cores, 1), cores
+    return Shape(0, cores), cores

@@ -1,0 +1,98 @@
+"""What every reader makes of a job, and what it says about the ones it could not take."""
+
+from typing import NamedTuple, Optional
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read: the text names the file, the line and what is wrong there."""
+
+    def __init__(self, path, line, reason):
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {reason}")
+
+
+class Record(NamedTuple):
+    """A job as a trace has it. None: the trace does not say.
+
+    ``nodes``, ``cores``, ``gpus`` are totals of the job; ``submit`` is in seconds since the epoch, or
+    since the trace's start; ``run`` and ``limit`` are in seconds.
+    """
+
+    id: str
+    submit: float
+    run: Optional[float]
+    limit: Optional[float] = None
+    nodes: Optional[int] = None
+    cores: Optional[int] = None
+    gpus: int = 0
+    user: Optional[str] = None
+    queue: Optional[str] = None
+    urgency: int = 16
+    extra: Optional[dict] = None
+
+
+class Notes:
+    """What was left out, altered or ignored, with counts, in the order in which it first happened.
+
+    Attributes:
+        facts (list of str): what else should be said: where the size of the machine is from, ...
+    """
+
+    def __init__(self):
+        self._counts = {}
+        self.facts = []
+
+    def count(self, what, line=None, number=1):
+        """`what` happened to a job or line.
+
+        Args:
+            what (str): a text that reads well after a count
+            line (int): where
+            number (int): how many times
+        """
+        entry = self._counts.get(what)
+        if entry is None:
+            self._counts[what] = [number, line]
+        else:
+            entry[0] += number
+
+    def fact(self, text):
+        """Note a fact, once."""
+        if text not in self.facts:
+            self.facts.append(text)
+
+    def get(self, what):
+        """How often `what` happened."""
+        return self._counts.get(what, (0,))[0]
+
+    def lines(self):
+        """Everything, as lines for a person."""
+        found = list(self.facts)
+        for what, (number, line) in self._counts.items():
+            where = f" (first: line {line})" if line else ""
+            found.append(f"{number:,} {what}{where}")
+        return found
+
+
+class Source:
+    """A reader's view of the trace as a whole.
+
+    Attributes:
+        path (str): the file
+        notes (Notes): what happened to its jobs
+        start (float): what its times count from, seconds since the epoch; 0: they are such seconds
+        procs, nodes (int or None): size of the machine, if it says
+        queues (dict): number or name of a queue -> its name
+    """
+
+    def __init__(self, path, notes=None):
+        self.path = str(path)
+        self.notes = notes or Notes()
+        self.start = 0.0
+        self.procs = None
+        self.nodes = None
+        self.queues = {}
+
+    def error(self, line, reason):
+        """A `TraceError` at a line."""
+        return TraceError(self.path, line, reason)

@@ -1,0 +1,77 @@
+"""Lines of a trace file, whatever it is packed and written in."""
+
+import gzip
+import hashlib
+import zlib
+
+#: Longest line that is kept whole; of a longer one only so much is looked at.
+LONGEST_LINE = 1 << 16
+
+
+def open_bytes(path):
+    """Open a file, unpacking gzip; raises OSError."""
+    stream = open(path, "rb")
+    magic = stream.read(2)
+    stream.seek(0)
+    return gzip.GzipFile(fileobj=stream) if magic == b"\x1f\x8b" else stream
+
+
+def lines(source):
+    """Yield (line number, text without its end) of a file.
+
+    Text that is not UTF-8 is taken as Latin-1, which is what old traces are written in.
+
+    Args:
+        source (Source): names the file
+
+    Raises:
+        TraceError: it cannot be opened, or a gzip file is damaged or cut short
+    """
+    number = 0
+    try:
+        with open_bytes(source.path) as stream:
+            while True:
+                line = stream.readline(LONGEST_LINE)
+                if not line:
+                    return
+                number += 1
+                rest = line
+                while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
+                    rest = stream.readline(LONGEST_LINE)
+                try:
+                    text = line.decode()
+                except UnicodeDecodeError:
+                    text = line.decode("latin-1")
+                yield number, text.rstrip("\r\n")
+    except EOFError:
+        raise source.error(number + 1, "the compressed file ends here, before its end") from None
+    except (gzip.BadGzipFile, zlib.error) as exc:
+        raise source.error(number + 1, f"the compressed file is damaged: {exc}") from None
+    except OSError as exc:
+        raise source.error(0, exc.strerror or str(exc)) from None
+
+
+def read_text(source):
+    """The whole of a file as text, with the same care."""
+    try:
+        with open_bytes(source.path) as stream:
+            data = stream.read()
+    except EOFError:
+        raise source.error(0, "the compressed file is cut short") from None
+    except (gzip.BadGzipFile, zlib.error) as exc:
+        raise source.error(0, f"the compressed file is damaged: {exc}") from None
+    except OSError as exc:
+        raise source.error(0, exc.strerror or str(exc)) from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def digest(path):
+    """SHA-256 of a file as it lies there, in hexadecimal."""
+    state = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            state.update(block)
+    return state.hexdigest()
