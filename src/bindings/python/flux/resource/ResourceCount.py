@@ -1,7 +1,11 @@
 """Counts of a jobspec: integers, idsets and ranges (RFC 14, RFC 45)."""
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
 
 from flux.resource.pool.masks import intervals, quote
 
@@ -25,7 +29,14 @@ class ResourceCount:
 
     __slots__ = ("min", "max", "operator", "operand", "values")
 
-    def __init__(self, min, max=None, operator="+", operand=1, values=None):
+    def __init__(
+        self,
+        min: int,
+        max: int | None = None,
+        operator: str = "+",
+        operand: int = 1,
+        values: list[tuple[int, int]] | None = None,
+    ) -> None:
         self.min = min
         self.max = max
         self.operator = operator
@@ -33,7 +44,7 @@ class ResourceCount:
         self.values = values
 
     @classmethod
-    def parse(cls, count):
+    def parse(cls, count: Any) -> ResourceCount:
         """Make a count from its jobspec form.
 
         Args:
@@ -55,7 +66,7 @@ class ResourceCount:
         raise ValueError(f"RFC 14 count: expected integer, string or object, got {quote(count)}")
 
     @classmethod
-    def _from_dict(cls, count):
+    def _from_dict(cls, count: dict[str, Any]) -> ResourceCount:
         unknown = [key for key in count if key not in ("min", "max", "operator", "operand")]
         if unknown:
             raise ValueError(f"RFC 14 count: unknown key {quote(unknown[0])}")
@@ -71,7 +82,7 @@ class ResourceCount:
         )
 
     @classmethod
-    def _from_text(cls, text):
+    def _from_text(cls, text: str) -> ResourceCount:
         inner = text
         if inner[:1] == "[" and inner[-1:] == "]":
             inner = inner[1:-1]
@@ -98,7 +109,7 @@ class ResourceCount:
         return cls(values[0][0], values[-1][1], values=values)
 
     @classmethod
-    def _range(cls, low, high, operator, operand):
+    def _range(cls, low: int, high: int | None, operator: str, operand: int) -> ResourceCount:
         _positive(low)
         if high is not None:
             if high > COUNT_LIMIT:
@@ -118,16 +129,16 @@ class ResourceCount:
         return cls(low, high, operator, operand)
 
     @property
-    def fixed(self):
+    def fixed(self) -> bool:
         """True if exactly one value is accepted."""
         return self.max == self.min
 
     @property
-    def simple(self):
+    def simple(self) -> bool:
         """True if every value from min to max is accepted."""
         return self.values is None and self.operator == "+" and self.operand == 1
 
-    def floor(self, limit):
+    def floor(self, limit: int) -> int | None:
         """The largest accepted value that is not above ``limit``, or None."""
         if limit < self.min:
             return None
@@ -146,11 +157,11 @@ class ResourceCount:
             value = following
         return value
 
-    def accepts(self, number):
+    def accepts(self, number: int) -> bool:
         """True if ``number`` is an accepted value."""
         return self.floor(number) == number
 
-    def _growing(self):
+    def _growing(self) -> Iterator[int]:
         value = self.min
         while self.max is None or value <= self.max:
             yield value
@@ -161,7 +172,7 @@ class ResourceCount:
             else:
                 value **= self.operand
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         """Accepted values in ascending order; without end if unbounded."""
         if self.values is not None:
             for low, high in self.values:
@@ -176,24 +187,24 @@ class ResourceCount:
                 yield value
                 value += self.operand
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
             return self.fixed and self.min == other
         if not isinstance(other, ResourceCount):
             return NotImplemented
         return self.canonical() == other.canonical()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.min) if self.fixed else hash(self.canonical())
 
-    def canonical(self):
+    def canonical(self) -> tuple[Any, ...]:
         """A tuple that is the same for counts that accept the same in the same way."""
         if self.fixed:
             return (self.min,)
         values = tuple(self.values) if self.values is not None else None
         return (self.min, self.max, self.operator, self.operand, values)
 
-    def __str__(self):
+    def __str__(self) -> str:
         if self.fixed:
             return "%d" % self.min
         if self.values is not None:
@@ -203,11 +214,11 @@ class ResourceCount:
             return "%s:%d:%s" % (text, self.operand, self.operator)
         return text if self.operand == 1 else "%s:%d" % (text, self.operand)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ResourceCount({self})"
 
 
-def _positive(number):
+def _positive(number: int) -> int:
     if number < 1:
         raise ValueError(f"RFC 14 count: integer count must be >= 1, got {quote(number)}")
     if number > COUNT_LIMIT:
@@ -226,38 +237,39 @@ class CountProduct(ResourceCount):
 
     __slots__ = ("outer", "inner")
 
-    def __init__(self, outer, inner):
-        bounded = outer.max is not None and inner.max is not None
-        ResourceCount.__init__(
-            self, outer.min * inner.min, outer.max * inner.max if bounded else None, "*", 1
-        )
+    def __init__(self, outer: ResourceCount, inner: ResourceCount) -> None:
+        most = None
+        if outer.max is not None and inner.max is not None:
+            most = outer.max * inner.max
+        super().__init__(outer.min * inner.min, most, "*", 1)
         self.outer = outer
         self.inner = inner
 
     @property
-    def simple(self):
+    def simple(self) -> bool:
         return False
 
-    def split(self, limit):
+    def split(self, limit: int) -> tuple[int, int] | None:
         """The outer and inner values chosen for ``limit``, or None."""
         outer = self.outer.floor(limit // self.inner.min)
-        return None if outer is None else (outer, self.inner.floor(limit // outer))
+        inner = None if outer is None else self.inner.floor(limit // outer)
+        return None if outer is None or inner is None else (outer, inner)
 
-    def floor(self, limit):
+    def floor(self, limit: int) -> int | None:
         chosen = self.split(limit)
         return None if chosen is None else chosen[0] * chosen[1]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         raise TypeError("a product of two ranges is not listed; use floor()")
 
-    def canonical(self):
+    def canonical(self) -> tuple[Any, ...]:
         return (self.outer.canonical(), self.inner.canonical())
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"({self.outer})*({self.inner})"
 
 
-def multiply(outer, inner):
+def multiply(outer: ResourceCount, inner: ResourceCount) -> ResourceCount:
     """The count of ``inner`` things in each of ``outer`` things.
 
     Raises:

@@ -1,6 +1,12 @@
 """The public pool class: one interface over the implementations of R versions."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable
+
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import quote
 from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -28,12 +34,14 @@ class ResourcePool:
     the same attributes otherwise; its ``__init__`` is not called.
     """
 
-    _impl_map = {1: Rv1Pool}
+    impl: ResourcePoolImplementation
+
+    _impl_map: dict[Any, type[ResourcePoolImplementation]] = {1: Rv1Pool}
 
     InsufficientResources = InsufficientResources
     InfeasibleRequest = InfeasibleRequest
 
-    def __init__(self, arg=None, version=1, log=None, **kwargs):
+    def __init__(self, arg: Any = None, version: Any = 1, log: Any = None, **kwargs: Any) -> None:
         if isinstance(arg, ResourcePoolImplementation):
             if log is not None:
                 arg.log = log
@@ -55,7 +63,7 @@ class ResourcePool:
             raise ValueError(f"R version {quote(version)} not supported by {type(self).__name__}")
         self.impl = impl_class(arg, log=log, **kwargs)
 
-    def _with(self, impl):
+    def _with(self, impl: ResourcePoolImplementation) -> Any:
         """A wrapper like this one around another implementation."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
@@ -64,7 +72,7 @@ class ResourcePool:
 
     # -- requests -----------------------------------------------------------
 
-    def parse_resource_request(self, jobspec):
+    def parse_resource_request(self, jobspec: Any) -> Any:
         """Read what a job asks for, once.
 
         Args:
@@ -79,7 +87,7 @@ class ResourcePool:
         """
         return self.impl.parse_resource_request(jobspec)
 
-    def check_feasibility(self, request):
+    def check_feasibility(self, request: Any) -> None:
         """Check whether a request could be satisfied if all were up and free.
 
         Raises:
@@ -87,7 +95,7 @@ class ResourcePool:
         """
         self.impl.check_feasibility(request)
 
-    def alloc(self, jobid, request):
+    def alloc(self, jobid: int, request: Any) -> Any:
         """Allocate resources to a job (RFC 27).
 
         Args:
@@ -106,7 +114,7 @@ class ResourcePool:
         """
         return self._with(self.impl.alloc(jobid, request))
 
-    def free(self, jobid, R=None, final=False):
+    def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """Take back resources of a job.
 
         Args:
@@ -123,7 +131,7 @@ class ResourcePool:
         """
         self.impl.free(jobid, R, final)
 
-    def register_alloc(self, jobid, R):
+    def register_alloc(self, jobid: int, R: Any) -> None:
         """Enter an allocation made before, of a job found running (RFC 27 hello).
 
         Args:
@@ -139,7 +147,7 @@ class ResourcePool:
 
     # -- what the instance reports ------------------------------------------
 
-    def mark_up(self, ids):
+    def mark_up(self, ids: Any) -> None:
         """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
 
         Raises:
@@ -147,11 +155,11 @@ class ResourcePool:
         """
         self.impl.mark_up(ids)
 
-    def mark_down(self, ids):
+    def mark_down(self, ids: Any) -> None:
         """Make ranks unavailable for new jobs; as ``mark_up()``. Jobs keep theirs."""
         self.impl.mark_down(ids)
 
-    def remove_ranks(self, ranks):
+    def remove_ranks(self, ranks: Any) -> None:
         """Remove ranks for good (RFC 28 shrink).
 
         Args:
@@ -160,105 +168,105 @@ class ResourcePool:
         """
         self.impl.remove_ranks(ranks)
 
-    def add_property(self, name, ranks):
+    def add_property(self, name: str, ranks: Any) -> None:
         """Give ranks (an idset) a property (RFC 28 property-add)."""
         self.impl.add_property(name, ranks)
 
-    def remove_property(self, name, ranks):
+    def remove_property(self, name: str, ranks: Any) -> None:
         """Take a property from ranks (RFC 28 property-remove)."""
         self.impl.remove_property(name, ranks)
 
     @property
-    def expiration(self):
+    def expiration(self) -> float:
         """End of validity of the resources, seconds since the epoch; 0: none."""
         return self.impl.expiration
 
-    def set_expiration(self, expiration):
+    def set_expiration(self, expiration: float) -> None:
         """Set the end of validity (seconds since the epoch, 0: none)."""
         self.impl.set_expiration(expiration)
 
-    def set_starttime(self, starttime):
+    def set_starttime(self, starttime: float) -> None:
         """Set the start of validity (seconds since the epoch)."""
         self.impl.set_starttime(starttime)
 
-    def update_expiration(self, jobid, expiration):
+    def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set the end of a running job (seconds since the epoch, 0: none)."""
         self.impl.update_expiration(jobid, expiration)
 
     # -- answers ------------------------------------------------------------
 
     @property
-    def generation(self):
+    def generation(self) -> int:
         """Number that grows with every change of the pool."""
         return self.impl.generation
 
     @property
-    def releases(self):
+    def releases(self) -> int:
         """Number that grows when a request that did not fit may fit now."""
         return self.impl.releases
 
     @property
-    def version(self):
+    def version(self) -> Any:
         """Version of R that the implementation reads."""
         return self.impl.version
 
     @property
-    def known_options(self):
+    def known_options(self) -> frozenset[str]:
         """Names of the options that the implementation takes."""
         return self.impl.known_options
 
     @property
-    def log(self):
+    def log(self) -> Any:
         """The implementation's logger."""
         return self.impl.log
 
     @log.setter
-    def log(self, log):
+    def log(self, log: Any) -> None:
         self.impl.log = log
 
     @property
-    def clock(self):
+    def clock(self) -> Callable[[], float]:
         """Callable that tells the time, in seconds since the epoch."""
         return self.impl.clock
 
     @clock.setter
-    def clock(self, clock):
+    def clock(self, clock: Callable[[], float]) -> None:
         self.impl.clock = clock
 
-    def job_end_times(self):
+    def job_end_times(self) -> list[tuple[int, float]]:
         """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none."""
         return self.impl.job_end_times()
 
-    def copy(self):
+    def copy(self) -> Any:
         """An independent copy with all allocations, which logs nothing."""
         return self._with(self.impl.copy())
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The resources as an R object (RFC 20)."""
         return self.impl.to_dict()
 
-    def to_resource_set(self):
+    def to_resource_set(self) -> Any:
         """The resources as a ``flux.resource.ResourceSet``."""
         return self.impl.to_resource_set()
 
-    def copy_allocated(self):
+    def copy_allocated(self) -> Any:
         """ResourceSet of what jobs hold."""
         return self.impl.copy_allocated()
 
-    def copy_down(self):
+    def copy_down(self) -> Any:
         """ResourceSet of what is on ranks that are down."""
         return self.impl.copy_down()
 
-    def dumps(self):
+    def dumps(self) -> str:
         """The resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
         return self.impl.dumps()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.dumps()
 
     # -- looking ahead ------------------------------------------------------
 
-    def explain(self, request):
+    def explain(self, request: Any) -> dict[str, Any]:
         """Tell how far a request is from being satisfied now.
 
         Returns:
@@ -271,7 +279,7 @@ class ResourcePool:
         """
         return self.impl.explain(request)
 
-    def earliest(self, request, after=None):
+    def earliest(self, request: Any, after: float | None = None) -> float | None:
         """First time at which a request fits, as running jobs end.
 
         Args:
@@ -283,14 +291,14 @@ class ResourcePool:
         """
         return self.impl.earliest(request, after)
 
-    def windows(self, shapes, horizon):
+    def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and how long it could run.
 
-        See ``Rv1Pool.windows()``.
+        See :meth:`flux.resource.plan.plan.Plan.windows`.
         """
-        return self.impl.windows(shapes, horizon)
+        return self.impl.windows(requests, horizon)
 
-    def match_mask(self, request):
+    def match_mask(self, request: Any) -> int:
         """Ranks that a request could use, up or not, in use or not.
 
         Returns:
@@ -299,17 +307,17 @@ class ResourcePool:
         """
         return self.impl.match_mask(request)
 
-    def waits_for_ranks(self, request):
+    def waits_for_ranks(self, request: Any) -> bool:
         """Whether a request would not fit on the ranks that are up if all of them were idle."""
         return self.impl.waits_for_ranks(request)
 
-    def plan(self):
+    def plan(self) -> Plan:
         """A :class:`~flux.resource.plan.plan.Plan` of the pool from now on."""
         plan = self.impl.plan()
         plan.wrap = self._with
         return plan
 
-    def check(self):
+    def check(self) -> None:
         """Check the invariants of the pool; AssertionError with its state."""
         self.impl.check()
 

@@ -9,10 +9,10 @@ from typing import Any, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
-from flux.resource.pool.inventory import Inventory, Selection, select
-from flux.resource.pool.placement import WORST_FIT, slots_on
+from flux.resource.pool.inventory import Entry, Inventory, Selection, select
+from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
 from flux.resource.pool.rankindex import RankIndex
-from flux.resource.pool.rv1 import Entry, read_lite
+from flux.resource.pool.rv1 import read_lite
 from flux.resource.request import Shape
 
 
@@ -61,10 +61,21 @@ class ResourcePoolImplementation:
     releases: int = 0
     log: Any = NO_LOG
     clock: Callable[[], float] = staticmethod(time.time)
-    placement = WORST_FIT
+    placement: Placement = WORST_FIT
 
     InsufficientResources = InsufficientResources
     InfeasibleRequest = InfeasibleRequest
+
+    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
+        """An implementation is made of R, as :class:`~flux.resource.ResourcePool.ResourcePool` was.
+
+        Args:
+            R (dict or str): R object or JSON text; None for an empty pool.
+            log: logger; None: the class's.
+            kwargs: options of ``known_options``.
+        """
+        if log is not None:
+            self.log = log
 
     def _missing(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__}.{what}")
@@ -391,7 +402,7 @@ class ResourcePoolImplementation:
         """One sentence for a request that does not fit now."""
         # No reason: enough is free, and it is the policy of this pool that will not have it.
         return (
-            self.explain(request)["reason"]
+            str(self.explain(request)["reason"])
             or f"insufficient resources: {self.name} finds no place on what is free"
         )
 
@@ -407,11 +418,13 @@ class ResourcePoolImplementation:
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
         """First time at which a request fits as running jobs end; see ``Plan.earliest()``."""
-        return self._own_plan().earliest(request, after)
+        found: float | None = self._own_plan().earliest(request, after)
+        return found
 
     def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and how long it could run; see ``Plan.windows()``."""
-        return self._own_plan().windows(requests, horizon)
+        answer: list[dict[str, Any]] = self._own_plan().windows(requests, horizon)
+        return answer
 
     def _own_plan(self) -> Plan:
         """The pool's own plan, in which nothing is ever reserved."""

@@ -28,6 +28,7 @@ from flux.resource.errors import InsufficientResources
 from flux.resource.pool.books import Books
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
+    Entry,
     Inventory,
     Selection,
     make_inventory,
@@ -37,9 +38,8 @@ from flux.resource.pool.inventory import (
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, quote, to_mask
-from flux.resource.pool.placement import WORST_FIT
 from flux.resource.pool.rankindex import RankIndex
-from flux.resource.pool.rv1 import Entry, object_of, read_lite, read_names, read_time, seconds
+from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
 
@@ -67,7 +67,6 @@ class Rv1Pool(Hooks, ResourcePoolImplementation):
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
-    placement = WORST_FIT
     #: Class of its index: a policy may keep more in it.
     index_class = RankIndex
 
@@ -149,7 +148,8 @@ class Rv1Pool(Hooks, ResourcePoolImplementation):
         return self._books.jobs[jobid][1:]
 
     def end_of(self, jobid: int) -> float:
-        return self._books.jobs[jobid][0]
+        end: float = self._books.jobs[jobid][0]
+        return end
 
     def job_end_times(self) -> list[tuple[int, float]]:
         return [(jobid, record[0]) for jobid, record in self._books.jobs.items()]

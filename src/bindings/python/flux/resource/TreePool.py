@@ -6,11 +6,15 @@ the finest domain that holds them; see ``tree/node.py`` for the rules. Chosen by
 ``TreePool``.
 """
 
+from __future__ import annotations
+
 from json import dumps
+from typing import Any
 
 from flux.resource.hwloc.amend import amend
-from flux.resource.pool.inventory import selected_ranks
-from flux.resource.request import ResourceRequest
+from flux.resource.pool.books import Books
+from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
+from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.explain import able, explain_containers, infeasible_containers
@@ -40,11 +44,11 @@ class TreeResourceRequest(ResourceRequest):
 
     takes_containers = True
 
-    def __init__(self, *args, container_level=None, **kwargs):
+    def __init__(self, *args: Any, container_level: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, container_level=container_level, **kwargs)
 
     @property
-    def container_level(self):
+    def container_level(self) -> str | None:
         """Name of the containers that a slot takes whole, or None."""
         return self.shape.container_level
 
@@ -64,8 +68,9 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     name = "TreePool"
     request_class = TreeResourceRequest
     index_class = ContainerIndex
+    placement: TreePlacement
 
-    def __init__(self, R=None, log=None, **kwargs):
+    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
         super().__init__(R, log=log, **kwargs)
         ranks = 0
         for mask, _, _ in self.entries():
@@ -73,11 +78,11 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         self.scheduling, self._entries, topologies = read_children(self.scheduling, ranks)
         self.placement = TreePlacement(_node_types(self._base, topologies))
 
-    def countable(self, shape):
+    def countable(self, shape: Shape) -> bool:
         # Containers must be free as a whole, which counts do not tell.
         return shape.container_level is None and super().countable(shape)
 
-    def check_shape(self, shape):
+    def check_shape(self, shape: Shape) -> str | None:
         if shape.container_level is None:
             return super().check_shape(shape)
         inventory = self.inventory
@@ -86,26 +91,28 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             return infeasible_containers(self.placement, inventory, shape, eligible)
         return None
 
-    def match_mask(self, request):
+    def match_mask(self, request: Any) -> int:
         shape = request.shape
         if shape.container_level is None:
             return super().match_mask(request)
         inventory = self.inventory
         return able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
 
-    def explain(self, request):
+    def explain(self, request: Any) -> dict[str, Any]:
         if request.shape.container_level is None:
             return super().explain(request)
         return explain_containers(self, request.shape)
 
-    def check_books(self, books):
+    def check_books(self, books: Books) -> None:
         super().check_books(books)
-        books.index.check_rooms(self.placement.types)
+        index = books.index
+        assert isinstance(index, ContainerIndex)
+        index.check_rooms(self.placement.types)
 
-    def scheduling_of(self, selection):
+    def scheduling_of(self, selection: Selection) -> Any:
         return cut_children(self.scheduling, self._entries, selected_ranks(selection))
 
-    def remove_ranks(self, ranks):
+    def remove_ranks(self, ranks: Any) -> None:
         before = self.inventory.ranks
         super().remove_ranks(ranks)
         gone = before & ~self.inventory.ranks
@@ -114,10 +121,10 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             self._entries = [(mask & ~gone, entry) for mask, entry in self._entries]
 
 
-def _node_types(inventory, children):
+def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> NodeTypes:
     """The node types of an inventory: its kinds of ranks, by topology."""
-    types = {}
-    pairs = {}
+    types: dict[tuple[str, int], NodeType] = {}
+    pairs: dict[tuple[str, int], int] = {}
     for mask, topo, where in children:
         for units, ranks in inventory.kinds.items():
             ranks &= mask

@@ -1,5 +1,7 @@
 """A node's topology as an SVG picture, with what is free and who holds what."""
 
+from __future__ import annotations
+
 from html import escape
 
 from flux.resource.draw.view import view

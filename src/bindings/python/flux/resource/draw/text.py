@@ -1,5 +1,7 @@
 """A node's topology as text, with what is free and who holds what."""
 
+from __future__ import annotations
+
 from flux.resource.draw.view import counted, view
 from flux.resource.pool.masks import idset_text, members
 

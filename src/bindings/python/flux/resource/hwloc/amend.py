@@ -5,7 +5,10 @@ to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a 
 and which devices are GPUs is written at the functions below.
 """
 
+from __future__ import annotations
+
 import os
+from typing import Any
 
 from flux.resource.hwloc.xml import load_xml
 from flux.resource.pool.masks import idset_text, parse_idset, to_mask
@@ -180,7 +183,7 @@ class TopologyBuilder:
         return leaf
 
 
-def topology_from_xml(text):
+def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
     """(topo, number of cores, number of GPUs) of the machine that hwloc XML, a str, describes.
 
     Raises RuntimeError when the XML does not load, or a domain has no cores.
@@ -194,7 +197,7 @@ def topology_from_xml(text):
     return topo, len(machine.cores), len(builder.gpus)
 
 
-def amend(R, hwloc_xml=None):
+def amend(R: Any, hwloc_xml: str | None = None) -> dict[str, Any]:
     """Give R the topology of its nodes (an amender for fake-resources.amend-r).
 
     R: resource set as a dict (RFC 20, version 1); changed in place and returned.
@@ -219,7 +222,7 @@ def amend(R, hwloc_xml=None):
     return R
 
 
-def r_from_hwloc(hwloc_xml, ranks, hosts, amended=False):
+def r_from_hwloc(hwloc_xml: str, ranks: str, hosts: str, amended: bool = False) -> dict[str, Any]:
     """R (version 1) for nodes that all look like an XML document: ``flux R encode --hwloc-xml``.
 
     ranks: idset string; hosts: hostlist string with a name for each rank, in rank order;

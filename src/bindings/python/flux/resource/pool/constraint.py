@@ -5,8 +5,15 @@ so an inventory keeps the mask of every constraint it has seen and a queue full
 of jobs with one constraint costs one evaluation.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from flux.resource.pool.hosts import name_pieces
 from flux.resource.pool.masks import clip_idset, intervals, quote
+
+if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Inventory
 
 #: Levels of and/or/not; more is an error rather than a deep recursion.
 DEPTH_LIMIT = 64
@@ -14,7 +21,7 @@ DEPTH_LIMIT = 64
 ILLEGAL = frozenset("!&'\"^`|()")
 
 
-def parse_constraint(constraint):
+def parse_constraint(constraint: Any) -> Any:
     """Check a constraint and return it as nested tuples, or None for no constraint.
 
     Args:
@@ -83,7 +90,7 @@ _PARSERS = {
 }
 
 
-def matching_ranks(terms, inventory):
+def matching_ranks(terms: Any, inventory: Inventory) -> int:
     """Mask of the inventory's ranks for which the constraint is true.
 
     ``or`` of nothing is false here, as it is in the schedulers of flux-core

@@ -3,15 +3,23 @@
 Only a pool that overrides one of them pays for the lists they work on.
 """
 
+from __future__ import annotations
+
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, quote
 from flux.resource.pool.placement import slots_on
 
+if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.request import ResourceRequest, Shape
 
-def ids_of(mask):
+
+def ids_of(mask: int) -> frozenset[int]:
     """Frozenset of the members of a mask."""
     return frozenset(members(mask))
 
@@ -22,14 +30,14 @@ class Hooks:
     #: True in a class that overrides a hook that chooses.
     hooked = False
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.hooked = (
             cls._sort_candidates is not Hooks._sort_candidates
             or cls._select_resources is not Hooks._select_resources
         )
 
-    def _sort_candidates(self, candidates):
+    def _sort_candidates(self, candidates: list[Any]) -> list[Any]:
         """Order the candidates.
 
         Args:
@@ -44,7 +52,7 @@ class Hooks:
         """
         return sorted(candidates, key=lambda one: (-len(one[2]), -len(one[3]), one[0]))
 
-    def _select_resources(self, candidates, request):
+    def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
         """Choose resources from the ordered candidates.
 
         Args:
@@ -61,13 +69,15 @@ class Hooks:
             return _select_nodes(candidates, shape)
         return _select_slots(candidates, shape)
 
-    def _check_feasibility(self, request):
+    def _check_feasibility(self, request: ResourceRequest) -> None:
         """Raise InfeasibleRequest if the pool could never satisfy a request."""
         reason = self.verdict(request.shape)
         if reason is not None:
             raise InfeasibleRequest(reason)
 
-    def place_by_hooks(self, request, index, eligible):
+    def place_by_hooks(
+        self, request: ResourceRequest, index: RankIndex, eligible: int
+    ) -> tuple[Selection, int] | None:
         """Run the hooks for a request on an index and a mask of eligible ranks.
 
         Returns:
@@ -91,7 +101,7 @@ class Hooks:
             return None
         return self._checked(index, eligible, selected), nslots
 
-    def _candidate(self, index, rank):
+    def _candidate(self, index: RankIndex, rank: int) -> tuple[Any, ...]:
         inventory = index.inventory
         free = index.free(rank)
         full = inventory.full[rank]
@@ -108,7 +118,7 @@ class Hooks:
             ids_of(free >> inventory.shift),
         )
 
-    def _checked(self, index, eligible, selected):
+    def _checked(self, index: RankIndex, eligible: int, selected: Any) -> Selection:
         """Selection of what a hook chose, which is not trusted."""
         inventory = index.inventory
         groups = {}
@@ -137,7 +147,7 @@ class Hooks:
         return select(groups)
 
 
-def _mask(ids):
+def _mask(ids: Any) -> int:
     mask = 0
     for one in ids or ():
         if one > 1 << 16:
@@ -146,11 +156,11 @@ def _mask(ids):
     return mask
 
 
-def _lowest_ids(ids, count):
+def _lowest_ids(ids: Any, count: int) -> frozenset[int]:
     return frozenset(sorted(ids)[:count])
 
 
-def _select_slots(candidates, shape):
+def _select_slots(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
     room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
     wanted = shape.slot_count.floor(sum([slots for _, slots in room]))
     if wanted is None:
@@ -171,7 +181,7 @@ def _select_slots(candidates, shape):
     return selected, wanted
 
 
-def _select_nodes(candidates, shape):
+def _select_nodes(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
     least = shape.slot_count.min
     room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
     if shape.slot_size:

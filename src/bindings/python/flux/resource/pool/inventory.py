@@ -19,7 +19,11 @@ Selections
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from flux.resource.pool.constraint import matching_ranks
+from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
 from flux.resource.pool.rankindex import RankIndex
 
@@ -31,18 +35,20 @@ LONG = 1 << 1000
 
 #: ``(ranks, units, ranks, units, ...)``
 Selection = tuple[int, ...]
+#: ``(rank mask, core mask, GPU mask)``
+Entry = tuple[int, int, int]
 
 
-def pairs(selection):
+def pairs(selection: Selection) -> Iterator[tuple[int, int]]:
     """Iterate over a selection as ``(rank mask, units)``."""
     at = iter(selection)
     for ranks in at:
         yield (1 << ranks if ranks >= 0 else ~ranks), next(at)
 
 
-def select(groups):
+def select(groups: dict[int, int]) -> Selection:
     """Make a selection of a dict of units to mask of ranks."""
-    chosen = []
+    chosen: list[int] = []
     for units, mask in groups.items():
         # A few ranks far up take less memory one by one than as a mask.
         if mask > LONG and popcount(mask) <= FEW:
@@ -55,7 +61,7 @@ def select(groups):
     return tuple(chosen)
 
 
-def selected_ranks(selection):
+def selected_ranks(selection: Selection) -> int:
     """Mask of all ranks of a selection."""
     mask = 0
     for ranks in selection[::2]:
@@ -78,7 +84,14 @@ class Inventory:
         "key_base", "keys", "matches", "verdicts", "_unused",
     )  # fmt: skip
 
-    def __init__(self, groups, shift, hosts, properties, key_base=None):
+    def __init__(
+        self,
+        groups: dict[int, int],
+        shift: int,
+        hosts: HostNames,
+        properties: dict[str, int],
+        key_base: int | None = None,
+    ) -> None:
         self.kinds = groups
         self.shift = shift
         self.core_mask = (1 << shift) - 1
@@ -87,8 +100,8 @@ class Inventory:
         self.ranks = 0
         for mask in groups.values():
             self.ranks |= mask
-        self._full = None
-        self._unused = None
+        self._full: list[int] | None = None
+        self._unused: RankIndex | None = None
         # The number of free cores and GPUs of a rank is one number, its key:
         # cores * key_base + GPUs, so that keys sort as worst fit wants.
         # It stays what it is when ranks leave: the keys of an index stay true.
@@ -97,11 +110,11 @@ class Inventory:
         self.key_base = key_base
         #: key of each kind of rank when it is wholly free
         self.keys = {units: self.key(units) for units in groups}
-        self.matches = {}
-        self.verdicts = {}
+        self.matches: dict[Any, int] = {}
+        self.verdicts: dict[Any, str | None] = {}
 
     @property
-    def full(self):
+    def full(self) -> list[int]:
         """List of the units of each rank in full, by rank; 0 for ranks that are not here."""
         full = self._full
         if full is None:
@@ -111,11 +124,11 @@ class Inventory:
                     full[low : low + count] = [units] * count
         return full
 
-    def key(self, units):
+    def key(self, units: int) -> int:
         """Key of a mask of units: counts of cores and GPUs as one number."""
         return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
 
-    def matching(self, terms):
+    def matching(self, terms: Any) -> int:
         """Mask of the ranks that meet a parsed constraint (None: all)."""
         if terms is None:
             return self.ranks
@@ -126,14 +139,14 @@ class Inventory:
             mask = self.matches[terms] = matching_ranks(terms, self)
         return mask
 
-    def remember(self, asked, verdict):
+    def remember(self, asked: Any, verdict: str | None) -> str | None:
         """Keep an answer about a request in ``verdicts``, which is bounded, and return it."""
         if len(self.verdicts) >= CACHE_LIMIT:
             self.verdicts.clear()
         self.verdicts[asked] = verdict
         return verdict
 
-    def whole(self):
+    def whole(self) -> Selection:
         """Everything there is, as a selection."""
         if len(self.kinds) == 1:
             (units,) = self.kinds
@@ -141,20 +154,20 @@ class Inventory:
             return (mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask, units)
         return select(self.kinds)
 
-    def unused(self):
+    def unused(self) -> RankIndex:
         """A RankIndex in which all of it is free; kept, and not to be changed."""
         if self._unused is None:
             self._unused = RankIndex(self)
         return self._unused
 
-    def without(self, ranks):
+    def without(self, ranks: int) -> Inventory:
         """The inventory less a mask of ranks."""
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
         return Inventory(kinds, self.shift, self.hosts, _present(properties), self.key_base)
 
-    def with_property(self, name, ranks):
+    def with_property(self, name: str, ranks: int) -> Inventory:
         """The inventory with a property on just these ranks (a mask) and no other."""
         properties = {**self.properties, name: ranks & self.ranks}
         other = {
@@ -165,15 +178,15 @@ class Inventory:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
         return new
 
-    def part(self, selection):
+    def part(self, selection: Selection) -> Inventory:
         """The inventory of just a selection."""
-        groups = {}
+        groups: dict[int, int] = {}
         for mask, units in pairs(selection):
             groups[units] = groups.get(units, 0) | mask
         ranks = selected_ranks(selection)
         return Inventory(groups, self.shift, self.hosts, self.properties_of(ranks))
 
-    def properties_of(self, ranks):
+    def properties_of(self, ranks: int) -> dict[str, int]:
         """Properties of a mask of ranks, less those local to the instance."""
         found = {}
         for name, mask in self.properties.items():
@@ -182,7 +195,7 @@ class Inventory:
                 found[name] = mask
         return found
 
-    def children(self, units):
+    def children(self, units: int) -> dict[str, str]:
         """``children`` of an R_lite entry."""
         cores = units & self.core_mask
         gpus = units >> self.shift
@@ -192,7 +205,7 @@ class Inventory:
             return {"gpu": idset_text(gpus)}
         return {"core": idset_text(cores)}
 
-    def lite(self, selection):
+    def lite(self, selection: Selection) -> list[dict[str, Any]]:
         """``R_lite`` of a selection: equal children together, by lowest rank."""
         if len(selection) == 2:
             ranks, units = selection
@@ -203,7 +216,13 @@ class Inventory:
             for mask, units in self.grouped(selection)
         ]
 
-    def execution(self, selection, starttime=0.0, expiration=0.0, local=True):
+    def execution(
+        self,
+        selection: Selection,
+        starttime: float = 0.0,
+        expiration: float = 0.0,
+        local: bool = True,
+    ) -> dict[str, Any]:
         """``execution`` of an R object for a selection, without hosts.
 
         Args:
@@ -227,16 +246,16 @@ class Inventory:
                 execution["properties"] = properties
         return execution
 
-    def grouped(self, selection):
+    def grouped(self, selection: Selection) -> list[tuple[int, int]]:
         """``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
-        groups = {}
+        groups: dict[int, int] = {}
         for mask, units in pairs(selection):
             groups[units] = groups.get(units, 0) | mask
         order = [(lowest(mask), mask, units) for units, mask in groups.items() if units]
         order.sort()
         return [(mask, units) for _, mask, units in order]
 
-    def dumps(self, selection):
+    def dumps(self, selection: Selection) -> str:
         """Short text of a selection: ``rank[0-1]/core[0-3],gpu0 rank2/core5``."""
         parts = []
         for mask, units in self.grouped(selection):
@@ -249,14 +268,14 @@ class Inventory:
         return " ".join(parts)
 
 
-def _present(properties):
+def _present(properties: dict[str, int]) -> dict[str, int]:
     return {name: mask for name, mask in properties.items() if mask}
 
 
-def make_inventory(entries, hosts, properties):
+def make_inventory(entries: list[Entry], hosts: HostNames, properties: dict[str, int]) -> Inventory:
     """Make an Inventory of what was read."""
     shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
-    groups = {}
+    groups: dict[int, int] = {}
     for ranks, cores, gpus in entries:
         units = cores | gpus << shift
         if units:  # a rank without any is a host and nothing more

@@ -7,9 +7,12 @@ collector to visit.  This module turns masks into text and back, quickly enough
 for the path of every allocation, without the C wrapper of ``flux.idset``.
 """
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 from reprlib import Repr
+from typing import Any
 
 #: Ranks at or above this are refused in R: a mask is as long as its highest bit.
 RANK_LIMIT = 1 << 20
@@ -25,17 +28,17 @@ try:
     popcount = int.bit_count  # novm: Python 3.10
 except AttributeError:  # pragma: no cover - Python 3.9
 
-    def popcount(mask):
+    def popcount(mask: int) -> int:  # type: ignore[misc]
         """Number of members of a mask."""
         return bin(mask).count("1")
 
 
-def lowest(mask):
+def lowest(mask: int) -> int:
     """Index of the lowest member of a mask that is not empty."""
     return (mask & -mask).bit_length() - 1
 
 
-def intervals(text):
+def intervals(text: Any) -> list[tuple[int, int]]:
     """Decode idset text into ascending ``(low, high)`` pairs.
 
     Raises:
@@ -53,9 +56,9 @@ def intervals(text):
     last = -1
     if inner:
         for item in inner.split(","):
-            low, dash, high = item.partition("-")
-            low = int(low)
-            high = int(high) if dash else low
+            first, dash, final = item.partition("-")
+            low = int(first)
+            high = int(final) if dash else low
             if low <= last or high < low or high >= ID_LIMIT:
                 raise ValueError(f"invalid idset {quote(text)}")
             result.append((low, high))
@@ -68,7 +71,7 @@ _REPR.maxstring = _REPR.maxother = 60
 _REPR.maxlong = 24
 
 
-def quote(value):
+def quote(value: Any) -> str:
     """A value from outside for a message: its ``repr()``, bounded in length and depth."""
     try:
         return _REPR.repr(value)
@@ -76,14 +79,14 @@ def quote(value):
         return "a number of %d bits" % value.bit_length()
 
 
-def _parse(text, limit):
+def _parse(text: str, limit: int) -> int:
     pairs = intervals(text)
     if pairs and pairs[-1][1] >= limit:
         raise ValueError("idset %s: ids must be below %d" % (quote(text), limit))
     return _join(pairs)
 
 
-def _join(pairs):
+def _join(pairs: list[tuple[int, int]]) -> int:
     if len(pairs) > 64:
         # A mask grown interval by interval costs its whole length each time.
         half = len(pairs) // 2
@@ -99,7 +102,7 @@ def _join(pairs):
 _parse_short = lru_cache(maxsize=4096)(_parse)
 
 
-def parse_idset(text, limit=RANK_LIMIT):
+def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
     """Decode idset text into a mask.
 
     Args:
@@ -114,12 +117,12 @@ def parse_idset(text, limit=RANK_LIMIT):
     return _parse(text, limit)
 
 
-def clip_idset(text, limit):
+def clip_idset(text: str, limit: int) -> int:
     """Decode idset text into a mask, leaving out ids at or above ``limit``."""
     return _join([(low, min(high, limit - 1)) for low, high in intervals(text) if low < limit])
 
 
-def _spans_text(mask):
+def _spans_text(mask: int) -> str:
     return ",".join(
         ["%d" % low if n == 1 else "%d-%d" % (low, low + n - 1) for low, n in runs(mask)]
     )
@@ -128,7 +131,7 @@ def _spans_text(mask):
 _short_text = lru_cache(maxsize=8192)(_spans_text)
 
 
-def idset_text(mask):
+def idset_text(mask: int) -> str:
     """Encode a mask as idset text: ascending, runs as ``lo-hi``, no brackets."""
     if mask < 0x10000000000000000:
         return _short_text(mask)
@@ -142,14 +145,14 @@ def idset_text(mask):
     return _spans_text(mask)
 
 
-def bracketed(mask):
+def bracketed(mask: int) -> str:
     """Idset text, in brackets unless it is a single id (``3``, ``[0-1,4]``)."""
     text = idset_text(mask)
     return text if text.isdigit() else f"[{text}]"
 
 
 @lru_cache(maxsize=64)
-def runs(mask):
+def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """Tuple of the ``(low, count)`` runs of consecutive members, ascending."""
     first = mask & -mask
     if (mask + first) & mask == 0 and mask:
@@ -168,15 +171,15 @@ def runs(mask):
     return tuple(result)
 
 
-def members(mask):
+def members(mask: int) -> list[int]:
     """List of the members of a mask, ascending."""
-    result = []
+    result: list[int] = []
     for low, count in runs(mask):
         result.extend(range(low, low + count))
     return result
 
 
-def mask_of(ids):
+def mask_of(ids: list[int]) -> int:
     """Mask of an ascending list of members that is not empty."""
     low = ids[0]
     span = ids[-1] - low + 1
@@ -191,7 +194,7 @@ def mask_of(ids):
     return int(digits, 2) << low
 
 
-def _lowest_members(mask, count):
+def _lowest_members(mask: int, count: int) -> int:
     """The ``count`` lowest members by halving: a few counts of part masks."""
     low, high = 0, mask.bit_length()
     while low < high:
@@ -206,7 +209,7 @@ def _lowest_members(mask, count):
 _take_short = lru_cache(maxsize=16384)(_lowest_members)
 
 
-def take(mask, count):
+def take(mask: int, count: int) -> int:
     """Mask of the ``count`` lowest members; the mask has at least as many."""
     if count == 1:
         return mask & -mask
@@ -215,7 +218,7 @@ def take(mask, count):
     return _lowest_members(mask, count)
 
 
-def to_mask(ids, limit=RANK_LIMIT):
+def to_mask(ids: Any, limit: int = RANK_LIMIT) -> int:
     """Mask of ranks given as idset text, ``IDset``, number or iterable.
 
     Members at or above ``limit`` are left out.

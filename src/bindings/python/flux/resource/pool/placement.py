@@ -7,13 +7,21 @@ of a rank a job gets overrides ``pick()``; one that prefers full ranks to empty
 ones sets ``best_fit``.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
+from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import lowest, popcount, take
 
+if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.request import Shape
 
-def slots_on(cores, gpus, shape):
+
+def slots_on(cores: int, gpus: int, shape: Shape) -> int:
     """Slots of a shape that fit in so many cores and GPUs of a node."""
     if not shape.slot_size:
         if shape.gpu_per_slot:
@@ -31,7 +39,7 @@ class Placement:
     #: Try ranks with fewest free cores, then GPUs, first; else with most.
     best_fit = False
 
-    def place(self, index, shape, eligible):
+    def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
         """Find resources for a request; ties go to the lowest rank.
 
         Args:
@@ -48,7 +56,9 @@ class Placement:
             return self._place_one(index, shape, eligible)
         return self._place_slots(index, shape, eligible)
 
-    def pick(self, index, ranks, slots, shape, into):
+    def pick(
+        self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
+    ) -> None:
         """Choose the units of so many slots on each of a mask of ranks.
 
         Args:
@@ -59,7 +69,7 @@ class Placement:
         """
         index.pick(ranks, slots * shape.slot_size, slots * shape.gpu_per_slot, into)
 
-    def pick_one(self, index, rank, shape):
+    def pick_one(self, index: RankIndex, rank: int, shape: Shape) -> int:
         """Units of one slot on one rank that has room for it."""
         inventory = index.inventory
         free = index.free(rank)
@@ -68,7 +78,9 @@ class Placement:
             units |= take(free >> inventory.shift, shape.gpu_per_slot) << inventory.shift
         return units
 
-    def _place_one(self, index, shape, eligible):
+    def _place_one(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
         gpus = shape.gpu_per_slot
         base = index.inventory.key_base
         least = shape.slot_size * base + gpus
@@ -87,7 +99,9 @@ class Placement:
                     return (rank, self.pick_one(index, rank, shape)), 1
         return None
 
-    def _place_slots(self, index, shape, eligible):
+    def _place_slots(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
         """Slots anywhere: node after node is filled."""
         count = shape.slot_count
         found = index.fitting(shape.slot_size, shape.gpu_per_slot, eligible, self.best_fit)
@@ -118,12 +132,14 @@ class Placement:
                 break
         if left:
             return None
-        chosen = {}
+        chosen: dict[int, int] = {}
         for mask, slots in steps:
             self.pick(index, mask, slots, shape, chosen)
         return select(chosen), wanted
 
-    def _place_nodes(self, index, shape, eligible):
+    def _place_nodes(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
         """So many nodes, the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
@@ -153,7 +169,7 @@ class Placement:
                 break
         if left:
             return None
-        chosen = {}
+        chosen: dict[int, int] = {}
         for mask in masks:
             if shape.exclusive:
                 for units, ranks in index.inventory.kinds.items():
@@ -164,7 +180,7 @@ class Placement:
         return select(chosen), shape.slots_given(nodes, slots)
 
 
-def _slots_each(found, nodes, shape):
+def _slots_each(found: list[tuple[int, int, int]], nodes: int, shape: Shape) -> int | None:
     """The most slots that so many of the nodes have room for."""
     room = sorted([(slots_on(c, g, shape), popcount(mask)) for c, g, mask in found], reverse=True)
     for slots, have in room:

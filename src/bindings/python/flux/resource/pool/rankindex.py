@@ -23,15 +23,24 @@ Units, selections and inventories are explained in ``inventory.py``.  Whether a
 rank is up, or meets a constraint, is not known here: callers pass masks.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import mask_of, members, runs, take
 
-_shared = {}
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.pool.inventory import Inventory, Selection
+
+_shared: dict[int, int] = {}
 SHARED_LIMIT = 1 << 16
 
 
-def _share(units):
+def _share(units: int) -> int:
     """The same mask as an object that ranks in one state have in common."""
     if len(_shared) >= SHARED_LIMIT:
         _shared.clear()
@@ -43,17 +52,17 @@ class RankIndex:
 
     __slots__ = ("inventory", "idle", "partial", "groups", "keys")
 
-    def __init__(self, inventory):
+    def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
         self.idle = inventory.ranks
-        self.partial = [0] * inventory.ranks.bit_length()
-        self.groups = {}
+        self.partial: list[int] = [0] * inventory.ranks.bit_length()
+        self.groups: dict[int, int] = {}
         for units, mask in inventory.kinds.items():
             key = inventory.keys[units]
             self.groups[key] = self.groups.get(key, 0) | mask
         self.keys = sorted(self.groups)
 
-    def copy(self):
+    def copy(self) -> Self:
         """An independent index in the same state."""
         new = type(self).__new__(type(self))
         new.inventory = self.inventory
@@ -63,11 +72,11 @@ class RankIndex:
         new.keys = self.keys[:]
         return new
 
-    def free(self, rank):
+    def free(self, rank: int) -> int:
         """Free units of a rank of the inventory."""
         return self.partial[rank] or (self.inventory.full[rank] if self.idle >> rank & 1 else 0)
 
-    def is_free(self, selection):
+    def is_free(self, selection: Selection) -> bool:
         """True if all units of a selection are free; its ranks are in the inventory."""
         at = iter(selection)
         for ranks in at:
@@ -87,7 +96,7 @@ class RankIndex:
                     return False
         return True
 
-    def take(self, selection):
+    def take(self, selection: Selection) -> None:
         """Mark the units of a selection, all free until now, as taken."""
         at = iter(selection)
         for ranks in at:
@@ -97,7 +106,7 @@ class RankIndex:
             else:
                 self._take_many(~ranks, units)
 
-    def _take_one(self, rank, units):
+    def _take_one(self, rank: int, units: int) -> None:
         partial = self.partial
         key = self.inventory.key
         bit = 1 << rank
@@ -112,7 +121,7 @@ class RankIndex:
         else:
             self._leave(bit, key(free))
 
-    def _take_many(self, mask, units):
+    def _take_many(self, mask: int, units: int) -> None:
         inventory = self.inventory
         idle = mask & self.idle
         if idle:
@@ -137,9 +146,9 @@ class RankIndex:
             else:
                 self._leave(mask_of(ranks), inventory.key(free))
 
-    def _states(self, mask):
+    def _states(self, mask: int) -> Any:
         """Pairs of free units and the ranks of a mask, none idle, that have just these free."""
-        states = {}
+        states: dict[int, list[int]] = {}
         partial = self.partial
         for rank in members(mask):
             free = partial[rank]
@@ -149,7 +158,7 @@ class RankIndex:
                 states[free] = [rank]
         return states.items()
 
-    def give(self, selection):
+    def give(self, selection: Selection) -> None:
         """Mark the units of a selection, all taken until now, as free."""
         at = iter(selection)
         for ranks in at:
@@ -159,7 +168,7 @@ class RankIndex:
             else:
                 self._give_many(~ranks, units)
 
-    def _give_one(self, rank, units):
+    def _give_one(self, rank: int, units: int) -> None:
         inventory = self.inventory
         bit = 1 << rank
         free = self.partial[rank]
@@ -174,7 +183,7 @@ class RankIndex:
         else:
             self._enter(bit, inventory.key(more))
 
-    def _give_many(self, mask, units):
+    def _give_many(self, mask: int, units: int) -> None:
         inventory = self.inventory
         kind_mask = inventory.kinds.get(units, 0)
         whole = mask & kind_mask
@@ -197,12 +206,12 @@ class RankIndex:
             else:
                 self._enter(mask_of(ranks), inventory.key(more))
 
-    def _move(self, mask, old, new):
+    def _move(self, mask: int, old: int, new: int) -> None:
         if old != new:
             self._leave(mask, old)
             self._enter(mask, new)
 
-    def _leave(self, mask, key):
+    def _leave(self, mask: int, key: int) -> None:
         rest = self.groups[key] ^ mask
         if rest:
             self.groups[key] = rest
@@ -210,7 +219,7 @@ class RankIndex:
             del self.groups[key]
             del self.keys[bisect_left(self.keys, key)]
 
-    def _enter(self, mask, key):
+    def _enter(self, mask: int, key: int) -> None:
         there = self.groups.get(key)
         if there is None:
             self.groups[key] = mask
@@ -218,7 +227,7 @@ class RankIndex:
         else:
             self.groups[key] = there | mask
 
-    def drop(self, ranks, inventory):
+    def drop(self, ranks: int, inventory: Inventory) -> None:
         """Forget a mask of ranks; ``inventory`` is the one without them."""
         self.inventory = inventory
         self.idle &= ~ranks
@@ -229,7 +238,9 @@ class RankIndex:
             if gone:
                 self._leave(gone, key)
 
-    def fitting(self, cores, gpus, ranks, best_fit=False):
+    def fitting(
+        self, cores: int, gpus: int, ranks: int, best_fit: bool = False
+    ) -> Iterator[tuple[int, int, int]]:
         """Iterate over the groups that can hold a request, most free first.
 
         Args:
@@ -252,7 +263,7 @@ class RankIndex:
                 if free_gpus >= gpus:
                     yield key // base, free_gpus, mask
 
-    def pick(self, ranks, cores, gpus, into):
+    def pick(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
         """Choose the lowest free ids on each of a mask of ranks that have enough.
 
         Args:
@@ -277,10 +288,10 @@ class RankIndex:
                     units |= take(free >> shift, gpus) << shift
                 into[units] = into.get(units, 0) | mask_of(same)
 
-    def check(self):
+    def check(self) -> None:
         """Every invariant of the index; the first one broken is an AssertionError."""
         inventory = self.inventory
-        groups = {}
+        groups: dict[int, int] = {}
         for rank in members(inventory.ranks):
             units = self.partial[rank]
             if self.idle >> rank & 1:

@@ -7,10 +7,8 @@ import math
 from typing import Any
 
 from flux.resource.pool.hosts import HostNames
+from flux.resource.pool.inventory import Entry
 from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, members, parse_idset, quote
-
-#: ``(rank mask, core mask, GPU mask)``: ranks that have these cores and GPUs.
-Entry = tuple[int, int, int]
 
 
 def load_json(text: str | bytes, what: str) -> Any:
@@ -140,9 +138,9 @@ def seconds(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name}: expected seconds, got {quote(value)}")
     try:
-        value = float(value)
+        time = float(value)
     except OverflowError:
-        value = math.inf
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name}: expected seconds since the epoch, got {value}")
-    return value
+        time = math.inf
+    if not math.isfinite(time) or time < 0:
+        raise ValueError(f"{name}: expected seconds since the epoch, got {time}")
+    return time

@@ -6,12 +6,22 @@ the coarsest group is the whole node; only containers need a look at the node it
 node slots go is ``node.py``.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import Placement
 from flux.resource.tree.rooms import ContainerIndex, rooms_of
+
+if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.request import Shape
+    from flux.resource.tree.node import NodeTypes
 
 
 def fitting(index, cores, gpus, ranks):
@@ -34,17 +44,19 @@ class TreePlacement(Placement):
 
     best_fit = True
 
-    def __init__(self, types):
+    def __init__(self, types: NodeTypes) -> None:
         self.types = types
 
-    def place(self, index, shape, eligible):
+    def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
         if shape.container_level is None:
             return super().place(index, shape, eligible)
         if shape.node_count is None:
             return self._place_containers(index, shape, eligible)
         return self._containers_on_nodes(index, shape, eligible)
 
-    def pick(self, index, ranks, slots, shape, into):
+    def pick(
+        self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
+    ) -> None:
         wanted = (shape.slot_size, shape.gpu_per_slot, slots)
         idle = ranks & index.idle
         busy = ranks ^ idle
@@ -60,13 +72,15 @@ class TreePlacement(Placement):
                     units = node.slots(partial[rank], wanted)
                     into[units] = into.get(units, 0) | 1 << rank
 
-    def pick_one(self, index, rank, shape):
+    def pick_one(self, index: RankIndex, rank: int, shape: Shape) -> int:
         node = self.types.of(rank)
         return node.slots(index.free(rank), (shape.slot_size, shape.gpu_per_slot, 1))
 
     # -- containers ---------------------------------------------------------
 
-    def container_rooms(self, index, shape, eligible):
+    def container_rooms(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> Iterator[tuple[int, int]]:
         """Nodes that can hold slots of whole containers, in the order of the policy.
 
         Yields ``(slots that a node can hold, mask of ranks)``.

@@ -5,6 +5,10 @@ remembered by room, for each kind of container that is asked for. What jobs took
 is looked at again when the next such request comes.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import members
 from flux.resource.pool.rankindex import RankIndex
@@ -68,7 +72,7 @@ class ContainerIndex(RankIndex):
             entry[1] = 0
         return rooms
 
-    def check_rooms(self, types):
+    def check_rooms(self, types: Any) -> None:
         """What is remembered of ranks that were not touched is true; else an AssertionError."""
         for rooms, stale, shape in self.asked.values():
             known = self.inventory.ranks & ~stale
