@@ -1,0 +1,91 @@
+"""What a job would ask for, from the options that ``flux submit`` has for it."""
+
+import argparse
+import os
+from typing import Any, Dict
+
+from flux.job import JobspecV1
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected a number, 1 or more")
+    return int(text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a job's shape; `jobspec_of` reads them."""
+    group = parser.add_argument_group("the job, as in flux submit")
+    add = group.add_argument
+    add("-n", "--ntasks", type=_count, metavar="N", help="tasks (default: 1)")
+    add("-N", "--nodes", type=_count, metavar="N", help="nodes to spread the tasks over")
+    add("-c", "--cores-per-task", type=_count, default=1, metavar="N", help="cores for each task")
+    add("-g", "--gpus-per-task", type=_count, metavar="N", help="GPUs for each task")
+    add("-x", "--exclusive", action="store_true", help="whole nodes")
+    add("-t", "--time-limit", metavar="FSD", help="time limit, such as 90m (default: none)")
+    add("-q", "--queue", metavar="NAME", help="queue")
+    add("-B", "--bank", metavar="NAME", help="bank")
+    add("--requires", metavar="CONSTRAINT", help="constraint, such as 'bigmem and not rack:3'")
+    add("--setattr", action="append", default=[], metavar="KEY[=VALUE]", help="jobspec attribute")
+
+
+def parse_constraint(text: str) -> Dict[str, Any]:
+    """The constraint (RFC 31) that a text (RFC 35) stands for; names without operator are properties.
+
+    Raises:
+        ValueError: it cannot be read
+    """
+    from flux.constraint.parser import ConstraintParser, ConstraintSyntaxError
+
+    class Parser(ConstraintParser):  # type: ignore[misc]
+        operator_map = {
+            None: "properties",
+            "host": "hostlist",
+            "hosts": "hostlist",
+            "rank": "ranks",
+        }
+        split_values = {"properties": ","}
+
+    try:
+        constraint = Parser().parse(text)
+    except (ConstraintSyntaxError, SyntaxError, ValueError) as exc:
+        raise ValueError(f"--requires={text!r}: {exc}") from None
+    if not isinstance(constraint, dict):
+        raise ValueError(f"--requires={text!r}: this is not a constraint")
+    return constraint
+
+
+def jobspec_of(options: argparse.Namespace) -> Dict[str, Any]:
+    """The jobspec (RFC 14) of a job with these options.
+
+    Raises:
+        ValueError: the options do not go together
+    """
+    nodes = options.nodes
+    ntasks = options.ntasks or nodes or 1
+    if nodes is not None and ntasks < nodes:
+        raise ValueError(f"{nodes} nodes cannot have {ntasks} tasks: give as many tasks as nodes")
+    if options.exclusive and nodes is None:
+        raise ValueError("--exclusive needs a number of nodes (-N)")
+    jobspec = JobspecV1.from_command(
+        ["true"],
+        num_tasks=ntasks,
+        cores_per_task=options.cores_per_task,
+        gpus_per_task=options.gpus_per_task,
+        num_nodes=nodes,
+        exclusive=options.exclusive,
+        duration=options.time_limit,
+    )
+    if options.queue:
+        jobspec.setattr("system.queue", options.queue)
+    if options.bank:
+        jobspec.setattr("system.bank", options.bank)
+    if options.requires:
+        jobspec.setattr("system.constraints", parse_constraint(options.requires))
+    for entry in options.setattr:
+        key, _, value = entry.partition("=")
+        jobspec.setattr(key if "." in key else f"system.{key}", value or 1)
+    spec: Dict[str, Any] = jobspec.jobspec
+    spec["attributes"]["system"].pop("environment", None)
+    spec["attributes"]["system"].setdefault("cwd", os.sep)
+    return spec

@@ -1,0 +1,369 @@
+"""The command flux sched: what it asks, and what it makes of the answers."""
+
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux.scheduler.command import cli, words
+from flux.scheduler.command.prometheus import exposition, family
+from flux.scheduler.command.top import View
+
+NOW = 1795600000.0  # 2026-11-25T09:46:40Z
+
+
+class Handle:
+    """A scheduler that answers each service with what it was given, and notes what it was asked."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.asked = []
+
+    def rpc(self, topic, payload):
+        self.asked.append((topic, payload))
+        self.topic = topic.partition(".")[2]
+        return self
+
+    def get(self):
+        answer = self.answers[self.topic]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(argv, **answers):
+        handle = Handle(**answers)
+        monkeypatch.setattr(cli.flux, "Flux", lambda: handle)
+        run.code = cli.main(argv)
+        run.asked = handle.asked
+        captured = capsys.readouterr()
+        run.err = captured.err
+        return captured.out
+
+    return run
+
+
+# -- words ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0, "0s"),
+        (0.25, "0.2s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (90, "1m30s"),
+        (3600, "1h"),
+        (3659, "1h"),
+        (9900, "2h45m"),
+        (86400 + 59, "1d"),
+        (90061, "1d1h"),
+        (None, "no end"),
+        (math.inf, "no end"),
+        (-5, "0s"),
+    ],
+)
+def test_lengths_of_time(seconds, text):
+    assert words.span(seconds) == text
+
+
+@given(st.floats(1, 1e9))
+def test_a_length_of_time_is_never_rounded_up(seconds):
+    units = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+    parts = re.findall(r"(\d+)([dhms])", words.span(seconds))
+    assert 1 <= len(parts) <= 2
+    assert sum(int(number) * units[unit] for number, unit in parts) <= seconds
+
+
+def test_times_of_today_and_of_other_days():
+    assert words.clock(NOW, NOW, "UTC") == "09:46:40"
+    assert words.clock(NOW + 86400, NOW, "UTC") == "2026-11-26 09:46"
+    assert words.clock(None, NOW, "UTC") == "unknown"
+
+
+def test_tables_line_up_also_with_wide_and_hostile_text():
+    lines = words.table(("A", "N"), [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)], ("N",))
+    assert lines == ["A         N", "ƒ2x       1", "語      100", "a?[2Jb"]
+
+
+# -- Prometheus ----------------------------------------------------------------------------------------
+
+STATS = {
+    "now": NOW,
+    "made": NOW,
+    "name": "sched-backfill",
+    "started": NOW - 3600,
+    "stats": {"sched_passes": 12, "errors": 0, "pending_jobs": 3, "promised": 1, "unlooked": 0.5},
+    "nodes": {"allocated": 5, "free": 2, "reserved": 0, "down": 1},
+    "reasons": [{"queue": None, "kind": "resources", "count": 2}],
+    "started_jobs": {"immediate": 7, "backfilled": 2},
+    "promises": [{"name": "ƒA", "nodes": 4, "start": NOW + 60}],
+    "reservations": [
+        {"name": 'a"b\\', "state": "active", "nodes": 4, "held": 3, "short": 1, "start": NOW - 5}
+    ],
+}
+
+
+def test_exposition():
+    text = exposition(STATS)
+    lines = text.splitlines()
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert 'flux_sched_info{module="sched-backfill"} 1' in lines
+    assert "flux_sched_passes_total 12" in lines
+    assert "flux_sched_oldest_look_seconds 0.5" in lines
+    assert 'flux_sched_nodes{state="down"} 1' in lines
+    assert 'flux_sched_jobs{queue="",reason="resources"} 2' in lines
+    assert 'flux_sched_jobs_started_total{selection="backfilled"} 2' in lines
+    assert r'flux_sched_reservation_nodes{name="a\"b\\",state="short"} 1' in lines
+
+
+def test_exposition_keeps_to_the_format():
+    """Each family once, its HELP and TYPE before its samples, no sample of an unknown family."""
+    known = set()
+    current = None
+    for line in exposition(STATS).splitlines():
+        if line.startswith("# HELP "):
+            current = line.split()[2]
+            assert current not in known
+            known.add(current)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name == current and (kind == "counter") == name.endswith("_total")
+        else:
+            assert re.fullmatch(r'[a-z_]+(\{([a-z_]+="([^"\\]|\\.)*",?)+\})? [0-9.e+-]+', line)
+            assert re.match(r"[a-z_]+", line).group() == current
+
+
+def test_names_that_the_format_does_not_take():
+    with pytest.raises(ValueError, match="no name for a counter"):
+        family("flux_sched_passes", "counter", "", [({}, 1)])
+
+
+def test_the_file_is_whole_and_readable(run, tmp_path):
+    path = tmp_path / "sched.prom"
+    run(["stats", "--prometheus", "-o", str(path)], stats=STATS)
+    assert path.read_text() == exposition(STATS)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [entry.name for entry in tmp_path.iterdir()] == ["sched.prom"]
+    run(["stats", "--prometheus", "-o", str(tmp_path / "no" / "where")], stats=STATS)
+    assert run.code == 1 and "No such file" in run.err
+
+
+# -- subcommands ---------------------------------------------------------------------------------------
+
+JOB = {
+    "id": 7,
+    "name": "ƒ8",
+    "queue": None,
+    "verdict": "waits",
+    "reason": "insufficient resources: needs 4 nodes with 16 cores, 2 free of 16 nodes",
+    "unit": "nodes",
+    "needed": 4,
+    "total": 16,
+    "matching": 8,
+    "up": 7,
+    "large_enough": 8,
+    "available": 1,
+    "excluded": [{"constraint": "property bigmem", "nodes": 8, "ranks": "0-7"}],
+    "behind": [{"name": "ƒ7", "state": "running", "end": NOW + 600}],
+    "reservation": {"name": "tuesday", "start": NOW + 9900, "end": NOW + 20000},
+    "fits": {"limit": 9900.0, "count": 2},
+    "t_estimate": NOW + 86400,
+    "t_estimate_kind": "promised",
+}
+
+
+def test_explain_one(run):
+    out = run(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
+    assert run.asked == [("sched.explain", {"id": 7})]
+    assert out.splitlines() == [
+        "ƒ8 waits: insufficient resources: needs 4 nodes with 16 cores, 2 free of 16 nodes",
+        "  needs 4 nodes; of 16 nodes 8 match, 7 of them are up, 8 are large enough; 1 node free now",
+        "  property bigmem leaves out 8 nodes: rank 0-7",
+        "  behind ƒ7, running, until 09:56:40",
+        "  reservation tuesday begins 12:31:40, ends 15:20:00",
+        "  it could start now with a time limit of 2h45m or less",
+        "  it could start now with 2 nodes",
+        "  starts about 2026-11-26 09:46 (promised)",
+    ]
+
+
+def test_explain_all_is_a_table(run):
+    out = run(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
+    assert run.asked == [("sched.explain", {"all": True})]
+    assert out.splitlines()[0].split() == ["JOBID", "QUEUE", "ESTIMATE", "REASON"]
+    assert out.splitlines()[1].startswith("ƒ8            2026-11-26 09:46  insufficient")
+
+
+@pytest.mark.parametrize(
+    "argv, text",
+    [
+        (["explain"], "give a job id, or --all"),
+        (["explain", "ƒ8", "--all"], "give a job id, or --all"),
+        (["explain", "no!"], "'no!' is not a job id"),
+        (["when", "-N4", "-n2"], "4 nodes cannot have 2 tasks"),
+        (["when", "-x"], "--exclusive needs a number of nodes"),
+        (["when", "--requires", "a and"], "--requires='a and':"),
+        (["windows", "--horizon", "x"], "horizon='x' is invalid"),
+        (["top", "--delay", "0"], "delay='0' is invalid"),
+    ],
+)
+def test_bad_options_are_named(run, argv, text):
+    assert run(argv) == ""
+    assert run.code == 1
+    assert run.err.startswith("flux-sched: ERROR: ") and text in run.err
+    assert run.asked == []
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (OSError(38, "Function not implemented"), "none is loaded"),
+        (OSError(1, "Operation not permitted"), "only the owner of the instance"),
+        (OSError(22, "reservation dat: duration is missing"), "duration is missing"),
+    ],
+)
+def test_what_the_scheduler_refuses(run, error, text):
+    run(["reservations"], reservations=error)
+    assert run.code == 1 and text in run.err
+
+
+def test_when(run):
+    argv = ["when", "-N2", "-n4", "-c2", "-g1", "-t90m", "-q", "debug", "--match"]
+    answer = {"now": NOW, "made": NOW, "verdict": "later", "start": NOW + 90, "ranks": "3-4"}
+    out = run(argv, when=answer)
+    assert out == "09:48:10, in 1m30s\nranks: 3-4\n"
+    ((_, payload),) = run.asked
+    system = payload["jobspec"]["attributes"]["system"]
+    assert (system["duration"], system["queue"]) == (5400.0, "debug")
+    node = payload["jobspec"]["resources"][0]
+    assert (node["type"], node["count"]) == ("node", 2)
+    assert run(["when"], when=dict(answer, start=NOW)) == "now\n"
+    unknown = dict(answer, start=None, reason="waits for a job without a time limit")
+    assert run(["when"], when=unknown).startswith("unknown: waits for")
+    run(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
+    assert run.code == 1 and "never: too large" in run.err
+
+
+def test_constraints_as_in_submit(run):
+    answer = {"now": NOW, "made": NOW, "verdict": "now", "start": NOW, "ranks": None}
+    run(["when", "--requires", "bigmem and not rack3"], when=answer)
+    system = run.asked[0][1]["jobspec"]["attributes"]["system"]
+    assert system["constraints"] == {
+        "and": [{"properties": ["bigmem"]}, {"not": [{"properties": ["rack3"]}]}]
+    }
+
+
+def test_windows(run):
+    kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600], [2, NOW + 8 * 3600]]}]
+    out = run(["windows"], windows={"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds})
+    assert run.asked == [("sched.windows", {"horizon": 8 * 3600.0})]
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1] == ["16", "cores", "5", "8", "1h", "10:46:40"]
+    assert lines[2] == ["16", "cores", "2", "8", "8h", "or", "more"]
+    bars = [line for line in out.splitlines() if "=" in line]
+    assert bars[0].split()[0] == "2" and bars[0].endswith(">")
+    assert bars[1].split()[0] == "5" and bars[1].endswith("|")
+
+
+def test_plan_as_text_and_picture(run, tmp_path):
+    plan = {
+        "now": NOW,
+        "until": NOW + 3600,
+        "ranks": "0-3",
+        "down": "",
+        "running": [{"name": "ƒ7", "start": NOW - 5, "end": NOW + 600, "nodes": 2, "ranks": "0-1"}],
+        "promised": [],
+        "reserved": [],
+    }
+    assert "0-1 aaa" in run(["plan", "--horizon=1h"], plan=plan)
+    path = tmp_path / "plan.svg"
+    assert run(["plan", "-o", str(path)], plan=plan) == ""
+    assert path.read_text().startswith("<svg ")
+    assert json.loads(run(["plan", "--json"], plan=plan)) == plan
+
+
+def test_reserve(run):
+    answer = {
+        "now": NOW,
+        "reservation": {
+            "name": "dat",
+            "nodes": 4,
+            "start": NOW + 3600,
+            "end": NOW + 7200,
+            "every": "1w",
+            "group": "users root",
+        },
+        "conflicts": [{"name": "ƒ7", "nodes": 1, "end": None}],
+        "warnings": ["queue debug is stopped"],
+    }
+    argv = ["reserve", "dat", "--start=+1h", "--duration=1h", "--nodes=4", "--users=root,1001"]
+    out = run([*argv, "--every=1w", "--bank=physics"], reserve=answer)
+    ((topic, payload),) = run.asked
+    assert topic == "sched.reserve" and payload["dry_run"] is False
+    assert payload["reservation"] == {
+        "name": "dat",
+        "start": "+1h",
+        "duration": "1h",
+        "zone": "UTC",
+        "at_end": "cancel",
+        "pin": False,
+        "nodes": 4,
+        "every": "1w",
+        "users": ["root", "1001"],
+        "banks": ["physics"],
+    }
+    assert out.splitlines() == [
+        "dat is reserved: 4 nodes, 2026-11-25T10:46:40+00:00 to 2026-11-25T11:46:40+00:00, every 1w",
+        "  jobs of the group that still run at the end are ended then",
+        "  in the way: ƒ7 on 1 node, without a known end",
+        "  warning: queue debug is stopped",
+    ]
+    assert "would be reserved" in run([*argv, "--dry-run"], reserve=answer)
+
+
+def test_reservations_and_unreserve(run):
+    one = {
+        "name": "dat",
+        "state": "planned",
+        "start": NOW + 60,
+        "end": NOW + 3660,
+        "nodes": 4,
+        "ranks": None,
+        "group": "",
+    }
+    out = run(["reservations"], reservations={"now": NOW, "reservations": [one]})
+    assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "nobody"]
+    assert run(["unreserve", "dat"], unreserve={}) == ""
+    assert run.asked == [("sched.unreserve", {"name": "dat"})]
+
+
+def test_top_once_and_as_json(run):
+    out = run(["top", "--once"], stats=STATS)
+    assert "nodes   5 allocated  2 free  1 down" in out
+    assert "3 pending jobs, 1 with a promise" in out
+    assert "ƒA" in out
+    assert json.loads(run(["top", "--once", "--json"], stats=STATS)) == STATS
+
+
+def test_top_fits_the_window_and_counts_rates():
+    class Context:
+        time = staticmethod(lambda when, now: words.clock(when, now, "UTC"))
+
+    view = View(Context)
+    lines = view.lines(STATS, 40, 8)
+    assert len(lines) <= 8 and all(len(line) <= 40 for line in lines)
+    later = dict(STATS, now=NOW + 2, started_jobs={"immediate": 17, "backfilled": 2})
+    later["stats"] = dict(STATS["stats"], sched_passes=16)
+    assert "passes  2.0/s   starts 5.0/s   errors 0" in view.lines(later, 100, 100)
+    reloaded = dict(later, now=NOW + 4, started=NOW + 3)
+    assert "passes  ...   errors 0" in view.lines(reloaded, 100, 100)
