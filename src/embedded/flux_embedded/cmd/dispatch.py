@@ -54,16 +54,30 @@ def _call(name, argv):
         return _report(name, style, exc)
 
 
+#: Commands that come with the schedulers lie here, as they do for a real flux in its own directory.
+OWN_COMMANDS = os.path.normpath(os.path.join(os.path.dirname(__file__), "../../../cmd"))
+
+
 def _external(name, argv):
-    """Run a ``flux-NAME`` found along FLUX_EXEC_PATH, as flux-core does."""
-    for directory in os.environ.get("FLUX_EXEC_PATH", "").split(":"):
-        if not directory:
-            continue
-        for path in (f"{directory}/flux-{name}", f"{directory}/flux-{name}.py"):
-            if os.access(path, os.X_OK) and os.path.isfile(path):
-                os.execv(path, [path, *argv])
-            if path.endswith(".py") and os.path.isfile(path):
-                os.execv(sys.executable, [sys.executable, path, *argv])
+    """Run a ``flux-NAME.py`` or ``flux-NAME``, looked for where and in the order that flux-core does."""
+    path = []
+    for value in (
+        os.environ.get("FLUX_EXEC_PATH_PREPEND", ""),
+        OWN_COMMANDS,
+        os.environ.get("FLUX_EXEC_PATH", ""),
+        os.environ.get("PATH", ""),
+    ):
+        path += [directory for directory in value.split(":") if directory]
+    for directory in path:
+        script = f"{directory}/flux-{name}.py"
+        if os.path.isfile(script) and os.access(script, os.X_OK):
+            prepend = os.pathsep.join(sys.path[:2])
+            inherited = os.environ.get("PYTHONPATH")
+            os.environ["PYTHONPATH"] = f"{prepend}:{inherited}" if inherited else prepend
+            os.execv(sys.executable, [sys.executable, script, *argv])
+        command = f"{directory}/flux-{name}"
+        if os.path.isfile(command) and os.access(command, os.X_OK):
+            os.execv(command, [command, *argv])
 
 
 def run(argv=None):

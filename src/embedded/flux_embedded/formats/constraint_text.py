@@ -168,5 +168,7 @@ class _Parser:
         elif not operand:
             raise ValueError(f"missing operand after {quote(text)}")
         op = self.syntax.operators.get(operator, operator)
+        if op is None:
+            raise ValueError(f'Missing required operator in "{text}"')
         separator = self.syntax.split.get(op)
         return {op: operand.split(separator) if separator else [operand]}

@@ -1,0 +1,57 @@
+"""Commands that are not built in: flux-NAME.py and flux-NAME, in the order a real flux looks."""
+
+import os
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FLUX = os.path.join(HERE, "../../../src/cmd/flux")
+
+
+@pytest.fixture
+def flux(tmp_path):
+    """Run flux with commands that print where they lie, in directories by name."""
+
+    def command(directory, file, text):
+        path = tmp_path / directory
+        path.mkdir(exist_ok=True)
+        (path / file).write_text(text)
+        (path / file).chmod(0o755)
+
+    def flux(*argv, **places):
+        env = dict(os.environ)
+        for name, directories in places.items():
+            env[name] = ":".join(str(tmp_path / d) for d in directories)
+        env["PATH"] = f"{env['PATH']}:{tmp_path / 'path'}"
+        return subprocess.run([FLUX, *argv], env=env, capture_output=True, text=True, check=False)
+
+    flux.command = command
+    return flux
+
+
+def test_the_first_directory_wins(flux):
+    for directory in ("first", "second", "path"):
+        flux.command(directory, "flux-hello", f"#!/bin/sh\necho {directory} $1\n")
+    both = {"FLUX_EXEC_PATH_PREPEND": ["first"], "FLUX_EXEC_PATH": ["second"]}
+    assert flux("hello", "you", **both).stdout == "first you\n"
+    assert flux("hello", "you", FLUX_EXEC_PATH=["second"]).stdout == "second you\n"
+    assert flux("hello", "you").stdout == "path you\n"
+
+
+def test_a_script_runs_in_flux_own_python_with_its_modules(flux):
+    flux.command("first", "flux-hello.py", "import flux, sys\nprint(flux.__name__, sys.argv[1:])\n")
+    flux.command("first", "flux-hello", "#!/bin/sh\necho the other\n")
+    assert flux("hello", "-x", FLUX_EXEC_PATH=["first"]).stdout == "flux ['-x']\n"
+
+
+def test_what_is_not_there_is_said(flux):
+    result = flux("nosuch")
+    assert result.returncode == 1
+    assert "`nosuch' is not a flux command" in result.stderr
+
+
+def test_flux_sched_is_found():
+    result = subprocess.run([FLUX, "sched", "-h"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert "explain" in result.stdout
