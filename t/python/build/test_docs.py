@@ -5,14 +5,14 @@ import re
 import pytest
 
 from flux_embedded.broker import start
-from flux_embedded.cmd import dispatch
+from flux_embedded.cmd import commands
 
 
 def test_the_man_page_lists_the_commands_there_are(srcdir):
     page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
     section = re.search(r"Commands\n-+\n\n(.*?)\n\n", page, re.DOTALL).group(1)
     listed = set(re.findall(r"\*\*([\w-]+)\*\*", section)) - {"--dry-run"}
-    assert listed == {name for name in dispatch.COMMANDS if name != "help"}
+    assert listed == {name for name, command in commands.COMMANDS.items() if command.doc}
 
 
 def test_the_man_page_has_every_option_of_flux_start(srcdir):

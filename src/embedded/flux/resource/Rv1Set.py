@@ -314,7 +314,15 @@ class Rv1Set(ResourceSetImplementation):
             if pair not in cache:
                 cache[pair] = _combine(*pair, how)
             result._have[rank] = cache[pair]
-        result._keep({rank for rank, kinds in result._have.items() if kinds})
+        # A rank that has nothing in either set is in both of them all the same.
+        empty = how == _idset.INTERSECT and other._have.keys() & self._have.keys()
+        result._keep(
+            {
+                rank
+                for rank, kinds in result._have.items()
+                if kinds or (empty and rank in empty and not self._have[rank])
+            }
+        )
         return result
 
 
