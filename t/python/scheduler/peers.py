@@ -156,6 +156,17 @@ class JobManagerPeer(Service):
         self.hello_error = None
         self.ready_request = None
         self.raised = []
+        #: None: there is no alloc-query; else a function giving the answer, and what is sent after it
+        self.alloc_query = None
+
+    @request("alloc-query")
+    def alloc_query_(self, msg):
+        if self.alloc_query is None:
+            raise OSError(errno.ENOSYS, "No service matching job-manager.alloc-query is registered")
+        answer, requests = self.alloc_query()
+        self.respond(msg, answer)
+        for jobid in requests:
+            self.rig.alloc(jobid)
 
     @request("sched-hello", streaming=True)
     def sched_hello(self, msg):

@@ -562,6 +562,50 @@ def test_quiescent_does_not_wait_for_what_came_after_it(rig):
     assert rig.started() == [1, 2]
 
 
+class Sending:
+    """A job manager that sends one request of its queue each time it is asked how far it is."""
+
+    def __init__(self, rig, jobs, limit=None):
+        self.rig = rig
+        self.queue = list(jobs)
+        self.limit = limit
+        self.sent = 0
+        self.asked = 0
+
+    def __call__(self):
+        self.asked += 1
+        open_now = self.sent - len(self.rig.started())
+        requests = []
+        if self.queue and (self.limit is None or open_now < self.limit):
+            # The request comes after the answer, which speaks of it as sent.
+            requests = [self.queue.pop(0)]
+            self.sent += 1
+            open_now += 1
+        return {"queue_length": len(self.queue), "alloc_pending": open_now, "running": 0}, requests
+
+
+def test_quiescent_waits_for_requests_the_job_manager_has_not_sent_yet(rig):
+    rig.manager.alloc_query = Sending(rig, [1, 2, 3])
+    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 3})
+    assert rig.manager.alloc_query.asked == 4
+
+
+def test_quiescent_in_limited_mode_waits_for_what_is_sent_as_others_start():
+    rig = Rig(R(1, 4))
+    rig.load(Guide, "queue-depth=2")
+    rig.manager.alloc_query = Sending(rig, range(1, 10), limit=2)
+    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 4})
+    assert rig.manager.alloc_query.queue == [7, 8, 9]
+
+
+def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
+    rig.manager.alloc_query = lambda: (
+        {"queue_length": 1, "alloc_pending": 0, "running": 0},
+        [],
+    )
+    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
+
+
 # -- a policy that raises ------------------------------------------------------------------------------
 
 

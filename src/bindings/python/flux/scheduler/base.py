@@ -242,7 +242,12 @@ class Scheduler(BrokerModule):
             when_empty=when_empty,
         )
         self._quiescence = Quiescence(
-            h, self._passes, self._commits, self._requests.holding, self._mishaps
+            h,
+            self._passes,
+            self._commits,
+            self._requests.holding,
+            limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
+            mishaps=self._mishaps,
         )
 
     def _take_options(self, args: tuple[str, ...]) -> list[str]:

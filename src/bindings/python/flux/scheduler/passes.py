@@ -386,27 +386,54 @@ class Passes:
         self.clock.let_go()
 
 
-class _Asker:
-    """Who waits for quiescence, and what for."""
+#: Answers of the job manager that say the same, one after another, before it is taken at its word.
+PATIENCE = 100
 
-    __slots__ = ("msg", "events", "keys")
+
+class _Asker:
+    """Who waits for quiescence, and how far that is.
+
+    Attributes:
+        msg (Message): the question
+        events (int): events to be done with
+        keys (int or None): R to be stored, once all is decided
+        sending (bool): whether the job manager may have something more to send
+        heard: what the job manager said last, and how often
+        last (bool): whether the job manager is asked for the last time
+        full: what it had said when as many requests were open as it may send
+        again (bool): whether to ask anew when these are decided, since others may follow them
+    """
+
+    __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
 
     def __init__(self, msg: Any, events: int) -> None:
         self.msg = msg
-        #: events before the question
         self.events = events
-        #: R to be stored before the answer, once that is known
         self.keys: Optional[int] = None
+        self.sending = True
+        self.heard: Optional[tuple[int, int]] = None
+        self.times = 0
+        self.last = False
+        self.full: Optional[tuple[int, int]] = None
+        self.again = False
 
 
 class Quiescence:
     """Answers ``sched.quiescent`` once everything that came before it is decided, stored and answered.
+
+    Who asks from inside the job manager, as an emulator does when the jobs of a step have come,
+    asks before the requests for these jobs are sent, since the job manager sends one in a turn of
+    its reactor. So first `Quiescence` asks it in its turn (``job-manager.alloc-query``) until no
+    request is waiting to be sent, or as many are open as it may send, and then once more, since
+    the answer may overtake the last request. In the second case all this is repeated once these
+    are decided, until nothing moves any more.
 
     Args:
         handle: the Flux handle
         passes (Passes): when it is decided
         commits (Committer): when it is stored
         holding (set): the jobs that hold resources; how many is part of the answer
+        limit: function giving how many requests may be open, or None: any number
         mishaps (Mishaps): where failures are reported
     """
 
@@ -416,31 +443,71 @@ class Quiescence:
         passes: Passes,
         commits: Committer,
         holding: set[int],
+        limit: Callable[[], Optional[int]],
         mishaps: Mishaps,
     ) -> None:
         self.handle = handle
         self.passes = passes
         self.commits = commits
         self.holding = holding
+        self.limit = limit
         self.mishaps = mishaps
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
         """Answer `msg` when the time has come."""
-        self._askers.append(_Asker(msg, self.passes.events))
+        asker = _Asker(msg, self.passes.events)
+        self._askers.append(asker)
         self.passes.changed = self.check
+        self._query(asker)
         self.check()
+
+    def _query(self, asker: _Asker) -> None:
+        def answered(future: Any) -> None:
+            try:
+                answer = future.get()
+                self._heard(asker, int(answer["queue_length"]), int(answer["alloc_pending"]))
+            except Exception:
+                asker.sending = False  # nobody to ask: what had come with the question is all
+            if asker.sending:
+                self._query(asker)
+            else:
+                self.check()
+
+        try:
+            self.handle.rpc("job-manager.alloc-query").then(answered)
+        except Exception:
+            asker.sending = False
+
+    def _heard(self, asker: _Asker, queued: int, pending: int) -> None:
+        """The job manager says how many requests are to be sent, and how many are open."""
+        heard = (queued, pending)
+        limit = self.limit()
+        asker.times = asker.times + 1 if heard == asker.heard else 0
+        asker.heard = heard
+        if asker.last or (queued and heard == asker.full):
+            asker.sending = False
+            asker.events = self.passes.events
+            asker.keys = None
+        elif queued == 0 or asker.times >= PATIENCE:
+            asker.last = True
+        elif limit is not None and pending >= limit:
+            asker.last = asker.again = True
+            asker.full = heard
 
     def check(self) -> None:
         """Something went on: answer those whose time has come."""
-        if not self._askers:
-            return
         waiting = []
         for asker in self._askers:
             if asker.keys is None and self.passes.done_with(asker.events):
                 asker.keys = self.commits.accepted
-            if asker.keys is None or self.commits.stored < asker.keys:
+            if asker.sending or asker.keys is None or self.commits.stored < asker.keys:
                 waiting.append(asker)
+            elif asker.again:
+                asker.again = asker.last = False
+                asker.sending = True
+                waiting.append(asker)
+                self._query(asker)
             else:
                 answer = {"status": 0, "alloc_current": len(self.holding)}
                 self.mishaps.guard("quiescent", self.handle.respond, asker.msg, answer)

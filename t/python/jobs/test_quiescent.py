@@ -1,0 +1,61 @@
+"""sched.quiescent asked from inside the job manager, as emulators do (message sequence of a whole instance)."""
+
+from pathlib import Path
+
+import pytest
+from jobs_instance import jobspec
+
+from flux.jobtap import Plugin
+from flux_embedded.broker.instance import JOB_SERVICES, Instance
+from flux_embedded.kernel.clock import VirtualClock
+
+MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
+
+
+def whole_instance(module, *args):
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-3", "children": {"core": "0"}}],
+            "nodelist": ["n[0-3]"],
+            "starttime": 0,
+            "expiration": 0,
+        },
+    }
+    instance = Instance(size=4, clock=VirtualClock(), services=JOB_SERVICES, R=R)
+    instance.start()
+    instance.handle.rpc(
+        "module.load", {"path": str(MODULES / module / f"{module}.py"), "args": list(args)}
+    ).get()
+    return instance
+
+
+@pytest.mark.parametrize(
+    "module, args, started",
+    [
+        ("sched-fifo", ["queue-depth=unlimited"], 3),
+        ("sched-fifo", ["queue-depth=2"], 3),
+        ("sched-backfill", [], 3),
+    ],
+)
+def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
+    instance = whole_instance(module, *args)
+    answers = []
+    plugin = Plugin(instance.service("job-manager"), "asks.py", "/nowhere/asks.py", {})
+    instance.service("job-manager").jobtap._add(plugin, lambda p: None)
+    seen = []
+
+    def sched(p, topic, args):
+        seen.append(args["id"])
+        if len(seen) == 3:
+            p.handle.rpc("sched.quiescent").then(lambda future: answers.append(future.get()))
+
+    plugin.add_handler("job.state.sched", sched)
+    for _ in range(3):
+        instance.handle.rpc(
+            "job-ingest.submit",
+            {"jobspec": jobspec(nodes=1, duration=60, run=50), "urgency": 16, "flags": 0},
+        )
+    instance.kernel.run_until_idle()
+    instance.stop()
+    assert answers == [{"status": 0, "alloc_current": started}]
