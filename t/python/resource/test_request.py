@@ -122,7 +122,8 @@ def deep(levels):
         ([vertex("node", 1, vertex("slot", 1, vertex("node", 1, vertex("core"))))], "node inside"),
         ([vertex("slot", 1, vertex("core"), vertex("node", 1, vertex("core")))], "beside a node"),
         ([vertex("slot", 1, vertex("node", 1, vertex("core")), vertex("core"))], "beside a node"),
-        ([deep(80)], "levels deep"),
+        ([deep(63)], "levels deep"),
+        ([deep(100)], "levels deep"),
         ([vertex("slot", 1, *[vertex("core")] * 20000)], "vertices"),
         (["slot"], "needs a type"),
         ([{"type": 5, "count": 1}], "needs a type"),
@@ -294,6 +295,22 @@ def test_constraints(constraint, ranks):
 def test_no_constraints(constraint):
     with pytest.raises(ValueError):
         parse_constraint(constraint)
+
+
+@pytest.mark.parametrize("above", range(0, 63, 7))
+def test_a_graph_of_64_levels_is_read_one_of_65_is_not(above):
+    def graph(levels):
+        entry = vertex("core")
+        for _ in range(levels - above - 2):
+            entry = vertex("socket", 1, entry)
+        entry = vertex("slot", 1, entry)
+        for _ in range(above):
+            entry = vertex("rack", 1, entry)
+        return entry
+
+    assert read(graph(64)).slot_size == 1
+    with pytest.raises(ValueError, match="resources are nested more than 64 levels deep"):
+        read(graph(65))
 
 
 def test_deep_constraint():

@@ -138,3 +138,19 @@ def test_ranks_with_gaps_and_several_entries(hwloc):
     amend(R, (OWN / "cache-numa.xml").read_text())
     assert R["scheduling"]["writer"] == "TreePool"
     assert [entry["ranks"] for entry in R["scheduling"]["children"]] == ["0-1,4,7"]
+
+
+@pytest.mark.parametrize(
+    "R, words",
+    [
+        ({"version": 1}, "R: execution: expected an object"),
+        ({"version": 1, "execution": {}}, "R: execution.R_lite: expected an array"),
+        ({"execution": {"R_lite": [{}]}}, r"R: execution.R_lite\[0\]: expected rank and children"),
+    ],
+)
+def test_amend_names_what_is_wrong_with_R(hwloc, R, words):
+    before = copy.deepcopy(R)
+    with pytest.raises(ValueError, match=words):
+        amend(R, (OWN / "cxl-memory.xml").read_text())
+    assert R == before
+    assert amend(R) is R

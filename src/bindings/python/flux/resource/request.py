@@ -21,7 +21,8 @@ from flux.resource.ResourceCount import COUNT_LIMIT, ONE, CountProduct, Resource
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Levels and vertices of a resource graph; more is an error.
+#: Levels and vertices of a resource graph; more is an error, not a deep recursion. The graphs of
+#: sites have a dozen levels at most, from the cluster down to a core.
 DEPTH_LIMIT = 64
 VERTEX_LIMIT = 10000
 
@@ -74,7 +75,7 @@ class Graph:
 
     def _fields(self, vertex: Any, depth: int) -> tuple[str, ResourceCount, bool, list[Any]]:
         self.vertices += 1
-        if depth > DEPTH_LIMIT:
+        if depth >= DEPTH_LIMIT:
             raise ValueError(f"resources are nested more than {DEPTH_LIMIT} levels deep")
         if self.vertices > VERTEX_LIMIT:
             raise ValueError(f"jobspec has more than {VERTEX_LIMIT} resource vertices")

@@ -11,7 +11,8 @@ import os
 from typing import Any
 
 from flux.resource.hwloc.xml import load_xml
-from flux.resource.pool.masks import idset_text, parse_idset, to_mask
+from flux.resource.pool.masks import idset_text, to_mask
+from flux.resource.pool.rv1 import read_lite
 
 CONTAINERS = ("Package", "Die", "Group")
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
@@ -184,9 +185,10 @@ class TopologyBuilder:
 
 
 def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
-    """(topo, number of cores, number of GPUs) of the machine that hwloc XML, a str, describes.
+    """(topo, number of cores, number of GPUs) of the machine that hwloc XML describes.
 
-    Raises RuntimeError when the XML does not load, or a domain has no cores.
+    Raises:
+        RuntimeError: the XML does not load, or a domain has no cores.
     """
     machine = load_xml(text)
     builder = TopologyBuilder(machine)
@@ -200,18 +202,22 @@ def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
 def amend(R: Any, hwloc_xml: str | None = None) -> dict[str, Any]:
     """Give R the topology of its nodes (an amender for fake-resources.amend-r).
 
-    R: resource set as a dict (RFC 20, version 1); changed in place and returned.
-    hwloc_xml: the XML document as a str, or None, which leaves R as it is.
-
     ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
-    described machine. R's own cores and GPUs are not touched. An R without ranks is returned as it
-    is. Raises RuntimeError, R unchanged, when the XML does not load or has a domain without cores.
+    described machine. R's own cores and GPUs are not touched, and R without ranks stays as it is.
+
+    Args:
+        R (dict): resource set (RFC 20, version 1); changed in place and returned.
+        hwloc_xml (str): the XML document, or None, which leaves R as it is.
+
+    Raises:
+        ValueError: R has no ``execution.R_lite``, or something wrong in it; the text names it.
+        RuntimeError: the XML does not load, or has a domain without cores. R is unchanged.
     """
     if hwloc_xml is None:
         return R
     ranks = 0
-    for entry in R["execution"]["R_lite"]:
-        ranks |= parse_idset(entry["rank"])
+    for mask, _, _ in read_lite(R):
+        ranks |= mask
     if not ranks:
         return R
     topo = topology_from_xml(hwloc_xml)[0]
@@ -225,9 +231,16 @@ def amend(R: Any, hwloc_xml: str | None = None) -> dict[str, Any]:
 def r_from_hwloc(hwloc_xml: str, ranks: str, hosts: str, amended: bool = False) -> dict[str, Any]:
     """R (version 1) for nodes that all look like an XML document: ``flux R encode --hwloc-xml``.
 
-    ranks: idset string; hosts: hostlist string with a name for each rank, in rank order;
-    amended: add the TreePool key, as ``amend()`` does. Cores are numbered 0 to n-1 and GPUs 0 to m-1 by
-    the rules of the topology. Raises RuntimeError like ``amend()``.
+    Cores are numbered 0 to n-1 and GPUs 0 to m-1 by the rules of the topology.
+
+    Args:
+        hwloc_xml (str): the XML document.
+        ranks (str): an idset.
+        hosts (str): a hostlist with a name for each rank, in rank order.
+        amended (bool): add the TreePool key, as ``amend()`` does.
+
+    Raises:
+        RuntimeError: as ``amend()``.
     """
     topo, ncores, ngpus = topology_from_xml(hwloc_xml)
     children = {"core": idset_text((1 << ncores) - 1)}
