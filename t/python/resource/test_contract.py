@@ -1,0 +1,241 @@
+"""The contract of pool implementations: a third pool, written against it alone, plans and explains."""
+
+import inspect
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pool_model import Ask, R_of
+
+from flux.resource import (
+    InfeasibleRequest,
+    InsufficientResources,
+    ResourcePool,
+    ResourcePoolImplementation,
+    ResourceRequest,
+    Rv1Pool,
+)
+from flux.resource.pool.inventory import make_inventory
+from flux.resource.pool.masks import members, parse_idset
+from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rv1 import read_lite, read_names
+from flux.resource.TreePool import TreePool
+
+NOW = 1000.0
+
+
+class Ledger(ResourcePoolImplementation):
+    """A pool that keeps no index: a list of who took what, from which all else is made when asked."""
+
+    version = 1
+    name = "Ledger"
+
+    def __init__(self, R=None, log=None, **kwargs):
+        super().__init__(R, log)
+        self.R = R
+        entries = read_lite(R)
+        self.all = make_inventory(entries, *read_names(R, entries))
+        self.jobs = {}
+        self.down = set()
+        self.end = R["execution"].get("expiration", 0.0)
+
+    # -- the view
+
+    @property
+    def inventory(self):
+        return self.all
+
+    @property
+    def index(self):
+        index = RankIndex(self.all)
+        for _, selection in self.jobs.values():
+            index.take(selection)
+        return index
+
+    def eligible(self, match):
+        up = self.all.ranks
+        for rank in self.down:
+            up &= ~(1 << rank)
+        return up & self.all.matching(match)
+
+    def held(self, jobid):
+        return self.jobs[jobid][1]
+
+    def grant(self, jobid, request, selection, nslots):
+        end = self.clock() + request.duration if request.duration else self.end
+        self.jobs[jobid] = (end, selection)
+        self.generation += 1
+        execution = self.all.execution(selection)
+        return Ledger({"version": 1, "execution": {**execution, "nslots": nslots}})
+
+    # -- what every pool must have
+
+    def parse_resource_request(self, jobspec):
+        return ResourceRequest.from_jobspec(jobspec)
+
+    def alloc(self, jobid, request):
+        if jobid in self.jobs:
+            raise ValueError("known")
+        placed = self.place_request(request, self.index, self.eligible(request.shape.match))
+        if placed is None:
+            self.check_feasibility(request)
+            raise InsufficientResources(lambda: self.why_not(request))
+        return self.grant(jobid, request, *placed)
+
+    def free(self, jobid, R=None, final=False):
+        if self.jobs.pop(jobid, None):
+            self.generation += 1
+            self.releases += 1
+
+    def mark_up(self, ids):
+        self.down -= set(members(parse_idset(ids)))
+        self.generation += 1
+        self.releases += 1
+
+    def mark_down(self, ids):
+        self.down |= set(members(parse_idset(ids)))
+        self.generation += 1
+
+    @property
+    def expiration(self):
+        return self.end
+
+    def update_expiration(self, jobid, expiration):
+        self.jobs[jobid] = (expiration, self.jobs[jobid][1])
+        self.generation += 1
+
+    def job_end_times(self):
+        return [(jobid, end) for jobid, (end, _) in self.jobs.items()]
+
+    def to_dict(self):
+        return self.R
+
+
+class LedgerPool(ResourcePool):
+    _impl_map = {1: Ledger}
+
+
+ROWS = {
+    0: ({0, 1, 2, 3}, {0, 1}),
+    1: ({0, 1, 2, 3}, set()),
+    2: ({0, 1}, set()),
+    3: (set(range(8)), {0}),
+}
+
+
+def make(cls):
+    pool = cls(R_of(ROWS))
+    pool.clock = lambda: NOW
+    return pool
+
+
+asks = st.builds(
+    Ask,
+    st.sampled_from([None, ([1], 1), ([2], 2), ([4], 4)]),
+    st.sampled_from([([1], 1), ([2], 2), ([3], 3)]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([0, 0, 1]),
+    st.sampled_from([False, False, True]),
+    duration=st.sampled_from([0.0, 5.0, 20.0, 100.0]),
+)
+
+
+def told(function):
+    """What a call answers, or raises, in a form that can be compared."""
+    try:
+        answer = function()
+    except OSError as exc:
+        return type(exc).__name__, str(exc)
+    return answer.dumps() if hasattr(answer, "dumps") else answer
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(asks, max_size=5),
+    st.sets(st.integers(0, 3), max_size=2),
+    st.lists(st.tuples(asks, st.sampled_from(["alloc", "reserve", "free"])), max_size=8),
+)
+def test_a_pool_of_another_kind_answers_and_plans_as_rv1pool_does(running, down, pending):
+    pools = [make(LedgerPool), make(ResourcePool)]
+    both = lambda ask: [  # noqa: E731
+        told(lambda: ask(pool, plan)) for pool, plan in zip(pools, plans)
+    ]
+    plans = [pool.plan() for pool in pools]
+
+    def same(ask):
+        one, other = both(ask)
+        assert one == other
+        return one
+
+    for jobid, wanted in enumerate(running):
+        spec = wanted.jobspec()
+        same(lambda pool, plan: pool.alloc(jobid, pool.parse_resource_request(spec)))
+    for pool in pools:
+        pool.mark_down(",".join(str(rank) for rank in sorted(down)))
+    for jobid, (wanted, what) in enumerate(pending, 100):
+        spec = wanted.jobspec()
+        ask = lambda pool: pool.parse_resource_request(spec)  # noqa: E731
+        same(lambda pool, plan: pool.explain(ask(pool)))
+        same(lambda pool, plan: pool.match_mask(ask(pool)))
+        same(lambda pool, plan: pool.waits_for_ranks(ask(pool)))
+        same(lambda pool, plan: pool.earliest(ask(pool)))
+        same(lambda pool, plan: sorted(pool.job_end_times()))
+        when = same(lambda pool, plan: plan.earliest(ask(pool)))
+        if what == "alloc":
+            same(lambda pool, plan: plan.alloc(jobid, ask(pool)))
+        elif what == "reserve" and isinstance(when, float):
+            same(lambda pool, plan: plan.reserve(jobid, ask(pool), when))
+            same(lambda pool, plan: plan.reservations())
+        elif what == "free":
+            same(lambda pool, plan: pool.free(jobid - 100))
+        same(lambda pool, plan: plan.stale())
+
+
+def methods(cls):
+    return {
+        name: value
+        for name, value in inspect.getmembers(cls)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
+
+
+def test_every_method_of_the_contract_is_documented():
+    for name, value in methods(ResourcePoolImplementation).items():
+        assert inspect.getdoc(value), name
+
+
+def test_the_wrapper_offers_only_what_the_contract_has():
+    declared = set(dir(ResourcePoolImplementation))
+    assert set(methods(ResourcePool)) <= declared
+
+
+@pytest.mark.parametrize("cls", [Rv1Pool, TreePool._impl_map[1]])
+def test_overridden_methods_take_what_the_contract_says(cls):
+    for name, value in methods(ResourcePoolImplementation).items():
+        own = inspect.getattr_static(cls, name)
+        if inspect.isfunction(value):
+            expected = list(inspect.signature(value).parameters)
+            assert list(inspect.signature(own).parameters) == expected, name
+
+
+def test_a_pool_without_a_view_says_what_it_lacks():
+    class Bare(ResourcePoolImplementation):
+        def explain(self, request):
+            return {"reason": "no"}
+
+    pool = Bare()
+    assert not pool.has_view
+    assert pool.can("explain") and not pool.can("plan") and not pool.can("earliest")
+    assert not pool.can("fly")
+    assert Ledger(R_of(ROWS)).can("plan")
+    for call in (pool.plan, lambda: pool.earliest(None), lambda: pool.alloc(1, None), pool.to_dict):
+        with pytest.raises(NotImplementedError, match="^Bare[.](inventory|alloc|to_dict)$"):
+            call()
+
+
+def test_feasibility_follows_from_the_view():
+    pool = make(LedgerPool)
+    with pytest.raises(InfeasibleRequest, match="only 1 eligible"):
+        pool.check_feasibility(
+            pool.parse_resource_request(Ask(([2], 2), ([1], 1), 8, 0, False).jobspec())
+        )
