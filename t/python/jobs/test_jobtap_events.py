@@ -5,16 +5,15 @@ import sys
 import pytest
 from jobs_instance import make_R
 
-from flux.jobtap import CURRENT_JOB, Plugin
+from flux.jobtap import CURRENT_JOB
 
 DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
 
 
 @pytest.fixture
 def p(inst):
-    plugin = Plugin(inst.jm, "model.py", "/nowhere/model.py", {})
-    inst.jm.jobtap._add(plugin, lambda p: None)
-    return plugin
+    jobtap = inst.jm.jobtap
+    return jobtap.add(jobtap.host.create("model.py", "/nowhere/model.py", {}), lambda p: None)
 
 
 def gate(p):

@@ -33,7 +33,14 @@ STATE_LETTERS = {state: name[0] for state, name in NAMES.items()}
 RESULT_LETTERS = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
 
 FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
-FLAG_NAMES = {"debug": FLAG_DEBUG, "waitable": FLAG_WAITABLE, "novalidate": FLAG_NOVALIDATE}
+#: Only ever set by plugins: the job's resources come from one.
+FLAG_ALLOC_BYPASS = 1 << 16
+FLAG_NAMES = {
+    "debug": FLAG_DEBUG,
+    "waitable": FLAG_WAITABLE,
+    "novalidate": FLAG_NOVALIDATE,
+    "alloc-bypass": FLAG_ALLOC_BYPASS,
+}
 
 URGENCY_MIN, URGENCY_DEFAULT, URGENCY_MAX = 0, 16, 31
 URGENCY_HOLD, URGENCY_EXPEDITE = 0, 31

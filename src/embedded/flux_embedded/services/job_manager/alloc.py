@@ -11,7 +11,7 @@ import itertools
 
 from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.formats.states import CLEANUP, SCHED
+from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
 from flux_embedded.services.job_manager.annotations import merge
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
@@ -45,6 +45,8 @@ class Alloc:
             self._update_pending(job)
             return
         self.dequeue(job)
+        if job.flags & FLAG_ALLOC_BYPASS:
+            return  # a plugin gives it its resources
         if job.priority > 0 and self.jm.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
@@ -241,11 +243,10 @@ class Alloc:
             self.annotate(job, body["annotations"])
         self.post_alloc(job, R)
 
-    def post_alloc(self, job, R, **context):
+    def post_alloc(self, job, R):
         """Give `R` to `job`: the ``alloc`` event."""
         job.R = R
-        if job.annotations:
-            context["annotations"] = job.annotations
+        context = {"annotations": job.annotations} if job.annotations else None
         self.jm.events.post(job, "alloc", context)
 
     def bypass(self, job, R):
@@ -256,7 +257,8 @@ class Alloc:
             return
         key = job.eventlog[: -len("eventlog")] + "R"
         self.jm.events.puts.append(["put", key, self.jm.encode(R)])
-        self.post_alloc(job, rlite.redacted(R), bypass=True)
+        job.R = rlite.redacted(R)
+        self.jm.events.post(job, "alloc", {"bypass": True})
 
     def _deny(self, job, note):
         self._done(job)
@@ -288,6 +290,8 @@ class Alloc:
                 "context": {"annotations": merged},
             }
             self.jm.events.journal_event(job, event)
+            if job.subscribers:
+                self.jm.jobtap.job_event(job, event)
 
     def forget_annotations(self, job, key=None):
         """Drop all annotations of a job, or those under one key."""

@@ -24,6 +24,8 @@ class Events:
 
     Attributes:
         outbox (list): (function, *args) to call once everything posted so far is committed
+        cascade (int): goes up when events are posted while none is being processed: all that follows from them
+            has the same number
     """
 
     def __init__(self, jm):
@@ -33,6 +35,8 @@ class Events:
         self.outbox = []
         self.journal = []
         self.nesting = 0
+        self.cascade = 0
+        self._catching_up = False
         self._deferred = deque()
         self._inflight = None
         self._retry = RETRY_MIN
@@ -60,6 +64,8 @@ class Events:
         if self.nesting >= MAX_NESTING:
             self._deferred.append(job)
             return
+        if not self.nesting and not self._catching_up:
+            self.cascade += 1
         queue = job.queue
         process = self._process
         job.busy = True
@@ -70,11 +76,19 @@ class Events:
         finally:
             job.busy = False
             self.nesting -= 1
-        if not self.nesting:
+        if self._deferred and not self.nesting and not self._catching_up:
+            self._catch_up()
+
+    def _catch_up(self):
+        """Process the jobs that were put off."""
+        self._catching_up = True
+        try:
             while self._deferred:
                 later = self._deferred.popleft()
                 if later.queue and not (later.busy or later.hold):
                     self.drain(later)
+        finally:
+            self._catching_up = False
 
     def queued(self, job, name, description):
         """Whether an event `name` with this description waits in the job's queue."""
@@ -90,7 +104,7 @@ class Events:
         if job.subscribers:
             jm.jobtap.job_event(job, event)
         if event["name"] == "jobspec-update":
-            jm.jobtap.call(job, "job.update")
+            jm.jobtap.call(job, "job.update", updates=event["context"])
         jm.life.after_event(job, event, before)
 
     def record(self, job, event):

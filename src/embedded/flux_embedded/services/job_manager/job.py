@@ -55,13 +55,14 @@ class Job:
         eventlog (str): its key
         aux (dict): {(plugin, name): (value, free_fn)}
         subscribers (list): plugins that see all its events
+        frozen (tuple): (jobspec, the copy of it that plugins are handed), or None
     """
 
     __slots__ = (
         "id", "userid", "urgency", "priority", "flags", "t_submit", "t_clean", "state", "jobspec", "R",
         "status", "end_event", "dependencies", "posted", "perilogs", "has_resources", "bypass",
         "released", "memo", "annotations", "queue", "busy", "hold", "alloc_entry", "alloc_pending",
-        "alloc_stale", "start_pending", "freed", "aux", "subscribers", "seq", "first_fatal", "eventlog",
+        "alloc_stale", "start_pending", "freed", "aux", "subscribers", "seq", "first_fatal", "eventlog", "frozen",
     )  # fmt: skip
 
     def __init__(self, id, userid, urgency, flags, t_submit, jobspec):
@@ -96,6 +97,7 @@ class Job:
         self.freed = None
         self.aux = None
         self.subscribers = None
+        self.frozen = None
         self.seq = 0
         self.eventlog = jobid.kvs_dir(id) + ".eventlog"
 

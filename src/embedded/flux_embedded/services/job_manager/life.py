@@ -142,6 +142,11 @@ class Life:
                 LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
             )
 
+    def reprioritize_all(self):
+        """Compute the priorities of all jobs in PRIORITY or SCHED afresh."""
+        for job in list(self.jm.jobs.values()):
+            self.reprioritize(job)
+
     def _post_if_new(self, job, priority):
         if job.state == PRIORITY or priority != job.priority:
             self.jm.events.post(job, "priority", {"priority": priority})

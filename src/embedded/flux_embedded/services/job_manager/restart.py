@@ -6,11 +6,11 @@ Eventlogs are replayed with the same functions that live events go through (RFC 
 import errno
 import json
 
+from flux.jobtap.errors import JobtapError
 from flux_embedded.formats import eventlog, rlite
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
 from flux_embedded.services.job_manager.job import Job, without_environment
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError
 
 REQUEST = {"key": "job", "recursive": True, "values": True}
 

@@ -7,9 +7,9 @@ job's duration changes, the scheduler is asked about the new expiration. Only th
 
 import errno
 
+from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.formats.dotted import update_path
-from flux_embedded.formats.states import INACTIVE, NEW, RUN
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError, Rejected
+from flux_embedded.formats.states import INACTIVE, RUN
 
 DURATION = "attributes.system.duration"
 #: There is no such service, or it went away before it answered.
@@ -34,7 +34,8 @@ class Update:
             raise OSError(
                 errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
             )
-        updates, validated, feasibility = self._ask_plugins(job, dict(updates), msg.is_guest)
+        cred = {"userid": msg.userid, "rolemask": msg.rolemask}
+        updates, validated, feasibility = self._ask_plugins(job, dict(updates), cred)
         jobspec = apply_updates(job.jobspec, updates)
         if not validated:
             self._validate(job, jobspec)
@@ -44,7 +45,7 @@ class Update:
         else:
             self._ask_scheduler(pending)
 
-    def _ask_plugins(self, job, requested, guest):
+    def _ask_plugins(self, job, requested, cred):
         """Have every key allowed.
 
         Returns:
@@ -55,9 +56,11 @@ class Update:
             topic = f"job.update.{key}"
             if not self.jm.jobtap.handlers(topic):
                 raise OSError(errno.EINVAL, f"update of {key} not supported")
-            args = self.jm.jobtap.args_of(job, updates=requested, guest=guest)
+            more = {"key": key, "value": requested[key], "updates": requested, "cred": cred}
             try:
-                out = self.jm.jobtap.call_or_raise(job, topic, args)
+                out = self.jm.jobtap.call_or_raise(
+                    job, topic, self.jm.jobtap.source_of(job, **more)
+                )
             except JobtapError as exc:
                 raise OSError(errno.EINVAL, str(exc) or f"update of {key} rejected") from None
             validated = validated and bool(out.get("validated"))
@@ -119,21 +122,6 @@ class Update:
                 request = {"id": job.id, "expiration": pending.expiration}
                 jm.events.send(jm.notify, f"{jm.execution.service}.expiration", request)
         jm.events.send(jm.respond, pending.msg, {})
-
-    def by_plugin(self, job, updates):
-        """A plugin updates the jobspec of a job that has no resources yet.
-
-        Raises:
-            OSError: EINVAL, the job is past SCHED or the result is not valid
-        """
-        check_updates(updates)
-        if job.state >= RUN:
-            raise OSError(
-                errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated"
-            )
-        if job.state != NEW or self.jm.jobtap.validated is job:
-            self._validate(job, apply_updates(job.jobspec, updates))
-        self.jm.events.post(job, "jobspec-update", dict(updates))
 
 
 class _Pending:

@@ -1,5 +1,6 @@
 """jobtap: plugins of the job manager.
 
-`plugin` has what a plugin sees (also as ``flux.jobtap``), `stack` loads plugins and calls them, and
-`builtins` are the job manager's own rules, written as plugins.
+What plugins see is ``flux.jobtap``, which a real Flux runs as well. Here is the host: `host` does what plugins ask
+for, `calls` calls them, `stack` loads and removes them, and `builtins` are the job manager's own rules, written as
+plugins.
 """

@@ -5,20 +5,22 @@ is logged with its plugin and topic; it fails the operation where the topic can 
 job.validate, job.dependency.*, job.update.KEY, conf.update), and nothing else anywhere.
 """
 
-import fnmatch
-import os
-import traceback
+import sys
+from contextlib import contextmanager
 from types import MappingProxyType
 
+from flux.jobtap import given
+from flux.jobtap.args import Args
+from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe, trace
+from flux.jobtap.given import PRIORITY_UNAVAIL
+from flux.jobtap.handlers import read_answer
 from flux_embedded.formats import states
-from flux_embedded.formats.dotted import update_path
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.services.job_manager.jobtap import given
-from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError, Rejected
+from flux_embedded.services.job_manager.jobtap.host import DictSource, Host, JobSource, jobspec_of
 
 NOTHING = {}
-#: What of an answer gets into events and messages.
-_POSTED = ("annotations", "R", "updates")
+#: Topics whose ``priority`` the caller takes itself.
+_OWN_PRIORITY = ("job.state.priority", "job.priority.get")
 
 
 class Calls:
@@ -26,15 +28,17 @@ class Calls:
 
     Attributes:
         plugins (list): in load order
-        validated (Job): the last job in NEW that got past job.validate
+        host (Host): what plugins ask of the job manager
     """
 
     def __init__(self, jm):
         self.jm = jm
         self.plugins = []
+        self.host = Host(jm)
         self._table = {}
         self._current = []
-        self.validated = None
+        self._updates = []  # what the running callbacks have collected with jobspec_update
+        self._guests = []  # plugins whose code runs
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -44,15 +48,11 @@ class Calls:
     def _compile(self, topic):
         found = []
         for plugin in self.plugins:
-            match = None
-            for pattern, callback in plugin.handlers:
-                if pattern == topic:
-                    match = callback
-                    break
-                if match is None and fnmatch.fnmatchcase(topic, pattern):
-                    match = callback
-            if match is not None:
-                found.append((plugin, match))
+            callback = plugin.handlers.find(topic)
+            if callback is not None:
+                found.append((plugin, callback))
+        if len(self._table) > 1000:
+            self._table.clear()
         self._table[topic] = found = tuple(found)
         return found
 
@@ -61,16 +61,32 @@ class Calls:
         found = self._table.get(topic)
         return self._compile(topic) if found is None else found
 
-    # -- calling -----------------------------------------------------------------------------------
+    # -- who is running ----------------------------------------------------------------------------
 
     def current_job(self):
         """The job of the running callback, or None."""
         return self._current[-1] if self._current else None
 
+    @contextmanager
+    def guest(self, plugin):
+        """While code of `plugin` runs: what it makes on a handle is its own."""
+        task = self.jm.task
+        former, task.handle = task.handle, plugin.handle
+        self._guests.append(plugin)
+        try:
+            yield
+        finally:
+            self._guests.remove(plugin)
+            task.handle = former
+
+    def is_guest(self):
+        """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
+        return bool(self._guests) and self.jm.kernel.running is self.jm.task
+
     def args_of(self, job, **more):
-        """The args mapping of `job` (the IN table of the jobtap document)."""
+        """The args mapping of `job` for the job manager's own rules, not copied."""
         args = {
-            "jobspec": job.jobspec,
+            "jobspec": jobspec_of(job),
             "id": job.id,
             "state": job.state,
             "userid": job.userid,
@@ -86,6 +102,11 @@ class Calls:
             args.update(more)
         return MappingProxyType(args)
 
+    def source_of(self, job, **more):
+        return JobSource(job, more)
+
+    # -- calling -----------------------------------------------------------------------------------
+
     def call(self, job, topic, **more):
         """Call all handlers of a topic that cannot fail; returns their merged answers."""
         handlers = self._table.get(topic)
@@ -93,7 +114,7 @@ class Calls:
             handlers = self._compile(topic)
         if not handlers:
             return NOTHING
-        return self._call_each(job, topic, self.args_of(job, **more), handlers)
+        return self._call_each(job, topic, JobSource(job, more), handlers)
 
     def call_state(self, job, topic, before, event):
         """Call the job.state.* handlers."""
@@ -102,93 +123,138 @@ class Calls:
             handlers = self._compile(topic)
         if not handlers:
             return NOTHING
-        args = self.args_of(job, prev_state=before, entry=event)
-        return self._call_each(job, topic, args, handlers)
+        source = JobSource(job, {"prev_state": before, "entry": event})
+        return self._call_each(job, topic, source, handlers)
 
-    def _call_each(self, job, topic, args, handlers):
-        out = {}
-        self._current.append(job)
-        was_busy, job.busy = job.busy, True
-        try:
-            for plugin, callback in handlers:
-                try:
-                    answer = callback(plugin, topic, args)
-                except FAILURES as exc:  # the plugin's fault, not the instance's
-                    self.report(plugin, topic, exc)
-                    continue
-                if answer:
-                    self._take_answer(job, plugin, topic, answer, out)
-        finally:
-            self._current.pop()
-            job.busy = was_busy
-        if job.queue and not (was_busy or job.hold):
+    def _call_each(self, job, topic, source, handlers):
+        out = self._call_stack(job, topic, source, handlers, False)
+        if out:
+            self._apply(job, topic, out)
+        if job.queue and not (job.busy or job.hold):
             self.jm.events.drain(job)
         return out
 
-    def call_or_raise(self, job, topic, args):
-        """Call handlers until one raises; what it raises is a JobtapError with a text for the user."""
+    def call_or_raise(self, job, topic, source):
+        """Call handlers until one refuses; what this raises is a JobtapError with a text for the user."""
+        out = self._call_stack(job, topic, source, self.handlers(topic), True)
+        if job is not None and job.queue and not (job.busy or job.hold):
+            self.jm.events.drain(job)
+        return out
+
+    def _call_stack(self, job, topic, source, handlers, can_refuse):
         out = {}
+        views = Views(self, job, source)
         self._current.append(job)
         was_busy = job is not None and job.busy
         if job is not None:
             job.busy = True
         try:
-            for plugin, callback in self.handlers(topic):
+            for plugin, callback in handlers:
+                if plugin not in self.host.states:
+                    continue  # removed by one before it
+                self._updates.append(None)
                 try:
-                    answer = callback(plugin, topic, args)
-                except JobtapError:
-                    raise
+                    answer = self._call_one(plugin, callback, topic, views)
+                    updates = self._updates[-1]
+                    if updates:
+                        self.host.post_updates(plugin, job, updates)
+                        views.renew()
                 except FAILURES as exc:
+                    if not can_refuse:
+                        self.report(plugin, topic, exc)
+                        continue
+                    if isinstance(exc, JobtapError):
+                        raise
                     self.report(plugin, topic, exc)
-                    raise JobtapError(f"{plugin.name}: {topic}: {exc}") from exc
+                    raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
+                finally:
+                    self._updates.pop()
                 if answer:
-                    self._take_answer(job, plugin, topic, answer, out)
+                    self._merge(job, topic, plugin, answer, out)
         finally:
             self._current.pop()
             if job is not None:
                 job.busy = was_busy
-        if job is not None and job.queue and not (was_busy or job.hold):
-            self.jm.events.drain(job)
+            views.release()
         return out
 
-    def _take_answer(self, job, plugin, topic, answer, out):
-        if not isinstance(answer, dict):
-            text = f"expected None or a dict, got {type(answer).__name__}"
-            self.report(plugin, topic, TypeError(text))
-            return
-        try:
-            answer = {
-                **answer,
-                **{key: given.plain(answer[key], key) for key in _POSTED if key in answer},
-            }
-        except OSError as exc:
-            self.report(plugin, topic, exc)
-            return
+    def _call_one(self, plugin, callback, topic, views):
+        """One callback; returns a dict or None, and raises what it raises or means by its answer."""
+        if self.host.is_builtin(plugin):
+            return callback(plugin, topic, views.raw())
+        with self.guest(plugin):
+            answer = callback(plugin, topic, views.frozen())
+            if answer is None:
+                return None
+            answer = read_answer(answer, topic, plugin.name)
+        if answer and topic.startswith("job.update.") and answer.get("updates"):
+            given.updates(answer["updates"], "updates in the answer")
+        return answer
+
+    def collect_updates(self, updates):
+        """jobspec_update: they are posted when the callback has returned."""
+        self._updates[-1] = {**(self._updates[-1] or {}), **updates}
+
+    def _merge(self, job, topic, plugin, answer, out):
+        """Take the answer of one plugin into `out`; what cannot be is dropped, and logged."""
+        if "priority" in answer and not self._is_priority(job, topic, plugin, answer["priority"]):
+            del answer["priority"]
+            out.pop("priority", None)
+        if "R" in answer and not self._is_place_for_R(job, topic, plugin):
+            del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
             self.jm.alloc.annotate(job, annotations)
+        elif annotations is not None and not isinstance(annotations, dict):
+            self.report(plugin, topic, JobtapError("annotations: expected an object"))
         out.update(answer)
+
+    def _is_priority(self, job, topic, plugin, priority):
+        if job is None or not topic.startswith("job."):
+            return True
+        if type(priority) is int and PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX:
+            return True
+        text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
+        self.report(plugin, topic, JobtapError(text))
+        if type(priority) is not int and topic != "job.priority.get":
+            stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
+            self.jm.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
+        return False
+
+    def _is_place_for_R(self, job, topic, plugin):
+        if job is None or not topic.startswith("job."):
+            return True
+        if topic != "job.state.sched":
+            text = "R may only be set in job.state.sched"
+        elif job.R is not None:
+            text = "R is already set"
+        elif not job.flags & states.FLAG_ALLOC_BYPASS:
+            text = (
+                "R without the flag alloc-bypass: the scheduler will be asked for the job too."
+                ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
+            )
+        else:
+            return True
+        self.report(plugin, topic, JobtapError(text))
+        return False
+
+    def _apply(self, job, topic, out):
+        """A priority may be in the answer to anything."""
+        if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
+            if out["priority"] != PRIORITY_UNAVAIL:
+                self.jm.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
         """Log what a plugin raised: one line, and its traceback for those who debug."""
-        text = str(exc)
-        if not isinstance(exc, (JobtapError, OSError)):
-            text = f"{type(exc).__name__}: {exc}"
-            frames = traceback.extract_tb(exc.__traceback__)
-            if frames:
-                where = frames[-1]
-                text += f" ({os.path.basename(where.filename)}:{where.lineno} in {where.name})"
-        self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
-        self.jm.log(
-            LOG_DEBUG, "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"
-        )
+        self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
+        self.jm.log(LOG_DEBUG, trace(exc))
 
     def job_event(self, job, event):
         """Call job.event.NAME of the plugins that subscribe to `job`."""
         topic = f"job.event.{event['name']}"
         wanted = [entry for entry in self.handlers(topic) if entry[0] in job.subscribers]
         if wanted:
-            self._call_each(job, topic, self.args_of(job, entry=event), wanted)
+            self._call_each(job, topic, JobSource(job, {"entry": event}), wanted)
 
     # -- jobs coming and going ---------------------------------------------------------------------
 
@@ -201,14 +267,12 @@ class Calls:
         if self.handlers("job.create"):
             self._call_rejecting(job, "job.create")
         if self.handlers("job.validate"):
-            # An update that job.create has posted is still in the queue, and valid only with the rest.
-            self._call_rejecting(job, "job.validate", jobspec=_with_queued_updates(job))
-        self.validated = job
+            self._call_rejecting(job, "job.validate")
         self.call(job, "job.new")
         self.announce_dependencies(job)
 
-    def announce_dependencies(self, job):
-        """Have the plugins look at the job's dependencies (job.dependency.SCHEME).
+    def announce_dependencies(self, job, plugin=None):
+        """Have the plugins, or one of them, look at the job's dependencies (job.dependency.SCHEME).
 
         Raises:
             Rejected: a dependency nobody knows, or that is not valid
@@ -216,7 +280,16 @@ class Calls:
         for dependency in self._dependencies(job):
             scheme = dependency["scheme"]
             topic = f"job.dependency.{scheme}"
-            if not self.handlers(topic):
+            handlers = self.handlers(topic)
+            if plugin is not None:
+                self._call_each(
+                    job,
+                    topic,
+                    JobSource(job, {"dependency": dependency}),
+                    [entry for entry in handlers if entry[0] is plugin],
+                )
+                continue
+            if not handlers:
                 raise Rejected(f'dependency scheme "{scheme}" not supported')
             self._call_rejecting(job, topic, dependency=dependency)
 
@@ -230,7 +303,7 @@ class Calls:
 
     def _call_rejecting(self, job, topic, **more):
         try:
-            return self.call_or_raise(job, topic, self.args_of(job, **more))
+            return self.call_or_raise(job, topic, JobSource(job, more))
         except Rejected:
             raise
         except JobtapError as exc:
@@ -249,6 +322,7 @@ class Calls:
     def forget(self, job):
         """`job` is inactive or rejected: subscriptions and auxiliary data go."""
         job.subscribers = None
+        job.frozen = None
         if job.aux:
             for key in list(job.aux):
                 self.free_aux(job, key)
@@ -269,11 +343,37 @@ class Calls:
                 self.report(key[0], f"free function of '{key[1]}'", exc)
 
 
-def _with_queued_updates(job):
-    """The job's jobspec as it will be when its queue is processed."""
-    jobspec = job.jobspec
-    for event in job.queue:
-        if event["name"] == "jobspec-update":
-            for path, value in event["context"].items():
-                jobspec = update_path(jobspec, path, value)
-    return jobspec
+class Views:
+    """The args of one call: as they are for the job manager's own rules, unchangeable copies for all others."""
+
+    def __init__(self, calls, job, source):
+        self._calls = calls
+        self._job = job
+        self._source = source
+        self._raw = None
+        self._frozen = None
+
+    def raw(self):
+        if self._raw is None:
+            source = self._source
+            if isinstance(source, DictSource):
+                self._raw = MappingProxyType(source.values)
+            else:
+                self._raw = self._calls.args_of(self._job, **source.more)
+        return self._raw
+
+    def frozen(self):
+        if self._frozen is None:
+            self._frozen = Args(self._source)
+        return self._frozen
+
+    def renew(self):
+        """The jobspec of a new job has changed: those who come next see that."""
+        if self._job.state == states.NEW:
+            self.release()
+            self._raw = self._frozen = None
+
+    def release(self):
+        if self._frozen is not None:
+            # Two references are ours: whoever keeps the args goes on to have what is in them.
+            self._frozen.release(sys.getrefcount(self._frozen) > 2)

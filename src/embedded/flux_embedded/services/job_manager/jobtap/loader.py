@@ -1,15 +1,12 @@
-"""Finding and reading plugin files.
+"""Finding plugin files.
 
-A plugin is a Python file with a function ``plugin_init(p)``. The examples that come with the instance
+A plugin is a Python file. The examples that come with the instance
 are found by name; ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of
 that name work.
 """
 
 import errno
-import importlib.util
 import os
-
-from flux_embedded.services.job_manager.jobtap.errors import FAILURES
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
 
@@ -43,24 +40,3 @@ def find(path, search_path=()):
 
 def _as_python(path):
     return path[:-3] + ".py" if path.endswith(".so") else path
-
-
-def load(path):
-    """Run a plugin file; returns its ``plugin_init``.
-
-    Raises:
-        OSError: EINVAL, it is no plugin or fails; the text says why
-    """
-    name = os.path.basename(path)
-    # A name of its own for each: two plugins may have files of one name.
-    module_name = "flux_jobtap_" + "".join(c if c.isalnum() else "_" for c in path)
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except FAILURES as exc:
-        raise OSError(errno.EINVAL, f"{name}: {type(exc).__name__}: {exc}") from exc
-    init = getattr(module, "plugin_init", None)
-    if not callable(init):
-        raise OSError(errno.EINVAL, f"{name}: no function plugin_init(p) in it")
-    return init

@@ -2,22 +2,18 @@
 
 import errno
 import fnmatch
+from contextlib import nullcontext
 from types import MappingProxyType
 
+from flux.jobtap import guard, source
+from flux.jobtap.errors import FAILURES, JobtapError, brief, describe, trace
+from flux.jobtap.frozen import FrozenDict, freeze
+from flux.jobtap.handlers import read_answer
 from flux_embedded.formats import states
-from flux_embedded.services.job_manager.jobtap import given, loader
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_embedded.services.job_manager.jobtap import loader
 from flux_embedded.services.job_manager.jobtap.calls import Calls
-from flux_embedded.services.job_manager.jobtap.errors import FAILURES, JobtapError
-from flux_embedded.services.job_manager.jobtap.plugin import Plugin
-
-#: Order of jobs for a plugin that asks for ``state``.
-_LOAD_ORDER = {
-    states.PRIORITY: 0,
-    states.DEPEND: 1,
-    states.SCHED: 2,
-    states.RUN: 3,
-    states.CLEANUP: 4,
-}
+from flux_embedded.services.job_manager.jobtap.host import JobSource
 
 
 class Jobtap(Calls):
@@ -27,6 +23,7 @@ class Jobtap(Calls):
         super().__init__(jm)
         self._configured = None
         self._builtins = {}
+        guard.install(self)
 
     # -- loading and removing ------------------------------------------------------------------------
 
@@ -50,39 +47,73 @@ class Jobtap(Calls):
             name, full = loader.find(path, self._search_path())
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
-        return self._add(Plugin(self.jm, name, full, args), builtin or loader.load(full))
+        if builtin is not None:
+            return self.add(self.host.create_builtin(name), builtin)
+        plugin = self.host.create(name, full, args)
+        try:
+            with self.guest(plugin):
+                init = source.run(full)
+        except OSError as exc:
+            self.jm.log(LOG_DEBUG, trace(exc.__cause__ or exc))
+            self.host.end(plugin)
+            raise
+        return self.add(plugin, init)
 
     def _search_path(self):
         directory = self.jm.config.get("job-manager", {}).get("plugin-searchpath", "")
         return [part for part in directory.split(":") if part]
 
-    def _add(self, plugin, init):
+    def _entered(self, plugin):
+        return nullcontext() if self.host.is_builtin(plugin) else self.guest(plugin)
+
+    def add(self, plugin, init):
+        """Take in a plugin: call its ``init(plugin)``, show it the configuration and the jobs there are.
+
+        Raises:
+            OSError: it fails, or refuses the configuration; the text says why
+        """
         self.plugins.append(plugin)
         try:
-            init(plugin)
+            with self._entered(plugin):
+                read_answer(init(plugin), "plugin_init", plugin.name)
             self._conf_update(plugin, self.jm.config)
         except FAILURES as exc:
+            text = describe(exc, plugin.path)
             if not isinstance(exc, (JobtapError, OSError)):
-                self.report(plugin, "plugin_init", exc)
+                self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
+                self.jm.log(LOG_DEBUG, trace(exc))
             self._drop(plugin)
-            raise OSError(
-                getattr(exc, "errno", None) or errno.EINVAL, f"{plugin.name}: {exc}"
-            ) from exc
+            if plugin.name not in text:
+                text = f"{plugin.name}: {text}"
+            raise OSError(getattr(exc, "errno", None) or errno.EINVAL, text) from exc
         self.handlers_changed()
         self._announce_jobs(plugin)
         return plugin
 
     def _announce_jobs(self, plugin):
-        """A new plugin is told of the jobs there are (job.create, job.new)."""
+        """A new plugin is told of the jobs there are: job.create and job.new, and of those that wait in DEPEND what it
+        has to know to let them go."""
         jobs = [job for job in self.jm.jobs.values() if job.state != states.NEW]
-        if plugin.load_sort_order:
-            sign = -1 if plugin.load_sort_order == "-state" else 1
-            jobs.sort(key=lambda job: (sign * _LOAD_ORDER[job.state], job.id))
+        mode = self.host.states[plugin].sort_order
+        if mode != "none":
+            sign = -1 if mode == "-state" else 1
+            jobs.sort(key=lambda job: (sign * job.state, job.id))
         for job in jobs:
             for topic in ("job.create", "job.new"):
-                mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
-                if mine and job.id in self.jm.jobs:
-                    self._call_each(job, topic, self.args_of(job), mine)
+                self._call_mine(plugin, job, topic)
+            if job.state == states.DEPEND and job.id in self.jm.jobs:
+                try:
+                    self.announce_dependencies(job, plugin)
+                except JobtapError as exc:
+                    self.report(plugin, "job.dependency", exc)
+                self._call_mine(plugin, job, "job.state.depend")
+        if not self.host.is_builtin(plugin):
+            self.jm.life.reprioritize_all()
+
+    def _call_mine(self, plugin, job, topic):
+        mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
+        if mine and job.id in self.jm.jobs:
+            self._call_each(job, topic, JobSource(job, {}), mine)
 
     def remove(self, pattern):
         """Remove the plugins that match a name, ``all`` or a glob; builtins only if it begins with a dot.
@@ -106,42 +137,33 @@ class Jobtap(Calls):
             self._drop(plugin)
 
     def _drop(self, plugin):
-        try:
-            exit_callbacks = [cb for topic, cb in plugin.handlers if topic == "plugin.exit"]
-            for callback in exit_callbacks:
-                callback(plugin, "plugin.exit", MappingProxyType({}))
-        except FAILURES as exc:
-            self.report(plugin, "plugin.exit", exc)
+        callback = (
+            plugin.handlers.find("plugin.exit") if plugin.handlers.has("plugin.exit") else None
+        )
+        if callback is not None:
+            try:
+                with self._entered(plugin):
+                    callback(plugin, "plugin.exit", FrozenDict())
+            except FAILURES as exc:
+                self.report(plugin, "plugin.exit", exc)
         self.plugins.remove(plugin)
-        for method in plugin.services:
-            self.jm.remove_method(method)
         for job in [*self.jm.jobs.values(), *self.jm.inactive.values()]:
             if job.subscribers and plugin in job.subscribers:
                 job.subscribers.remove(plugin)
             for key in [key for key in job.aux or () if key[0] is plugin]:
                 self.free_aux(job, key)
         self.handlers_changed()
-        self._end_perilogs(plugin)
-
-    def _end_perilogs(self, plugin):
-        """Nobody is left to finish what `plugin` has open: that failed, and a job whose prolog failed does not run."""
-        for job, kind, description in plugin.perilogs:
-            if job.state not in (states.RUN, states.CLEANUP):
-                continue
-            severity = 0 if kind == "prolog" else 1
-            note = f"plugin {plugin.name} was removed during {kind} {description!r}"
-            self.jm.raise_exception(job, kind, severity, note)
-            self.jm.events.post(
-                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
-            )
-        plugin.perilogs = []
+        self.host.end(plugin)
 
     # -- configuration ---------------------------------------------------------------------------------
 
     def _conf_update(self, plugin, config):
-        for owner, callback in self.handlers("conf.update"):
-            if owner is plugin:
-                callback(plugin, "conf.update", MappingProxyType({"conf": config}))
+        callback = plugin.handlers.find("conf.update")
+        if callback is not None:
+            with self._entered(plugin):
+                conf = config if self.host.is_builtin(plugin) else freeze(config)
+                answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
+                read_answer(answer, "conf.update", plugin.name)
 
     def check_config(self, config):
         """Show a proposed configuration to all plugins (conf.update).
@@ -149,10 +171,15 @@ class Jobtap(Calls):
         Raises:
             OSError: EINVAL, one of them refuses it
         """
-        try:
-            self.call_or_raise(None, "conf.update", MappingProxyType({"conf": config}))
-        except JobtapError as exc:
-            raise OSError(errno.EINVAL, str(exc)) from exc
+        for plugin in list(self.plugins):
+            try:
+                self._conf_update(plugin, config)
+            except FAILURES as exc:
+                text = brief(exc)
+                if not isinstance(exc, JobtapError):
+                    self.report(plugin, "conf.update", exc)
+                    text = f"{plugin.name}: conf.update: {text}"
+                raise OSError(errno.EINVAL, text) from exc
 
     def configure_plugins(self, config):
         """Load and remove what ``job-manager.plugins`` lists.
@@ -191,14 +218,19 @@ class Jobtap(Calls):
         for plugin in self.plugins:
             if plugin.name == name:
                 answer = {"name": plugin.name, "path": plugin.path}
-                for owner, callback in self.handlers("plugin.query"):
-                    if owner is plugin:
-                        try:
-                            found = callback(plugin, "plugin.query", MappingProxyType({})) or {}
-                            answer.update(given.plain(found, "plugin.query"))
-                        except FAILURES as exc:
-                            self.report(plugin, "plugin.query", exc)
-                            raise OSError(errno.EIO, f"{name}: plugin.query: {exc}") from exc
+                callback = plugin.handlers.find("plugin.query")
+                if callback is not None:
+                    answer.update(self._query(plugin, callback) or {})
                 self.jm.respond(msg, answer)
                 return
         raise OSError(errno.ENOENT, f"{name} not found")
+
+    def _query(self, plugin, callback):
+        try:
+            with self._entered(plugin):
+                return read_answer(
+                    callback(plugin, "plugin.query", FrozenDict()), "plugin.query", plugin.name
+                )
+        except FAILURES as exc:
+            self.report(plugin, "plugin.query", exc)
+            raise OSError(errno.EIO, f"{plugin.name}: plugin.query: {brief(exc)}") from exc

@@ -1,6 +1,6 @@
 """``.begin-time``: the scheme of that name; value is seconds since the epoch (RFC 26)."""
 
-from flux_embedded.services.job_manager.jobtap.plugin import CURRENT_JOB
+from flux.jobtap import CURRENT_JOB
 
 
 def plugin_init(p):

@@ -1,8 +1,8 @@
 """``.dependency-after``: the schemes after, afterany, afterok and afternotok (RFC 26)."""
 
+from flux.jobtap import CURRENT_JOB
 from flux_embedded.formats import jobid
 from flux_embedded.formats.states import COMPLETED, INACTIVE
-from flux_embedded.services.job_manager.jobtap.plugin import CURRENT_JOB
 
 #: scheme -> what the description in the eventlog begins with
 KINDS = {
@@ -37,14 +37,11 @@ def dependency(p, topic, args):
     try:
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:
-        # Named twice, or this is a restart: what is still open is waited for.
-        if not any(
-            entry[0] == args["id"] and entry[2] == description
-            for entry in p.waiting.get(antecedent, ())
-        ):
-            p.waiting.setdefault(antecedent, []).append((args["id"], kind, description))
-    else:
-        p.waiting.setdefault(antecedent, []).append((args["id"], kind, description))
+        return  # named twice, or this is a restart, and it was met before
+    entry = (args["id"], kind, description)
+    waiting = p.waiting.setdefault(antecedent, [])
+    if entry not in waiting:
+        waiting.append(entry)
     if p.job_event_posted(antecedent, "start"):
         settle_started(p, antecedent)
     if other["state"] == INACTIVE:

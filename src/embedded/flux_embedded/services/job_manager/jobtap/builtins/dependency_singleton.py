@@ -4,8 +4,8 @@ The job waits until all earlier jobs of the same user and the same ``attributes.
 inactive.
 """
 
+from flux.jobtap import CURRENT_JOB
 from flux_embedded.formats.dotted import lookup_path
-from flux_embedded.services.job_manager.jobtap.plugin import CURRENT_JOB
 
 NAME = "attributes.system.job.name"
 
@@ -22,7 +22,7 @@ def dependency(p, topic, args):
         p.reject_job("singleton: the job has no name (--job-name)")
     earlier = {
         job.id
-        for job in p._jm.jobs.values()
+        for job in p.jm.jobs.values()
         if job.id < args["id"]
         and job.userid == args["userid"]
         and lookup_path(job.jobspec, NAME) == name

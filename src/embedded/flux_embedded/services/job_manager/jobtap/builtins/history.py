@@ -19,7 +19,7 @@ def get(p, msg):
     if msg.is_guest and userid != msg.userid:
         raise OSError(errno.EPERM, "guests can only see their own history")
     everybody = userid == ANY_USER
-    jobs = [*p._jm.jobs.values(), *p._jm.inactive.values()]
+    jobs = [*p.jm.jobs.values(), *p.jm.inactive.values()]
     ids = [job.id for job in jobs if everybody or job.userid == userid]
     ids.sort(reverse=True)
     p.handle.respond(msg, {"jobs": ids[:count]})

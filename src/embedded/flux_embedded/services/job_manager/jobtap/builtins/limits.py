@@ -1,8 +1,8 @@
 """``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33)."""
 
+from flux.jobtap import JobtapError
 from flux_embedded.formats import fsd
 from flux_embedded.formats.jobspec import count_resources
-from flux_embedded.services.job_manager.jobtap.errors import JobtapError
 
 UNLIMITED = -1
 

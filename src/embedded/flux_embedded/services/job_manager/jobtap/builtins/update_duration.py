@@ -5,6 +5,7 @@ duration of a job that runs.
 """
 
 from flux_embedded.formats.states import RUN
+from flux_embedded.kernel.message import ROLE_OWNER
 
 KEY = "attributes.system.duration"
 
@@ -17,7 +18,7 @@ def update(p, topic, args):
     duration = args["updates"][KEY]
     if type(duration) not in (int, float) or not 0 <= duration < float("inf"):
         p.error(f"{KEY}={duration!r}: expected seconds, 0 for no limit")
-    if args["guest"]:
+    if not args["cred"]["rolemask"] & ROLE_OWNER:
         if args["state"] == RUN:
             p.error("only the instance owner can update the duration of a running job")
         return None

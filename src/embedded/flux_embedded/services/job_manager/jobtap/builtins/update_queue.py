@@ -13,7 +13,7 @@ def update(p, topic, args):
     name = args["updates"][KEY]
     if not args["state"] & PENDING:
         p.error("update of queue for running job not supported")
-    queues = p._jm.queues
+    queues = p.jm.queues
     system = args["jobspec"]["attributes"]["system"]
     if not isinstance(name, str):
         p.error(f"{KEY}={name!r}: expected the name of a queue")

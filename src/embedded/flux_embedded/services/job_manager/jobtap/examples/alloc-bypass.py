@@ -5,6 +5,8 @@ The instance owner submits with ``--setattr=system.alloc-bypass.R="$(flux R enco
 
 import os
 
+from flux.jobtap import CURRENT_JOB
+
 KEY = "alloc-bypass"
 
 
@@ -30,6 +32,7 @@ def validate(p, topic, args):
             raise ValueError
     except (TypeError, KeyError, ValueError):
         p.reject_job(f"attributes.system.{KEY}.R is not a resource set of version 1")
+    p.job_set_flag(CURRENT_JOB, "alloc-bypass")
 
 
 def sched(p, topic, args):

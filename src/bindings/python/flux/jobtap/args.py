@@ -1,0 +1,69 @@
+"""What a callback is handed: a mapping of the job's data that is read as it is used."""
+
+import errno
+from collections.abc import Mapping
+
+
+class Args(Mapping):
+    """A read-only mapping; each key's value is made when it is first asked for.
+
+    Args:
+        source: ``source.fetch(key)`` gives a value or raises KeyError, ``source.keys()`` lists the keys
+    """
+
+    __slots__ = ("_known", "_source", "__weakref__")
+
+    def __init__(self, source, known=None):
+        self._source = source
+        self._known = {} if known is None else known
+
+    def __getitem__(self, key):
+        known = self._known
+        if key in known:
+            return known[key]
+        if self._source is None:
+            raise KeyError(key)
+        value = known[key] = self._source.fetch(key)
+        return value
+
+    def __contains__(self, key):
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self):
+        return iter(self._all())
+
+    def __len__(self):
+        return len(self._all())
+
+    def _all(self):
+        if self._source is not None:
+            for key in self._source.keys():
+                self[key]
+        return self._known
+
+    def __repr__(self):
+        return f"Args({dict(self)!r})"
+
+    def is_live(self):
+        """Whether the callback that it belongs to is still running."""
+        return self._source is not None
+
+    def source(self):
+        """Where values come from; None once the callback has returned.
+
+        Raises:
+            OSError: EINVAL, the callback has returned
+        """
+        if self._source is None:
+            raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
+        return self._source
+
+    def release(self, kept):
+        """The callback has returned, and the source goes: if somebody kept the args, read the rest first."""
+        if kept:
+            self._all()
+        self._source = None

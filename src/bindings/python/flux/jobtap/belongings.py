@@ -1,0 +1,187 @@
+"""What a plugin has running: timers and other watchers, futures. All of it ends with the plugin, and what its
+callbacks raise is logged and ends only them.
+
+`handle_class` and `future_class` lay that over the host's own classes; both hosts use them.
+"""
+
+import errno
+import weakref
+from contextlib import nullcontext
+
+from flux.jobtap.errors import FAILURES
+
+#: Services that the job manager itself answers, or needs an answer of its own for.
+_OWN = ("job-manager.", "job-ingest.")
+_OWN_METHODS = ("resource.sched-status", "sched.resource-status")
+
+#: A plugin may post this many events to one job before the job comes to rest, and this many that send it back to
+#: PRIORITY: whoever posts more does so without end.
+MAX_POSTS, MAX_RETURNS = 10000, 100
+RETURNS = ("urgency", "jobspec-update", "flux-restart")
+
+
+def endless(name, event, id):
+    """The error for plugin `name`, which goes on posting to job `id`."""
+    return OSError(
+        errno.ELOOP,
+        f"{name} has posted {event} to job {id} again and again from its own callbacks, without"
+        " letting it come to rest",
+    )
+
+
+def waits_for_job_manager(topic):
+    """Whether an answer to `topic` can only come when the job manager is free to give one."""
+    return topic.startswith(_OWN) or topic in _OWN_METHODS
+
+
+class Belongings:
+    """What the plugin `name` has running.
+
+    Args:
+        report: ``report(where, exc)`` logs what a callback raised
+        enter: ``enter()`` gives a context manager in which its callbacks run
+    """
+
+    def __init__(self, name, report, enter=nullcontext):
+        self.name = name
+        self._report = report
+        self._enter = enter
+        self._watchers = weakref.WeakSet()
+        self._futures = weakref.WeakSet()
+        self.ended = False
+
+    def check(self):
+        """Raise OSError EINVAL if the plugin was removed."""
+        if self.ended:
+            raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
+
+    def guarded(self, callback, where):
+        """`callback`, which is silent once the plugin is removed, and whose failures are logged."""
+        if callback is None:
+            return None
+
+        def call(*args, **kwargs):
+            if self.ended:
+                return
+            try:
+                with self._enter():
+                    callback(*args, **kwargs)
+            except FAILURES as exc:
+                self._report(where, exc)
+
+        return call
+
+    def watcher(self, watcher):
+        """Take in a watcher; returns it."""
+        self._watchers.add(watcher)
+        return watcher
+
+    def future(self, future):
+        """Take in a future; returns it."""
+        self._futures.add(future)
+        return future
+
+    def end(self, drop_future):
+        """The plugin goes: destroy its watchers, and its futures by ``drop_future(future)``."""
+        self.ended = True
+        for watcher in list(self._watchers):
+            watcher.destroy()
+        self._watchers.clear()
+        for future in list(self._futures):
+            drop_future(future)
+
+
+def refuse_to_wait(topic):
+    """Raise OSError EDEADLK if waiting for `topic` inside the job manager would never end."""
+    if waits_for_job_manager(topic):
+        raise OSError(
+            errno.EDEADLK,
+            f"{topic}: the job manager cannot answer while a plugin waits for it: use then()",
+        )
+
+
+def future_class(base):
+    """A class of RPC futures for plugins, on top of the host's."""
+
+    class PluginRPC(base):
+        """An RPC of a plugin: `get` raises OSError EDEADLK where the answer could never come."""
+
+        topic = ""
+        belongings = None
+
+        def then(self, callback, *args, **kwargs):
+            self.belongings.check()
+            where = f"response to {self.topic}"
+            return super().then(self.belongings.guarded(callback, where), *args, **kwargs)
+
+        def _check_wait(self):
+            self.belongings.check()
+            if not self.is_ready():
+                refuse_to_wait(self.topic)
+
+        def get(self):
+            self._check_wait()
+            return super().get()
+
+        def get_str(self):
+            self._check_wait()
+            return super().get_str()
+
+        def wait_for(self, *args, **kwargs):
+            self._check_wait()
+            return super().wait_for(*args, **kwargs)
+
+    return PluginRPC
+
+
+def handle_class(base):
+    """A class of handles for plugins, on top of the host's ``flux.Flux``.
+
+    Instances need an attribute ``belongings``.
+    """
+
+    class PluginHandle(base):
+        """The job manager's handle as one plugin sees it."""
+
+        belongings = None
+
+        def _own(self, create, where, callback, *args, **kwargs):
+            self.belongings.check()
+            guarded = self.belongings.guarded(callback, where)
+            return self.belongings.watcher(create(guarded, *args, **kwargs))
+
+        def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
+            make = super().timer_watcher_create
+            return self._own(lambda call: make(after, call, repeat, args), "timer", callback)
+
+        def msg_watcher_create(self, callback, *args, **kwargs):
+            return self._own(super().msg_watcher_create, "message", callback, *args, **kwargs)
+
+        def idle_watcher_create(self, callback=None, args=None):
+            return self._own(super().idle_watcher_create, "idle watcher", callback, args)
+
+        def prepare_watcher_create(self, callback=None, args=None):
+            return self._own(super().prepare_watcher_create, "prepare watcher", callback, args)
+
+        def check_watcher_create(self, callback=None, args=None):
+            return self._own(super().check_watcher_create, "check watcher", callback, args)
+
+        def fd_watcher_create(self, fd, callback, events=None, args=None):
+            make = super().fd_watcher_create
+            return self._own(lambda call: make(fd, call, events, args), "file descriptor", callback)
+
+        def signal_watcher_create(self, signum, callback, args=None):
+            raise OSError(errno.EPERM, "signals are not a plugin's affair")
+
+        def reactor_run(self, *args, **kwargs):
+            raise OSError(
+                errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
+            )
+
+        def reactor_stop(self, *args):
+            raise OSError(errno.EPERM, "reactor_stop: it would end the job manager")
+
+        def reactor_stop_error(self, *args):
+            raise OSError(errno.EPERM, "reactor_stop_error: it would end the job manager")
+
+    return PluginHandle

@@ -1,0 +1,60 @@
+"""JSON values that nobody can change.
+
+What callbacks are handed is shared between them: plugins read the very objects that were made for the first of
+them. Reading is that of a dict and a list; ``copy.deepcopy`` gives plain ones.
+"""
+
+import copy
+
+
+def _refuse(self, *args, **kwargs):
+    raise TypeError("what a callback is handed cannot be changed: copy.deepcopy() it first")
+
+
+class FrozenDict(dict):
+    """A dict that refuses to be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def copy(self):
+        return dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        return {key: copy.deepcopy(value, memo) for key, value in self.items()}
+
+    def __reduce__(self):
+        return dict, (dict(self),)
+
+
+class FrozenList(list):
+    """A list that refuses to be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def copy(self):
+        return list(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        return [copy.deepcopy(value, memo) for value in self]
+
+    def __reduce__(self):
+        return list, (list(self),)
+
+
+def freeze(value):
+    """A copy of a JSON value that cannot be changed, at any depth. Costs one visit of each element."""
+    if isinstance(value, dict):
+        made = FrozenDict((key, freeze(inner)) for key, inner in value.items())
+    elif isinstance(value, (list, tuple)):
+        made = FrozenList(freeze(inner) for inner in value)
+    else:
+        made = value
+    return made

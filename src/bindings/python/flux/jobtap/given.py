@@ -1,0 +1,257 @@
+"""What plugins hand over, checked at the door: it goes into eventlogs and messages, so it must be JSON, and no
+event may leave a job in a state that the job manager cannot handle."""
+
+import errno
+import json
+from math import isfinite
+
+#: In place of a job id: the job of the running callback.
+CURRENT_JOB = -1
+#: In place of a priority: there is none yet.
+PRIORITY_UNAVAIL = -1
+
+PRIORITY_MAX = 4294967295
+URGENCY_MAX = 31
+#: What the C interface has for CURRENT_JOB, which is also the largest number a job id could be.
+ANY_JOB = 0xFFFFFFFFFFFFFFFF
+
+FLAGS = ("waitable", "debug", "alloc-bypass")
+
+#: Events that have an effect on the job, and what their context must have (RFC 21).
+_FORMS = {
+    "set-flags": {"flags": (list,)},
+    "resource-update": {"expiration": (int, float)},
+    "dependency-add": {"description": (str,)},
+    "dependency-remove": {"description": (str,)},
+    "priority": {"priority": (int,)},
+    "urgency": {"urgency": (int,), "userid": (int,)},
+    "prolog-start": {"description": (str,)},
+    "prolog-finish": {"description": (str,), "status": (int,)},
+    "epilog-start": {"description": (str,)},
+    "epilog-finish": {"description": (str,), "status": (int,)},
+    "finish": {"status": (int,)},
+    "release": {"ranks": (str,), "final": (bool,)},
+    "exception": {"type": (str,), "severity": (int,), "note": (str,)},
+    "memo": {},
+    "jobspec-update": {},
+}
+#: Events that begin or undo a job: only the job manager itself posts them.
+_NOT_POSTED = ("submit", "invalidate")
+
+
+def _invalid(text):
+    return OSError(errno.EINVAL, text)
+
+
+def job_id(value):
+    """`value` as the id of a job, CURRENT_JOB included.
+
+    Raises:
+        OSError: EINVAL, it is none
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in (CURRENT_JOB, ANY_JOB):
+            return CURRENT_JOB
+        if 0 <= value < ANY_JOB:
+            return int(value)
+    raise _invalid(f"{value!r} is not a job id")
+
+
+def plain(value, what):
+    """`value` as JSON has it: a copy that its giver cannot change later.
+
+    Raises:
+        OSError: EINVAL, JSON cannot hold it, or C cannot: integers beyond 64 bits, lone surrogates, NUL
+    """
+    try:
+        text = json.dumps(value, allow_nan=False)
+        copy = json.loads(text)
+        if "\\u" in text or len(text) > 18:
+            _check_leaves(copy)
+        return copy
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise _invalid(f"{what}: {exc}") from None
+
+
+def _check_leaves(value):
+    """Raise ValueError for what Python's JSON takes and C's does not."""
+    kind = type(value)
+    if kind is str:
+        _check_text(value)
+    elif kind is int:
+        if not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"{value} does not fit into 64 bits")
+    elif kind is dict:
+        for key, inner in value.items():
+            _check_text(key)
+            _check_leaves(inner)
+    elif kind is list:
+        for inner in value:
+            _check_leaves(inner)
+
+
+def _check_text(value):
+    value.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+    if "\0" in value:
+        raise ValueError("a string with a NUL character")
+
+
+def text(value, what):
+    """`value`, a string that C can hold.
+
+    Raises:
+        OSError: EINVAL, it is none
+    """
+    if type(value) is not str:
+        raise _invalid(f"{what}={value!r}: expected a string")
+    try:
+        _check_text(value)
+    except ValueError as exc:
+        raise _invalid(f"{what}: {exc}") from None
+    return value
+
+
+def word(value, what):
+    """`value`, a string without white space that is not empty.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if not text(value, what) or any(c.isspace() for c in value):
+        raise _invalid(f"{what}={value!r}: expected one word")
+    return value
+
+
+def severity(value):
+    """Check the severity of an exception.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if type(value) is not int or not 0 <= value <= 7:
+        raise _invalid(f"severity={value!r}: expected 0 to 7")
+    return value
+
+
+def priority(value):
+    """Check a priority; PRIORITY_UNAVAIL is one.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if type(value) is not int or not PRIORITY_UNAVAIL <= value <= PRIORITY_MAX:
+        raise _invalid(f"{value!r} is not a priority")
+    return value
+
+
+def flag(value):
+    """Check the name of a job flag.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if value not in FLAGS:
+        raise _invalid(f"job_set_flag: {value!r}: expected one of {', '.join(FLAGS)}")
+    return value
+
+
+def updates(value, what):
+    """Check a jobspec-update (RFC 21): {dotted path: value}. Returns a copy.
+
+    Raises:
+        OSError: EINVAL, it is none, or would make the jobspec something that is none
+    """
+    value = plain(value, what)
+    if type(value) is not dict or not value:
+        raise _invalid(f"{what}: updates must be an object with at least one key")
+    for path, new in value.items():
+        _check_update(path, new)
+    return value
+
+
+def _check_update(path, new):
+    parts = path.split(".")
+    if path in ("resources", "tasks"):
+        if not (isinstance(new, list) and new and all(type(item) is dict for item in new)):
+            raise _invalid(f"update of {path}: expected an array of objects")
+        if path == "resources" and not all(
+            type(item.get("type")) is str and type(item.get("count")) in (int, dict, str)
+            for item in new
+        ):
+            raise _invalid("update of resources: each must have a type and a count")
+        return
+    if len(parts) < 2 or parts[0] != "attributes" or "" in parts:
+        raise _invalid(f"update of {path} not supported")
+    if len(parts) == 2 and type(new) is not dict:
+        raise _invalid(f"update of {path}: expected an object")
+    if parts[1] == "system":
+        system = new if len(parts) == 2 else {parts[2]: new} if len(parts) == 3 else {}
+        _check_system(system, "" if len(parts) == 3 else "attributes.system.", path)
+
+
+def _check_system(system, prefix, path):
+    duration, queue = system.get("duration", 0), system.get("queue", "")
+    if type(duration) not in (int, float) or not (duration >= 0 and isfinite(duration)):
+        raise _invalid(f"update of {path}: duration={duration!r}: expected seconds")
+    if type(queue) is not str:
+        raise _invalid(f"update of {path}: queue={queue!r}: expected the name of a queue")
+    for key, kind in (("constraints", dict), ("dependencies", list)):
+        if key in system and system[key] is not None and type(system[key]) is not kind:
+            raise _invalid(
+                f"update of {path}: {key} must be an {'object' if kind is dict else 'array'}"
+            )
+
+
+def event(name, context):
+    """Check an event to be posted; returns its context, None for an empty one.
+
+    Raises:
+        OSError: EINVAL, no name, a context that is no JSON object, a value out of range, or an event that only
+            the job manager posts; EPROTO, RFC 21 demands something of such an event that is not there
+    """
+    if type(name) is not str or not name:
+        raise _invalid("event_post: the event has no name")
+    word(name, "event_post: name")
+    if name in _NOT_POSTED:
+        raise _invalid(f"event {name}: only the job manager posts it")
+    context = plain(context, f"event {name}") if context else None
+    if context is not None and type(context) is not dict:
+        raise _invalid(f"event {name}: the context must be an object")
+    form = _FORMS.get(name)
+    if form is None:
+        return context
+    if not context:
+        raise OSError(errno.EPROTO, f"event {name}: it needs a context")
+    for key, kinds in form.items():
+        if key not in context:
+            raise OSError(errno.EPROTO, f"event {name}: {key!r} is missing")
+        if type(context[key]) not in kinds:
+            wanted = " or ".join(_KINDS[kind] for kind in kinds)
+            raise OSError(errno.EPROTO, f"event {name}: {key!r} must be {wanted}")
+    _check_values(name, context)
+    return context
+
+
+_KINDS = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    list: "an array",
+}
+
+
+def _check_values(name, context):
+    if name == "urgency" and not 0 <= context["urgency"] <= URGENCY_MAX:
+        raise _invalid(f"event urgency: {context['urgency']}: expected 0 to {URGENCY_MAX}")
+    if name == "priority" and not 0 <= context["priority"] <= PRIORITY_MAX:
+        raise _invalid(f"event priority: {context['priority']} is not a priority")
+    if name == "exception":
+        severity(context["severity"])
+        word(context["type"], "event exception: type")
+    if name == "set-flags" and not all(one in FLAGS for one in context["flags"]):
+        raise _invalid(f"event set-flags: {context['flags']!r}: expected {', '.join(FLAGS)}")
+    if name == "jobspec-update":
+        updates(context, "event jobspec-update")
+    if name == "resource-update" and not context["expiration"] >= 0:
+        raise _invalid("event resource-update: expiration must not be negative")

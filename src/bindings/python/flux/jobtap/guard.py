@@ -1,0 +1,48 @@
+"""What no plugin may do: take over signals, or end the process it is a guest in.
+
+`install` replaces the functions once for the whole interpreter; they refuse while a host says that a plugin runs, and
+otherwise do what they always did.
+"""
+
+import errno
+import os
+import signal
+import weakref
+
+_FORBIDDEN = (
+    (signal, "signal"),
+    (signal, "set_wakeup_fd"),
+    (signal, "setitimer"),
+    (signal, "alarm"),
+    (os, "_exit"),
+    (os, "abort"),
+    (os, "execv"),
+    (os, "execve"),
+)
+_hosts = weakref.WeakSet()
+
+
+def install(host):
+    """Have the functions refuse whenever ``host.is_guest()`` is true, in this process.
+
+    A child that a plugin forks may do all of it.
+    """
+    if not _hosts:
+        home = os.getpid()
+        for module, name in _FORBIDDEN:
+            function = getattr(module, name)
+            if not hasattr(function, "_guards"):
+                setattr(module, name, _guarded(function, f"{module.__name__}.{name}", home))
+    _hosts.add(host)
+
+
+def _guarded(function, what, home):
+    def refuse_guests(*args, **kwargs):
+        if os.getpid() == home and any(host.is_guest() for host in _hosts):
+            raise OSError(errno.EPERM, f"{what}: a plugin may not do that inside the job manager")
+        return function(*args, **kwargs)
+
+    refuse_guests.__doc__ = function.__doc__
+    refuse_guests.__name__ = function.__name__
+    refuse_guests._guards = what
+    return refuse_guests

@@ -1,0 +1,89 @@
+"""The callbacks of one plugin: which of them is called for a topic, and what its answer means."""
+
+import fnmatch
+
+from flux.jobtap import given
+from flux.jobtap.errors import JobtapError, Rejected, refusal
+
+#: Topics seen are remembered; a plugin may make up any number of its own.
+MAX_TOPICS = 1000
+
+
+class Handlers:
+    """Callbacks by topic or glob, in order of registration; the first that matches is called."""
+
+    def __init__(self):
+        self._entries = []
+        self._found = {}
+
+    def add(self, pattern, callback):
+        self._entries.append((pattern, callback))
+        self._found.clear()
+
+    def remove(self, pattern):
+        """Take out the first handler registered for exactly `pattern`; none is no error."""
+        for entry in self._entries:
+            if entry[0] == pattern:
+                self._entries.remove(entry)
+                break
+        self._found.clear()
+
+    def find(self, topic):
+        """The callback for `topic`, or None."""
+        try:
+            return self._found[topic]
+        except KeyError:
+            return self._search(topic)
+
+    def _search(self, topic):
+        if len(self._found) >= MAX_TOPICS:
+            self._found.clear()
+        callback = next(
+            (
+                callback
+                for pattern, callback in self._entries
+                if pattern == topic or fnmatch.fnmatchcase(topic, pattern)
+            ),
+            None,
+        )
+        self._found[topic] = callback
+        return callback
+
+    @property
+    def callbacks(self):
+        """All callbacks, in order of registration."""
+        return [callback for _, callback in self._entries]
+
+    def has(self, pattern):
+        """Whether a handler was registered for exactly `pattern`."""
+        return any(entry[0] == pattern for entry in self._entries)
+
+
+def read_answer(answer, topic, name):
+    """What a callback of plugin `name` returned.
+
+    Args:
+        answer: None or an integer of 0 and up or True (all is well), False or a negative integer (a refusal
+            without a text), or a dict
+
+    Returns:
+        dict: a copy that is JSON, or None
+
+    Raises:
+        JobtapError: it refuses; Rejected for a topic that is about a new job
+        TypeError: it is something else
+        OSError: EINVAL, what is in the dict cannot be JSON
+    """
+    if answer is None or answer is True:
+        return None
+    if answer is False or (isinstance(answer, int) and answer < 0):
+        about_job = topic.startswith(("job.create", "job.validate", "job.dependency."))
+        raise (Rejected if about_job else JobtapError)(refusal(topic, name))
+    if isinstance(answer, int):
+        return None
+    if not isinstance(answer, dict):
+        raise TypeError(f"expected None, an integer or a dict, got {type(answer).__name__}")
+    if len(answer) == 1 and type(answer.get("priority")) is int:
+        if -(1 << 63) <= answer["priority"] < 1 << 63:
+            return dict(answer)
+    return given.plain(answer, "answer")

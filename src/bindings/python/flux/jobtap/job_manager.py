@@ -1,0 +1,810 @@
+"""The host of Python plugins in the job manager of a real Flux; imported by ``python.so`` only.
+
+C calls the five functions at the end of this module. Everything a plugin sees is `flux.jobtap.plugin`; here are the
+calls that it comes down to.
+"""
+
+import errno
+import gc
+import json
+import os
+import sys
+import threading
+
+from _flux._core import ffi as core_ffi
+from _flux._core import lib as core_lib
+from _flux_jobtap import ffi, lib
+from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_types
+
+import flux.core.handle
+import flux.future
+import flux.rpc
+from flux.jobtap import belongings, given, guard, source
+from flux.jobtap.args import Args
+from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
+from flux.jobtap.frozen import FrozenDict, FrozenList
+from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
+from flux.jobtap.handlers import read_answer
+from flux.jobtap.plugin import Plugin, service_name
+from flux.message import Message
+
+LOG_ERR, LOG_DEBUG = 3, 7
+NEW, RUN, CLEANUP, INACTIVE = 1, 16, 32, 64
+#: What job-manager takes for "no priority yet".
+C_PRIORITY_UNAVAIL = -2
+
+_loaded = {}  # key -> Host
+_services = {}  # number -> (Host, callback, topic)
+_numbers = iter(range(1, 1 << 62))
+_running = []  # Frames of the running callbacks, innermost last
+_thread = [None]  # the thread that job-manager runs in
+
+set_types(FrozenDict, FrozenList)
+
+
+class Source:
+    """The IN args of a callback, by the address of its flux_plugin_arg_t."""
+
+    __slots__ = ("pointer", "_keys")
+
+    def __init__(self, pointer):
+        self.pointer = pointer
+
+    def fetch(self, key):
+        return fetch(self.pointer, key)
+
+    def keys(self):
+        return keys(self.pointer)
+
+
+class UpdateSource(Source):
+    """Those of job.update.KEY, with ``updates`` as the documents have it."""
+
+    __slots__ = ()
+
+    def fetch(self, key):
+        if key == "updates":
+            return FrozenDict({fetch(self.pointer, "key"): fetch(self.pointer, "value")})
+        return fetch(self.pointer, key)
+
+    def keys(self):
+        return [*keys(self.pointer), "updates"]
+
+
+class PluginRPC(belongings.future_class(flux.rpc.RPC)):
+    """RPCs of plugins."""
+
+
+class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
+    """The job manager's handle, of one plugin."""
+
+    def __init__(self, pointer, owned):
+        super().__init__(handle=core_ffi.cast("flux_t *", pointer))
+        self.incref()
+        self.belongings = owned
+
+    def rpc(self, topic, payload=None, nodeid=flux.constants.FLUX_NODEID_ANY, flags=0):
+        self.belongings.check()
+        future = PluginRPC(self, topic, payload, nodeid, flags)
+        future.topic, future.belongings = topic, self.belongings
+        return self.belongings.future(future)
+
+    def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
+        def call(handle, watcher, revents, args):
+            try:
+                if callback is not None:
+                    callback(handle, watcher, revents, args)
+            finally:
+                # The bindings keep a watcher for good; one that has fired is its owner's affair.
+                if not repeat and watcher.handle and not is_active(watcher):
+                    self.del_watcher(watcher)
+
+        return super().timer_watcher_create(after, call, repeat, args)
+
+    def drop(self):
+        """Let go of the job manager's handle."""
+        if self._handle is not None:
+            core_lib.flux_decref(self._handle)
+            self._handle = None
+
+
+def is_active(watcher):
+    return core_lib.flux_watcher_is_active(watcher.handle)
+
+
+def drop_future(future):
+    """Destroy a future now, whoever may still have it."""
+    future.stop()
+    flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
+    pimpl = future.pimpl
+    if pimpl is not None and pimpl.handle is not None:
+        core_lib.flux_future_destroy(pimpl.handle)
+        pimpl.handle = None
+
+
+class Frame:
+    """A running callback.
+
+    Attributes:
+        args: its flux_plugin_arg_t
+        updates (dict): what it has collected with jobspec_update, or None
+    """
+
+    __slots__ = ("args", "updates")
+
+    def __init__(self, args):
+        self.args = args
+        self.updates = None
+
+
+class Host:
+    """A loaded plugin, and the job manager as it is to that plugin.
+
+    Args:
+        p: its flux_plugin_t
+        key (int): what C knows it by
+    """
+
+    def __init__(self, p, key):
+        self.p = p
+        self.key = key
+        self.plugin = None
+        self.error = None
+        self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
+        self._registered = {"conf.update"}
+        self._aux = {}  # (job, name) -> ffi handle of its entry, kept alive
+        self._perilogs = []
+        self._numbers = []
+        self._flags = {}  # job -> flags set by this plugin
+        self._posts = {}  # job -> [events, those that send it back] posted in this turn of the reactor
+        self._turn = 0.0
+        self._late = {}  # new job -> exceptions that it gets when it is valid
+        self.h = lib.flux_jobtap_get_flux(p)
+        pointer = int(ffi.cast("uintptr_t", self.h))
+        self.belongings = belongings.Belongings(self.basename, self.report)
+        self.handle = PluginHandle(pointer, self.belongings)
+        self._reactor = core_lib.flux_get_reactor(self.handle.handle)
+
+    def load(self):
+        """Run the plugin's file and its plugin_init; what goes wrong is kept for conf.update."""
+        try:
+            path, args = self._find()
+            self.plugin = plugin = Plugin(
+                self, os.path.basename(path), path, args, handle=self.handle
+            )
+            self.belongings.name = plugin.name
+            self.set_name(plugin, service_name(plugin.name))
+            answer = source.run(path)(plugin)
+            read_answer(answer, "plugin_init", plugin.name)
+        except FAILURES as exc:
+            self.error = self._init_error(exc)
+        # Cached jobspecs are forgotten when one changes: somebody has to be told of that.
+        self._register("job.update")
+
+    def _init_error(self, exc):
+        name = self.plugin.name if self.plugin else self.basename
+        text = describe(exc, self.plugin.path if self.plugin else None)
+        self.log(LOG_DEBUG, trace(exc))
+        return text if name in text else f"{name}: {text}"
+
+    def _find(self):
+        """(path of the Python file, arguments)."""
+        path = _string(lib.flux_plugin_get_path(self.p))
+        conf = lib.flux_plugin_get_conf(self.p)
+        args = json.loads(_string(conf)) if conf else {}
+        beside = os.path.splitext(path)[0] + ".py"
+        if self.basename != "python.so" and os.path.exists(beside):
+            return os.path.realpath(beside), args
+        file = args.pop("file", None)
+        if file is None:
+            if self.basename == "python.so":
+                raise JobtapError(
+                    "python.so: which file? flux jobtap load python.so file=/path/of/plugin.py"
+                )
+            raise OSError(errno.ENOENT, f"{beside}: {os.strerror(errno.ENOENT)}")
+        if not isinstance(file, str) or not os.path.isabs(file):
+            raise JobtapError(
+                f"file={file}: the path must be absolute, the job manager does not share your directory"
+            )
+        return os.path.realpath(file), args
+
+    # -- calling -----------------------------------------------------------------------------------
+
+    def run(self, callback, topic, args):
+        """Call one handler; returns what C is told, 0 or -1."""
+        view = Args(
+            (UpdateSource if topic.startswith("job.update.") else Source)(args_address(args))
+        )
+        frame = Frame(args)
+        _running.append(frame)
+        try:
+            answer = callback(self.plugin, topic, view)
+            if answer is not None:
+                answer = read_answer(answer, topic, self.plugin.name)
+                if answer:
+                    self._answer(topic, args, view, answer)
+            if frame.updates:
+                # Not earlier: job-manager keeps them, and a callback that fails would leave them to the next job.
+                text = json.dumps(frame.updates).encode()
+                _check(lib.jobtap_jobspec_update(self.p, 1, 0, text), _UPDATE)
+            return 0
+        except FAILURES as exc:
+            return self._failed(topic, args, exc)
+        finally:
+            _running.pop()
+            # Two references are this function's own.
+            view.release(sys.getrefcount(view) > 2)
+
+    def _failed(self, topic, args, exc):
+        expected = isinstance(exc, JobtapError) and can_fail(topic)
+        if not expected:
+            self.report(topic, exc)
+        if not can_fail(topic):
+            return 0
+        text = brief(exc)
+        if not isinstance(exc, JobtapError):
+            text = f"{self.plugin.name}: {topic}: {text}"
+        return lib.jobtap_error(self.p, args, text.encode(errors="replace"))
+
+    def _answer(self, topic, args, view, answer):
+        priority = answer.get("priority")
+        if priority is not None and type(priority) is int:
+            if not PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX and topic.startswith("job."):
+                text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
+                self.report(topic, JobtapError(text))
+                answer["priority"] = priority = PRIORITY_UNAVAIL
+            if priority == PRIORITY_UNAVAIL:
+                answer["priority"] = priority = C_PRIORITY_UNAVAIL
+            if len(answer) == 1:
+                _check(lib.jobtap_answer_priority(args, priority))
+                return
+        for key in ("validated", "feasibility"):
+            if key in answer:
+                answer[key] = int(bool(answer[key]))
+        if topic.startswith("job.update.") and answer.get("updates"):
+            given.updates(answer["updates"], "updates in the answer")
+        if "R" in answer and topic == "job.state.sched":
+            self._take_R(view["id"], answer["R"])
+        _check(lib.jobtap_answer(args, json.dumps(answer).encode()))
+
+    def _take_R(self, id, R):
+        """A plugin gives a job its resources: what the scheduler would do for that."""
+        known = self._flags.get(id)
+        posted = lib.flux_jobtap_job_event_posted(self.p, id, b"set-flags") == 1
+        if not (known and "alloc-bypass" in known) and (known is not None or not posted):
+            raise JobtapError(
+                "R without the flag alloc-bypass: the scheduler will be asked for the job too."
+                ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
+            )
+        if not (
+            isinstance(R, dict) and R.get("version") == 1 and isinstance(R.get("execution"), dict)
+        ):
+            self.raise_exception(self.plugin, id, "alloc", 0, "a plugin assigned an R that is none")
+            return
+        import flux.job
+        import flux.kvs
+
+        txn = flux.kvs.KVSTxn(self.handle, flux.job.JobID(id).kvs)
+        txn.put("R", R)
+        future = self.belongings.future(txn.commit_async())
+        future.then(self.belongings.guarded(self._R_committed, "commit of R"), id)
+
+    def _R_committed(self, future, id):
+        try:
+            future.get()
+            self.event_post(self.plugin, id, "alloc", {"bypass": True})
+        except OSError as exc:
+            note = f"the resources from {self.plugin.name} cannot be assigned: {exc.strerror}"
+            self.raise_exception(self.plugin, id, "alloc", 0, note)
+
+    def report(self, where, exc):
+        """Log what a plugin raised: one line, and its traceback for those who debug."""
+        plugin = self.plugin
+        name = plugin.name if plugin else self.basename
+        self.log(LOG_ERR, f"jobtap: {name}: {where}: {describe(exc, plugin and plugin.path)}")
+        self.log(LOG_DEBUG, trace(exc))
+
+    def log(self, level, text):
+        for line in text.splitlines():
+            lib.jobtap_log(self.h, level, line.encode(errors="replace"))
+
+    # -- what Plugin asks for ------------------------------------------------------------------------
+
+    def handlers_changed(self, plugin, topic):
+        if plugin.handlers.has(topic) or topic in ("conf.update", "job.update", "job.state.depend"):
+            self._register(topic)
+        elif topic in self._registered:
+            self._registered.discard(topic)
+            lib.flux_plugin_remove_handler(self.p, topic.encode())
+
+    def _register(self, topic):
+        if topic not in self._registered:
+            _check(lib.jobtap_add_handler(self.p, topic.encode(), self.key))
+            self._registered.add(topic)
+
+    def set_name(self, plugin, name):
+        _check(lib.flux_plugin_set_name(self.p, name.encode()))
+        self._service_name = name
+
+    def set_load_sort_order(self, plugin, mode):
+        _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
+
+    def _id(self, id):
+        """The id of a job; not every C function knows what CURRENT_JOB is."""
+        if id != CURRENT_JOB:
+            return id
+        current = lib.jobtap_id(_running[-1].args) if _running else -1
+        if current < 0:
+            raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
+        return current
+
+    def job_lookup(self, plugin, id):
+        args = lib.flux_jobtap_job_lookup(self.p, self._id(id))
+        if args == ffi.NULL:
+            raise _error("unknown job id")
+        try:
+            return Args(None, everything(args_address(args), 0))
+        finally:
+            lib.flux_plugin_arg_destroy(args)
+
+    def _lookup(self, id, key):
+        args = lib.flux_jobtap_job_lookup(self.p, id)
+        if args == ffi.NULL:
+            raise _error("unknown job id")
+        try:
+            return fetch(args_address(args), key)
+        finally:
+            lib.flux_plugin_arg_destroy(args)
+
+    def get_job_result(self, plugin, id):
+        result = lib.jobtap_result(self.p, self._id(id))
+        _check(result, _RESULT)
+        return result
+
+    def job_event_posted(self, plugin, id, name):
+        id = self._id(id)
+        ffi.errno = 0
+        answer = lib.flux_jobtap_job_event_posted(self.p, id, name.encode())
+        if answer < 0:
+            self._lookup(
+                id, "state"
+            )  # ENOENT; otherwise the name is one that was never posted to any job
+        return answer == 1
+
+    def job_set_flag(self, plugin, id, flag):
+        id = self._id(id)
+        _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), _JOB)
+        flags = self._flags.get(id)
+        if flags is None:
+            if len(self._flags) > 10000:
+                self._flags = {id: set() for id in self._flags if self._is_active(id)}
+            flags = self._flags[id] = set()
+        flags.add(flag)
+
+    def _is_active(self, id):
+        try:
+            return self._lookup(id, "state") != INACTIVE
+        except OSError:
+            return False
+
+    def raise_exception(self, plugin, id, type, severity, note):
+        id = self._id(id)
+        if severity == 0 and self._lookup(id, "state") == NEW:
+            # It takes effect once the job is validated (RFC 21); job-manager refuses it before.
+            if len(self._late) > 1000:
+                self._late = {id: late for id, late in self._late.items() if self._is_active(id)}
+            self._late.setdefault(id, []).append((type, note))
+            self._register("job.state.depend")
+            return
+        rc = lib.jobtap_raise_exception(self.p, id, type.encode(), severity, note.encode())
+        _check(rc, _JOB)
+
+    def depend(self, args):
+        """A job has become valid."""
+        id = lib.jobtap_id(args)
+        for type, note in self._late.pop(id, ()):
+            lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
+
+    def event_post(self, plugin, id, name, context):
+        text = json.dumps(context).encode() if context else ffi.NULL
+        id = self._id(id)
+        self._count(id, name)
+        _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
+
+    def _count(self, id, name):
+        """Count what is posted to a job, and raise OSError ELOOP if it goes on without end.
+
+        All that follows from an event is done before job-manager's reactor turns again, and its clock stands still
+        as long.
+        """
+        turn = core_lib.flux_reactor_now(self._reactor)
+        if turn != self._turn:
+            self._turn = turn
+            self._posts.clear()
+        counts = self._posts.setdefault(id, [0, 0])
+        counts[0] += 1
+        counts[1] += name in belongings.RETURNS
+        if counts[0] > belongings.MAX_POSTS or counts[1] > belongings.MAX_RETURNS:
+            raise belongings.endless(self.plugin.name, name, id)
+
+    def dependency_add(self, plugin, id, description):
+        rc = lib.flux_jobtap_dependency_add(self.p, self._id(id), description.encode())
+        _check(rc, {errno.EEXIST: f"dependency {description} was added before", **_DEPEND})
+
+    def dependency_remove(self, plugin, id, description):
+        id = self._id(id)
+        rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
+        _check(rc, {errno.ENOENT: f"no job {id}, or no open dependency {description}", **_DEPEND})
+
+    def reprioritize_job(self, plugin, id, priority):
+        _check(lib.flux_jobtap_reprioritize_job(self.p, self._id(id), priority), _JOB)
+
+    def reprioritize_all(self, plugin):
+        _check(lib.flux_jobtap_reprioritize_all(self.p))
+
+    def jobspec_update(self, plugin, updates):
+        id = self._id(CURRENT_JOB)
+        if fetch(args_address(_running[-1].args), "state") >= RUN:
+            raise OSError(errno.EINVAL, _UPDATE[errno.EINVAL])
+        self._count(id, "jobspec-update")
+        frame = _running[-1]
+        frame.updates = {**(frame.updates or {}), **updates}
+
+    def jobspec_update_id(self, plugin, id, updates):
+        id = self._id(id)
+        self._lookup(id, "id")
+        self._count(id, "jobspec-update")
+        _check(lib.jobtap_jobspec_update(self.p, 0, id, json.dumps(updates).encode()), _UPDATE)
+
+    def job_subscribe(self, plugin, id):
+        _check(lib.flux_jobtap_job_subscribe(self.p, self._id(id)), _JOB)
+
+    def job_unsubscribe(self, plugin, id):
+        lib.flux_jobtap_job_unsubscribe(self.p, self._id(id))
+
+    # -- auxiliary data: C keeps handles, and says when a job is done with ------------------------------
+
+    def job_aux_set(self, plugin, id, name, value, free_fn):
+        id = self._id(id)
+        if self._lookup(id, "state") == INACTIVE:
+            raise OSError(errno.EINVAL, "job is inactive")
+        self.job_aux_delete(plugin, id, name)
+        entry = AuxEntry(self, id, name, value, free_fn)
+        rc = lib.jobtap_job_aux_set(self.p, id, name.encode(), entry.handle)
+        _check(rc, _JOB)
+        self._aux[id, name] = entry
+
+    def job_aux_get(self, plugin, id, name, default):
+        entry = self._aux.get((self._id(id), name))
+        if entry is None:
+            self._lookup(self._id(id), "id")
+            return default
+        return entry.value
+
+    def job_aux_delete(self, plugin, id, name):
+        id = self._id(id)
+        entry = self._aux.get((id, name))
+        if entry is None:
+            self._lookup(id, "id")
+        else:
+            _check(lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle), _JOB)
+
+    def job_aux_delete_value(self, plugin, id, value):
+        id = self._id(id)
+        self._lookup(id, "id")
+        for entry in list(self._aux.values()):
+            if entry.id == id and entry.value is value:
+                lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle)
+
+    def free_aux(self, entry):
+        if self._aux.get((entry.id, entry.name)) is entry:
+            del self._aux[entry.id, entry.name]
+        if entry.free_fn is not None:
+            try:
+                entry.free_fn(entry.value)
+            except FAILURES as exc:
+                self.report(f"free function of '{entry.name}'", exc)
+
+    # -- prologs and epilogs ------------------------------------------------------------------------------
+
+    def perilog_start(self, plugin, id, kind, description):
+        current = lib.jobtap_id(_running[-1].args) if _running else -1
+        id = self._id(id)
+        if id == current:
+            start = (
+                lib.flux_jobtap_prolog_start if kind == "prolog" else lib.flux_jobtap_epilog_start
+            )
+            _check(start(self.p, description.encode()), _PERILOG)
+        else:
+            # C has it for the current job only; what it does is to post an event.
+            state = self._lookup(id, "state")
+            late = state > RUN or self.job_event_posted(plugin, id, "start")
+            if late if kind == "prolog" else state != CLEANUP:
+                raise OSError(errno.EINVAL, _PERILOG[errno.EINVAL])
+            self.event_post(plugin, id, f"{kind}-start", {"description": description})
+        self._perilogs.append((id, kind, description))
+
+    def perilog_finish(self, plugin, id, kind, description, status):
+        id = self._id(id)
+        finish = (
+            lib.flux_jobtap_prolog_finish if kind == "prolog" else lib.flux_jobtap_epilog_finish
+        )
+        _check(finish(self.p, id, description.encode(), status), _PERILOG)
+        for host in _loaded.values():
+            if (id, kind, description) in host._perilogs:
+                host._perilogs.remove((id, kind, description))
+                break
+
+    def _end_perilogs(self):
+        """Nobody is left to finish what this plugin has open: a job whose prolog failed does not run."""
+        for id, kind, description in self._perilogs:
+            try:
+                if self._lookup(id, "state") not in (RUN, CLEANUP):
+                    continue
+                note = f"plugin {self.plugin.name} was removed during {kind} {description!r}"
+                self.raise_exception(self.plugin, id, kind, 0 if kind == "prolog" else 1, note)
+                self.perilog_finish(self.plugin, id, kind, description, 1 << 8)
+            except OSError:
+                pass  # the job is gone
+        self._perilogs = []
+
+    # -- other plugins, services ----------------------------------------------------------------------------
+
+    def call(self, plugin, id, topic, args):
+        id = self._id(id)
+        mine = ffi.NULL
+        if args is None:
+            found = lib.flux_jobtap_job_lookup(self.p, id)
+            if found == ffi.NULL:
+                raise _error("unknown job id")
+            mine = lib.jobtap_args(found, ffi.NULL)
+            lib.flux_plugin_arg_destroy(found)
+        elif isinstance(args, Args) and args.is_live():
+            mine = lib.jobtap_args(ffi.cast("flux_plugin_arg_t *", args.source().pointer), ffi.NULL)
+        else:
+            text = json.dumps(given.plain(dict(args), "call: args"))
+            mine = lib.jobtap_args(ffi.NULL, text.encode())
+        if mine == ffi.NULL:
+            raise OSError(errno.EINVAL, "call: args must be a mapping that JSON can hold")
+        try:
+            ffi.errno = 0
+            rc = lib.flux_jobtap_call(self.p, id, topic.encode(), mine)
+            number = ffi.errno
+            answer = everything(args_address(mine), 1)
+        finally:
+            lib.flux_plugin_arg_destroy(mine)
+        if rc < 0:
+            if "errmsg" in answer:
+                raise JobtapError(answer["errmsg"])
+            if number in (errno.ENOENT, errno.EINVAL):
+                raise OSError(number, _JOB.get(number, os.strerror(number)))
+            raise JobtapError(f"{topic} failed")
+        answer = dict(answer)
+        if answer.get("priority") == C_PRIORITY_UNAVAIL:
+            answer["priority"] = PRIORITY_UNAVAIL
+        return answer
+
+    def service_register(self, plugin, method, rolemask, callback):
+        name = self._service_name
+        topic = f"job-manager.{name}.{method}"
+        if any(entry[2] == topic for entry in _services.values()):
+            raise FileExistsError(errno.EEXIST, f"{topic} is registered already")
+        number = next(_numbers)
+        _services[number] = (self, callback, topic)
+        self._numbers.append(number)
+        try:
+            _check(lib.jobtap_service_register(self.p, method.encode(), rolemask, number))
+        except OSError:
+            del _services[number]
+            raise
+
+    def serve(self, callback, topic, msg):
+        """A request to a service of the plugin."""
+        try:
+            callback(self.plugin, msg)
+        except OSError as exc:
+            self.handle.respond_error(msg, exc.errno or errno.EINVAL, describe(exc))
+        except FAILURES as exc:
+            self.report(f"service {topic.partition('.')[2]}", exc)
+            self.handle.respond_error(msg, errno.EIO, f"{self.plugin.name}: {brief(exc)}")
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def unload(self):
+        """The plugin is removed. Its flux_plugin_t is half gone: nothing but the handle can be used."""
+        plugin = self.plugin
+        for number in self._numbers:
+            _services.pop(number, None)
+        if plugin is not None:
+            callback = (
+                plugin.handlers.find("plugin.exit") if plugin.handlers.has("plugin.exit") else None
+            )
+            self._end_perilogs()
+            plugin.end()
+            if callback is not None:
+                try:
+                    callback(plugin, "plugin.exit", FrozenDict())
+                except FAILURES as exc:
+                    self.report("plugin.exit", exc)
+        self.belongings.end(drop_future)
+        self.handle.drop()
+        self.plugin = self.p = None
+        gc.collect()
+
+
+class AuxEntry:
+    """Something that a plugin attached to a job."""
+
+    def __init__(self, host, id, name, value, free_fn):
+        self.host = host
+        self.id = id
+        self.name = name
+        self.value = value
+        self.free_fn = free_fn
+        self.handle = ffi.new_handle(self)
+
+
+# -- errors ---------------------------------------------------------------------------------------------
+
+_JOB = {errno.ENOENT: "unknown job id, or the job is inactive"}
+_DEPEND = {errno.EINVAL: "dependencies belong to DEPEND state"}
+_RESULT = {errno.ENOENT: "unknown job id", errno.EINVAL: "job has no result yet"}
+_UPDATE = {
+    errno.EINVAL: "the jobspec of a job in RUN state or later, or of the current job by its id, cannot be updated"
+}
+_PERILOG = {
+    **_JOB,
+    errno.EINVAL: "too late for a prolog, or too early for an epilog, which needs CLEANUP state",
+}
+
+
+def _error(text):
+    return OSError(ffi.errno or errno.EINVAL, text)
+
+
+def _check(rc, texts=None):
+    """Raise OSError if a C function failed."""
+    if rc < 0:
+        number = ffi.errno or errno.EINVAL
+        raise OSError(number, (texts or {}).get(number) or os.strerror(number))
+
+
+def _string(pointer):
+    return ffi.string(pointer).decode(errors="surrogateescape")
+
+
+def args_address(args):
+    """A flux_plugin_arg_t as the number that the C functions of values take."""
+    return int(ffi.cast("uintptr_t", args))
+
+
+# -- what nobody may do in the job manager's thread ----------------------------------------------------------
+
+
+def _in_job_manager():
+    return threading.get_ident() == _thread[0]
+
+
+def _refuse_to_block():
+    """No handle, of a plugin's own making or not, may wait for the job manager or run a reactor in its thread."""
+    get_str, wait_for, init = (
+        flux.rpc.RPC.get_str,
+        flux.future.Future.wait_for,
+        flux.rpc.RPC.__init__,
+    )
+    handle = flux.core.handle.Flux
+    run = handle.reactor_run
+
+    def remember(self, flux_handle, topic, *args, **kwargs):
+        init(self, flux_handle, topic, *args, **kwargs)
+        self.rpc_topic = topic
+
+    def check(self):
+        if _in_job_manager() and not self.is_ready():
+            belongings.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
+
+    def checked_get_str(self):
+        check(self)
+        return get_str(self)
+
+    def checked_wait_for(self, *args, **kwargs):
+        check(self)
+        return wait_for(self, *args, **kwargs)
+
+    def checked_run(self, *args, **kwargs):
+        if _in_job_manager():
+            raise OSError(
+                errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
+            )
+        return run(self, *args, **kwargs)
+
+    def log_exception(cls, exc):
+        if exc is None or not _in_job_manager():
+            return set_exception(cls, exc)
+        for host in _loaded.values():
+            host.report("callback", exc)
+            break
+        return None
+
+    def ignore_stop(self, *args):
+        if not _in_job_manager():
+            return self.flux_reactor_stop_error(self.get_reactor())
+        return None
+
+    set_exception = handle.set_exception.__func__
+    flux.rpc.RPC.__init__ = remember
+    flux.rpc.RPC.get_str = checked_get_str
+    flux.future.Future.wait_for = checked_wait_for
+    handle.reactor_run = checked_run
+    handle.set_exception = classmethod(log_exception)
+    handle.reactor_stop_error = ignore_stop
+
+
+_refuse_to_block()
+
+
+class JobManager:
+    """The process: all Python in it is plugins."""
+
+    @staticmethod
+    def is_guest():
+        return True
+
+
+_job_manager = JobManager()
+guard.install(_job_manager)
+
+
+# -- what C calls ------------------------------------------------------------------------------------------------
+
+
+@ffi.def_extern(error=0)
+def python_load(p, key):
+    _thread[0] = threading.get_ident()
+    basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
+    if any(host.basename == basename for host in _loaded.values()):
+        return 0  # job-manager refuses it in a moment: loaded already
+    host = _loaded[key] = Host(p, key)
+    host.load()
+    return 0
+
+
+@ffi.def_extern(error=-1)
+def python_call(key, topic, args):
+    host = _loaded.get(key)
+    if host is None:
+        return 0
+    topic = ffi.string(topic).decode()
+    if host.error is not None:
+        return lib.jobtap_error(host.p, args, host.error.encode(errors="replace"))
+    if topic == "job.update" or topic == "job.event.jobspec-update":
+        forget_jobspecs()
+    elif topic == "job.state.depend":
+        host.depend(args)
+    callback = host.plugin.handlers.find(topic)
+    if callback is None:
+        return 0
+    return host.run(callback, topic, args)
+
+
+@ffi.def_extern()
+def python_unload(key):
+    host = _loaded.get(key)
+    if host is not None:
+        try:
+            host.unload()
+        finally:
+            del _loaded[key]
+
+
+@ffi.def_extern()
+def python_free(pointer):
+    entry = ffi.from_handle(pointer)
+    entry.host.free_aux(entry)
+
+
+@ffi.def_extern()
+def python_request(msg, number):
+    host, callback, topic = _services[number]
+    pointer = core_ffi.cast("flux_msg_t *", int(ffi.cast("uintptr_t", msg)))
+    host.serve(callback, topic, Message(handle=pointer))

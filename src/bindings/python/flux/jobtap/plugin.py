@@ -1,0 +1,294 @@
+"""What a jobtap plugin sees: the class `Plugin` (public as ``flux.jobtap``)."""
+
+import errno
+
+from flux.jobtap import given
+from flux.jobtap.errors import JobtapError, Rejected
+from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
+from flux.jobtap.handlers import Handlers
+
+FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2
+
+
+class Plugin:
+    """One loaded plugin, passed to ``plugin_init(p)`` and to every callback.
+
+    A callback is ``callback(p, topic, args)``. `args` is a mapping that cannot be changed, at any depth; which
+    keys it has depends on the topic (jobspec, R, id, state, prev_state, userid, urgency, priority, t_submit, entry,
+    end_event; ``conf`` in conf.update; ``key``, ``value``, ``updates`` and ``cred`` in job.update.KEY). It returns
+    None or a dict of what it has to say (priority, annotations, R, ...), and fails by raising or by returning False
+    or a negative number.
+
+    Wherever a job id is expected, `CURRENT_JOB` stands for the job of the running callback. Unless said
+    otherwise a method raises OSError: ENOENT for an unknown job, EINVAL for one in the wrong state, for
+    CURRENT_JOB outside of a callback, and for anything once the plugin was removed.
+
+    Attributes:
+        name (str): file name, such as ``limits.py``
+        path (str): full path, ``builtin`` for a builtin plugin
+        args (dict): arguments it was loaded with
+        handle (flux.Flux): the job manager's handle, for RPCs, timers and logging. Timers and RPCs made with it end
+            with the plugin
+    """
+
+    def __init__(self, host, name, path, args, handle=None):
+        self._host = host
+        self.name = name
+        self.path = path
+        self.args = args
+        self.handle = handle
+        self.handlers = Handlers()
+
+    # -- set-up ------------------------------------------------------------------------------------
+
+    def add_handler(self, topic, callback):
+        """Have ``callback(p, topic, args)`` called for `topic`, a callback topic or a glob of them.
+
+        Of several handlers of one plugin that match a topic, the first that was registered is called. A callback
+        of None takes out the first handler for exactly this topic.
+        """
+        given.word(topic, "add_handler: topic")
+        if callback is None:
+            self.handlers.remove(topic)
+        elif callable(callback):
+            self.handlers.add(topic, callback)
+        else:
+            raise TypeError(f"add_handler: the callback for {topic!r} is not callable")
+        self._host.handlers_changed(self, topic)
+
+    def set_name(self, name):
+        """Set the name used in service topics; without one it is the file name up to its first dot."""
+        if not name or type(name) is not str or "." in name or "/" in name:
+            raise OSError(errno.EINVAL, f"set_name: {name!r} cannot be part of a service topic")
+        self._host.set_name(self, given.word(name, "set_name"))
+
+    def set_load_sort_order(self, mode):
+        """Order in which job.create and job.new are called for jobs that exist when the plugin loads.
+
+        Args:
+            mode (str): ``state`` (by state as a job goes through them, each by id), ``-state`` (the reverse
+                order of states), ``none`` or None for no particular order
+        """
+        if mode not in (None, "none", "state", "-state"):
+            raise OSError(
+                errno.EINVAL,
+                f"set_load_sort_order: {mode!r}: expected 'state', '-state' or 'none'",
+            )
+        self._host.set_load_sort_order(self, mode or "none")
+
+    def get_flux(self):
+        """The job manager's handle."""
+        return self.handle
+
+    # -- saying no -------------------------------------------------------------------------------------
+
+    def reject_job(self, text=None):
+        """Reject the job: from job.create, job.validate and job.dependency.*. Always raises."""
+        raise Rejected(str(text) if text else f"rejected by job-manager plugin '{self.name}'")
+
+    def error(self, text):
+        """Fail with a text for the user: from job.update.KEY, conf.update. Always raises."""
+        raise JobtapError(str(text))
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    def job_lookup(self, id):
+        """The args mapping of a job, active or inactive."""
+        return self._host.job_lookup(self, given.job_id(id))
+
+    def get_job_result(self, id):
+        """Result of a job in CLEANUP or INACTIVE: FLUX_JOB_RESULT_COMPLETED (1), FAILED (2), CANCELED (4)
+        or TIMEOUT (8)."""
+        return self._host.get_job_result(self, given.job_id(id))
+
+    def job_event_posted(self, id, name):
+        """Whether an event `name` was ever posted to the job."""
+        given.text(name, "name")
+        return self._host.job_event_posted(self, given.job_id(id), name)
+
+    def job_set_flag(self, id, flag):
+        """Set a flag of a job, ``waitable``, ``debug`` or ``alloc-bypass``: posts ``set-flags``.
+
+        ``alloc-bypass`` says that the job gets its resources from a plugin, in the answer to job.state.sched; set it
+        in job.validate.
+        """
+        self._host.job_set_flag(self, given.job_id(id), given.flag(flag))
+
+    def raise_exception(self, id, type, severity, note=""):
+        """Raise an exception on a job; severity 0 ends it, 1 to 7 is only recorded."""
+        given.word(type, "raise_exception: type")
+        note = given.text(note, "note")
+        self._host.raise_exception(self, given.job_id(id), type, given.severity(severity), note)
+
+    def event_post(self, id, name, context=None):
+        """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
+
+        Raises:
+            OSError: EINVAL the context cannot be JSON, or has a value out of range; EPROTO it lacks what RFC 21
+                demands of such an event
+        """
+        context = given.event(name, context)
+        self._host.event_post(self, given.job_id(id), name, context)
+
+    # -- dependencies ------------------------------------------------------------------------------------
+
+    def dependency_add(self, id, description):
+        """Hold a job in DEPEND until `dependency_remove` with the same description.
+
+        Adding one that is open already changes nothing, so that a plugin that is loaded again may do so.
+
+        Raises:
+            OSError: EEXIST it was added before and removed since; EINVAL the job is past DEPEND
+        """
+        description = given.text(description, "description")
+        self._host.dependency_add(self, given.job_id(id), description)
+
+    def dependency_remove(self, id, description):
+        """A dependency is met. If the job is idle, it may have reached SCHED when this returns.
+
+        Raises:
+            OSError: ENOENT there is no such open dependency
+        """
+        description = given.text(description, "description")
+        self._host.dependency_remove(self, given.job_id(id), description)
+
+    # -- priority ------------------------------------------------------------------------------------------
+
+    def priority_unavail(self, args=None):
+        """What job.state.priority and job.priority.get return when there is no priority yet."""
+        return {"priority": PRIORITY_UNAVAIL}
+
+    def reprioritize_job(self, id, priority):
+        """Set the priority of a job in PRIORITY or SCHED (int, 0 to 4294967295).
+
+        Nothing happens to a job that is in another state, held or expedited.
+        """
+        if given.priority(priority) != PRIORITY_UNAVAIL:
+            self._host.reprioritize_job(self, given.job_id(id), priority)
+
+    def reprioritize_all(self):
+        """Call job.priority.get for every job in PRIORITY or SCHED."""
+        self._host.reprioritize_all(self)
+
+    # -- jobspec -------------------------------------------------------------------------------------------
+
+    def jobspec_update(self, updates):
+        """Update the jobspec of the current job, when the callback has returned.
+
+        Args:
+            updates (dict): dotted path, such as ``attributes.system.duration``, to value (RFC 21); further calls in
+                the same callback add to it, and one event is posted
+        """
+        self._host.jobspec_update(self, given.updates(updates, "jobspec_update"))
+
+    def jobspec_update_id(self, id, updates):
+        """Update the jobspec of a job that is not the current one; see `jobspec_update`."""
+        updates = given.updates(updates, "jobspec_update_id")
+        self._host.jobspec_update_id(self, given.job_id(id), updates)
+
+    # -- subscriptions, auxiliary data -----------------------------------------------------------------------
+
+    def job_subscribe(self, id):
+        """Receive job.event.* callbacks for a job, until it is inactive."""
+        self._host.job_subscribe(self, given.job_id(id))
+
+    def job_unsubscribe(self, id):
+        """Undo `job_subscribe`; nothing happens if there is no such job or subscription."""
+        self._host.job_unsubscribe(self, given.job_id(id))
+
+    def job_aux_set(self, id, name, value, free_fn=None):
+        """Attach `value` to a job under `name`; ``free_fn(value)`` is called when it goes."""
+        self._host.job_aux_set(self, given.job_id(id), given.text(name, "name"), value, free_fn)
+
+    def job_aux_get(self, id, name, default=None):
+        """What this plugin attached to a job under `name`, or `default`."""
+        return self._host.job_aux_get(self, given.job_id(id), given.text(name, "name"), default)
+
+    def job_aux_delete(self, id, name):
+        """Remove what is attached to a job under `name`; nothing there is no error."""
+        self._host.job_aux_delete(self, given.job_id(id), given.text(name, "name"))
+
+    def job_aux_delete_value(self, id, value):
+        """Remove `value` (this very object) from a job, whatever its name."""
+        self._host.job_aux_delete_value(self, given.job_id(id), value)
+
+    # -- prolog and epilog -------------------------------------------------------------------------------------
+
+    def prolog_start(self, description, id=CURRENT_JOB):
+        """Keep the job from being started until `prolog_finish`."""
+        description = given.text(description, "description")
+        self._host.perilog_start(self, given.job_id(id), "prolog", description)
+
+    def prolog_finish(self, id, description, status):
+        """A prolog has ended with a wait status, which is recorded and has no other effect."""
+        self._perilog_finish(id, "prolog", description, status)
+
+    def epilog_start(self, description, id=CURRENT_JOB):
+        """Keep a job in CLEANUP from ending, and its resources from being freed, until `epilog_finish`."""
+        description = given.text(description, "description")
+        self._host.perilog_start(self, given.job_id(id), "epilog", description)
+
+    def epilog_finish(self, id, description, status):
+        """An epilog has ended with a wait status, which is recorded and has no other effect."""
+        self._perilog_finish(id, "epilog", description, status)
+
+    def _perilog_finish(self, id, kind, description, status):
+        given.text(description, "description")
+        if type(status) is not int or not -(1 << 31) <= status < 1 << 31:
+            raise OSError(errno.EINVAL, f"{kind}_finish: status={status!r}: expected an integer")
+        self._host.perilog_finish(self, given.job_id(id), kind, description, status)
+
+    # -- other plugins, services ---------------------------------------------------------------------------------
+
+    def call(self, id, topic, args=None):
+        """Call the handlers that all plugins have for a topic of your own.
+
+        Args:
+            id: the job; the handlers' CURRENT_JOB
+            topic (str): must not begin with ``job.``
+            args (mapping): passed on as it is; default: the args of the job
+
+        Returns:
+            dict: what the handlers returned, merged
+
+        Raises:
+            OSError: EINVAL, the topic is reserved
+            JobtapError: a handler failed
+        """
+        if given.word(topic, "call: topic").startswith("job."):
+            raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
+        return self._host.call(self, given.job_id(id), topic, args)
+
+    def service_register(self, method, callback):
+        """Serve ``job-manager.NAME.METHOD`` for all users: ``callback(p, msg)`` answers with
+        ``p.handle.respond``."""
+        self.service_register_ex(method, FLUX_ROLE_OWNER | FLUX_ROLE_USER, callback)
+
+    def service_register_ex(self, method, rolemask, callback):
+        """`service_register` for users with a role in `rolemask` (FLUX_ROLE_OWNER 1, FLUX_ROLE_USER 2)."""
+        given.word(method, "service_register: method")
+        if not callable(callback):
+            raise TypeError(f"service_register: the callback of {method!r} is not callable")
+        self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, callback)
+
+    def end(self):
+        """Called by the host when the plugin is removed: from now on every method fails."""
+        self._host = Removed(self.name)
+
+
+class Removed:
+    """The host of a plugin that was removed."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, method):
+        raise OSError(errno.EINVAL, f"{method}: plugin {self._name} was removed")
+
+
+def service_name(name):
+    """The part of a plugin's service topics that stands for the plugin: its file name up to the first dot.
+
+    A builtin plugin's name begins with one.
+    """
+    return name.lstrip(".").partition(".")[0]

@@ -1,0 +1,426 @@
+"""What plugins ask of the job manager: the calls that `flux.jobtap.Plugin` comes down to."""
+
+import errno
+import os
+
+from flux.jobtap import given
+from flux.jobtap.args import Args
+from flux.jobtap.belongings import (
+    MAX_POSTS,
+    MAX_RETURNS,
+    RETURNS,
+    Belongings,
+    endless,
+    future_class,
+    handle_class,
+)
+from flux.jobtap.errors import FAILURES, brief
+from flux.jobtap.frozen import freeze
+from flux.jobtap.given import CURRENT_JOB
+from flux.jobtap.plugin import Plugin, service_name
+from flux_embedded.formats import states
+from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
+from flux_embedded.kernel.future import RPC
+from flux_embedded.kernel.handle import Flux
+from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
+
+
+class PluginRPC(future_class(RPC)):
+    """RPCs of plugins."""
+
+
+class PluginHandle(handle_class(Flux)):
+    """The job manager's handle, of one plugin."""
+
+    def __init__(self, jm, belongings):
+        # Not the base class's: the task's own handle stays what it is.
+        self.task = jm.h.task
+        self.kernel = jm.h.kernel
+        self.belongings = belongings
+
+    def _send(self, future_class, topic, *args):
+        self.belongings.check()
+        future = super()._send(PluginRPC if future_class is RPC else future_class, topic, *args)
+        if type(future) is PluginRPC:
+            future.topic, future.belongings = topic, self.belongings
+        return self.belongings.future(future)
+
+
+class Builtin(Plugin):
+    """A rule of the job manager's own: it may see the job manager.
+
+    Attributes:
+        jm (JobManager): the job manager
+    """
+
+    def __init__(self, host, name):
+        super().__init__(host, name, "builtin", {}, handle=host.jm.h)
+        self.jm = host.jm
+
+
+class State:
+    """What the host knows of one plugin.
+
+    Attributes:
+        sort_order (str): see `Plugin.set_load_sort_order`
+        service (str): the plugin's part of its service topics
+        services (list): methods it has registered
+        perilogs (list): (job, "prolog" or "epilog", description) that it has open
+        belongings (Belongings): what it has running
+        is_builtin (bool): it is a rule of the job manager's own
+    """
+
+    def __init__(self, name, belongings, is_builtin):
+        self.sort_order = "none"
+        self.service = service_name(name)
+        self.services = []
+        self.perilogs = []
+        self.belongings = belongings
+        self.is_builtin = is_builtin
+
+
+class Host:
+    """The job manager `jm` as its plugins see it.
+
+    Attributes:
+        states (dict): Plugin -> State, for all that are loaded
+    """
+
+    def __init__(self, jm):
+        self.jm = jm
+        self.states = {}
+        self._posts = {}  # job -> [events, those that send it back], in the running cascade
+        self._cascade = None
+
+    # -- plugins ------------------------------------------------------------------------------------
+
+    def create(self, name, path, args):
+        """A plugin of a file."""
+        belongings = Belongings(
+            name,
+            lambda where, exc: self.report(plugin, where, exc),
+            lambda: self.jm.jobtap.guest(plugin),
+        )
+        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, belongings))
+        self.states[plugin] = State(name, belongings, False)
+        return plugin
+
+    def create_builtin(self, name):
+        plugin = Builtin(self, name)
+        self.states[plugin] = State(name, None, True)
+        return plugin
+
+    def is_builtin(self, plugin):
+        return self.states[plugin].is_builtin
+
+    def report(self, plugin, where, exc):
+        self.jm.jobtap.report(plugin, where, exc)
+
+    def handlers_changed(self, plugin, topic):
+        self.jm.jobtap.handlers_changed()
+
+    def set_name(self, plugin, name):
+        self.states[plugin].service = name
+
+    def set_load_sort_order(self, plugin, mode):
+        self.states[plugin].sort_order = mode
+
+    def end(self, plugin):
+        """`plugin` was removed: everything of it ends."""
+        state = self.states[plugin]
+        for method in state.services:
+            self.jm.remove_method(method)
+        self._end_perilogs(plugin, state)
+        plugin.end()
+        if state.belongings is not None:
+            state.belongings.end(lambda future: future.stop())
+        del self.states[plugin]
+
+    def _end_perilogs(self, plugin, state):
+        """Nobody is left to finish what `plugin` has open: that failed, and a job whose prolog failed does not run."""
+        for job, kind, description in state.perilogs:
+            if job.state not in (RUN, CLEANUP):
+                continue
+            severity = 0 if kind == "prolog" else 1
+            note = f"plugin {plugin.name} was removed during {kind} {description!r}"
+            self.jm.raise_exception(job, kind, severity, note)
+            self.jm.events.post(
+                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
+            )
+        state.perilogs = []
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    def _job(self, id, active=True):
+        if id == CURRENT_JOB:
+            job = self.jm.jobtap.current_job()
+            if job is None:
+                raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
+        else:
+            job = self.jm.jobs.get(id)
+            if job is None:
+                job = self.jm.inactive.get(id)
+                if job is None:
+                    raise OSError(errno.ENOENT, "unknown job id")
+        if active and job.state == INACTIVE:
+            raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
+        return job
+
+    def _post(self, plugin, job, name, context):
+        """Post an event for a plugin, unless it posts without end."""
+        events = self.jm.events
+        if self._cascade != events.cascade:
+            self._cascade = events.cascade
+            self._posts.clear()
+        counts = self._posts.setdefault(job.id, [0, 0])
+        counts[0] += 1
+        counts[1] += name in RETURNS
+        if counts[0] > MAX_POSTS or counts[1] > MAX_RETURNS:
+            raise endless(plugin.name, name, job.id)
+        events.post(job, name, context)
+
+    def job_lookup(self, plugin, id):
+        job = self._job(id, active=False)
+        if self.is_builtin(plugin):
+            return self.jm.jobtap.args_of(job)
+        args = Args(self.jm.jobtap.source_of(job))
+        args.release(True)
+        return args
+
+    def get_job_result(self, plugin, id):
+        job = self._job(id, active=False)
+        if job.state < CLEANUP:
+            raise OSError(errno.EINVAL, "job has no result yet")
+        return job.result
+
+    def job_event_posted(self, plugin, id, name):
+        job = self._job(id, active=False)
+        return job.was_posted(name) or any(event["name"] == name for event in job.queue)
+
+    def job_set_flag(self, plugin, id, flag):
+        self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
+
+    def raise_exception(self, plugin, id, type, severity, note):
+        self.jm.raise_exception(self._job(id), type, severity, note)
+
+    def event_post(self, plugin, id, name, context):
+        job = self._job(id)
+        if name == "alloc" and job.R is None:
+            raise OSError(errno.EINVAL, "event alloc: the job has no R")
+        self._post(plugin, job, name, context)
+
+    # -- dependencies ------------------------------------------------------------------------------------
+
+    def dependency_add(self, plugin, id, description):
+        job = self._job(id)
+        if job.state > states.DEPEND:
+            raise OSError(errno.EINVAL, "dependencies belong to DEPEND state")
+        events = self.jm.events
+        queued_add = events.queued(job, "dependency-add", description)
+        if events.queued(job, "dependency-remove", description):
+            is_open = False
+        else:
+            is_open = queued_add or (job.dependencies or {}).get(description)
+        if is_open:
+            return
+        if queued_add or description in (job.dependencies or ()):
+            raise FileExistsError(errno.EEXIST, f"dependency {description} was added before")
+        self._post(plugin, job, "dependency-add", {"description": description})
+
+    def dependency_remove(self, plugin, id, description):
+        job = self._job(id)
+        events = self.jm.events
+        is_open = job.dependencies is not None and job.dependencies.get(description)
+        is_open = is_open or events.queued(job, "dependency-add", description)
+        if not is_open or events.queued(job, "dependency-remove", description):
+            raise FileNotFoundError(errno.ENOENT, f"no open dependency {description}")
+        self._post(plugin, job, "dependency-remove", {"description": description})
+
+    # -- priority, jobspec ---------------------------------------------------------------------------------
+
+    def reprioritize_job(self, plugin, id, priority):
+        self.jm.life.set_priority(self._job(id), priority)
+
+    def reprioritize_all(self, plugin):
+        self.jm.life.reprioritize_all()
+
+    def jobspec_update(self, plugin, updates):
+        job = self._job(CURRENT_JOB)
+        self._check_update(job)
+        self.jm.jobtap.collect_updates(updates)
+
+    def jobspec_update_id(self, plugin, id, updates):
+        job = self._job(id)
+        if job is self.jm.jobtap.current_job():
+            raise OSError(errno.EINVAL, "jobspec_update_id: use jobspec_update for the current job")
+        self._check_update(job)
+        self._post(plugin, job, "jobspec-update", updates)
+
+    def post_updates(self, plugin, job, updates):
+        """Post what a callback has collected with jobspec_update."""
+        self._post(plugin, job, "jobspec-update", updates)
+
+    @staticmethod
+    def _check_update(job):
+        if job.state >= RUN:
+            raise OSError(
+                errno.EINVAL, "the jobspec of a job in RUN state or later cannot be updated"
+            )
+
+    # -- subscriptions, auxiliary data -----------------------------------------------------------------------
+
+    def job_subscribe(self, plugin, id):
+        job = self._job(id)
+        if job.subscribers is None:
+            job.subscribers = []
+        if plugin not in job.subscribers:
+            job.subscribers.append(plugin)
+
+    def job_unsubscribe(self, plugin, id):
+        try:
+            job = self._job(id, active=False)
+        except FileNotFoundError:
+            return
+        if job.subscribers and plugin in job.subscribers:
+            job.subscribers.remove(plugin)
+
+    def job_aux_set(self, plugin, id, name, value, free_fn):
+        job = self._job(id)
+        if job.aux is None:
+            job.aux = {}
+        self.jm.jobtap.free_aux(job, (plugin, name))
+        job.aux[(plugin, name)] = (value, free_fn)
+
+    def job_aux_get(self, plugin, id, name, default):
+        aux = self._job(id, active=False).aux
+        return aux.get((plugin, name), (default, None))[0] if aux else default
+
+    def job_aux_delete(self, plugin, id, name):
+        self.jm.jobtap.free_aux(self._job(id, active=False), (plugin, name))
+
+    def job_aux_delete_value(self, plugin, id, value):
+        job = self._job(id, active=False)
+        for key, (held, _) in list((job.aux or {}).items()):
+            if key[0] is plugin and held is value:
+                self.jm.jobtap.free_aux(job, key)
+
+    # -- prolog and epilog -------------------------------------------------------------------------------------
+
+    def perilog_start(self, plugin, id, kind, description):
+        job = self._job(id)
+        if kind == "prolog":
+            if job.state > RUN or job.start_pending or job.was_posted("start"):
+                raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
+        elif job.state != CLEANUP:
+            raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
+        self.states[plugin].perilogs.append((job, kind, description))
+        self._post(plugin, job, f"{kind}-start", {"description": description})
+
+    def perilog_finish(self, plugin, id, kind, description, status):
+        job = self._job(id)
+        queued = [event["name"] for event in job.queue]
+        if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
+            raise OSError(errno.EINVAL, f"job has no open {kind}")
+        for state in self.states.values():
+            if (job, kind, description) in state.perilogs:
+                state.perilogs.remove((job, kind, description))
+                break
+        context = {"description": description, "status": status}
+        self._post(plugin, job, f"{kind}-finish", context)
+
+    # -- other plugins, services ---------------------------------------------------------------------------------
+
+    def call(self, plugin, id, topic, args):
+        jobtap = self.jm.jobtap
+        job = self._job(id, active=False)
+        if args is None:
+            source = jobtap.source_of(job)
+        elif isinstance(args, Args) and args.is_live():
+            source = args.source()
+        else:
+            source = DictSource(freeze(given.plain(dict(args), "call: args")))
+        return jobtap.call_or_raise(job, topic, source)
+
+    def service_register(self, plugin, method, rolemask, callback):
+        state = self.states[plugin]
+        full = f"{state.service}.{method}"
+        if f"job-manager.{full}" in self.jm.methods:
+            raise FileExistsError(errno.EEXIST, f"job-manager.{full} is registered already")
+
+        def serve(msg):
+            if not msg.rolemask & (rolemask | ROLE_OWNER):
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+            try:
+                with self.jm.jobtap.guest(plugin):
+                    callback(plugin, msg)
+            except OSError:
+                raise
+            except FAILURES as exc:  # the plugin's fault: its caller is told, others go on
+                self.report(plugin, f"service {full}", exc)
+                raise OSError(errno.EIO, f"{plugin.name}: {brief(exc)}") from None
+
+        self.jm.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
+        state.services.append(full)
+
+
+class DictSource:
+    """Args from a dict that nobody changes."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def fetch(self, key):
+        return self.values[key]
+
+    def keys(self):
+        return list(self.values)
+
+
+def jobspec_of(job):
+    """The job's jobspec; of a new job, as it will be when its queue is processed."""
+    jobspec = job.jobspec
+    if job.state == states.NEW:
+        for event in job.queue:
+            if event["name"] == "jobspec-update":
+                for path, value in event["context"].items():
+                    jobspec = update_path(jobspec, path, value)
+    return jobspec
+
+
+class JobSource:
+    """The args of a job, copied when they are asked for.
+
+    Args:
+        job (Job): the job
+        more (dict): what the topic adds; it is copied too
+    """
+
+    __slots__ = ("job", "more")
+
+    def __init__(self, job, more):
+        self.job = job
+        self.more = more
+
+    def fetch(self, key):
+        if key in self.more:
+            return freeze(self.more[key])
+        job = self.job
+        if key == "jobspec":
+            # Replaced, never changed in place: the copy is good as long as it is the same one.
+            jobspec = jobspec_of(job)
+            if job.frozen is None or job.frozen[0] is not jobspec:
+                job.frozen = (jobspec, freeze(jobspec))
+            return job.frozen[1]
+        if key in ("id", "state", "userid", "urgency", "priority", "t_submit"):
+            return getattr(job, key)
+        if key in ("R", "end_event"):
+            value = getattr(job, key)
+            if value is not None:
+                return freeze(value)
+        raise KeyError(key)
+
+    def keys(self):
+        names = ["jobspec", "id", "state", "userid", "urgency", "priority", "t_submit"]
+        names += [key for key in ("R", "end_event") if getattr(self.job, key) is not None]
+        return names + [key for key in self.more if key not in names]

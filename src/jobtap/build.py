@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Build ``python.so``, the jobtap plugin in which a real job manager runs Python plugins.
+
+    python build.py [--output-dir DIR] [--overlay DIR] [--installed-overlay DIR] [--bindings DIR] [--check] [--quiet]
+
+The Python that runs this is the one that will be embedded: it needs a shared library (``--enable-shared``), its headers and
+cffi. Flux's headers and jansson are found by pkg-config, or given by FLUX_CORE_CFLAGS and FLUX_CORE_LIBS. Nothing is
+written outside DIR and a temporary directory.
+
+``--check`` builds nothing and says on one line what is missing. Exit status: 0 done; 1 something is missing; 2 usage.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NAME = "python.so"
+
+CDEF = """
+typedef struct flux_plugin flux_plugin_t;
+typedef struct flux_plugin_arg flux_plugin_arg_t;
+typedef struct flux_handle flux_t;
+typedef struct flux_msg flux_msg_t;
+typedef uint64_t flux_jobid_t;
+
+const char *flux_plugin_get_path (flux_plugin_t *p);
+const char *flux_plugin_get_conf (flux_plugin_t *p);
+int flux_plugin_set_name (flux_plugin_t *p, const char *name);
+int flux_plugin_remove_handler (flux_plugin_t *p, const char *topic);
+void flux_plugin_arg_destroy (flux_plugin_arg_t *args);
+
+flux_t *flux_jobtap_get_flux (flux_plugin_t *p);
+int flux_jobtap_set_load_sort_order (flux_plugin_t *p, const char *mode);
+int flux_jobtap_dependency_add (flux_plugin_t *p, flux_jobid_t id, const char *description);
+int flux_jobtap_dependency_remove (flux_plugin_t *p, flux_jobid_t id, const char *description);
+int flux_jobtap_reprioritize_job (flux_plugin_t *p, flux_jobid_t id, unsigned int priority);
+int flux_jobtap_reprioritize_all (flux_plugin_t *p);
+void *flux_jobtap_job_aux_get (flux_plugin_t *p, flux_jobid_t id, const char *name);
+int flux_jobtap_job_aux_delete_value (flux_plugin_t *p, flux_jobid_t id, void *value);
+int flux_jobtap_job_set_flag (flux_plugin_t *p, flux_jobid_t id, const char *flag);
+flux_plugin_arg_t *flux_jobtap_job_lookup (flux_plugin_t *p, flux_jobid_t id);
+int jobtap_result (flux_plugin_t *p, flux_jobid_t id);
+int flux_jobtap_job_event_posted (flux_plugin_t *p, flux_jobid_t id, const char *name);
+int flux_jobtap_job_subscribe (flux_plugin_t *p, flux_jobid_t id);
+void flux_jobtap_job_unsubscribe (flux_plugin_t *p, flux_jobid_t id);
+int flux_jobtap_prolog_start (flux_plugin_t *p, const char *description);
+int flux_jobtap_prolog_finish (flux_plugin_t *p, flux_jobid_t id, const char *description, int status);
+int flux_jobtap_epilog_start (flux_plugin_t *p, const char *description);
+int flux_jobtap_epilog_finish (flux_plugin_t *p, flux_jobid_t id, const char *description, int status);
+int flux_jobtap_call (flux_plugin_t *p, flux_jobid_t id, const char *topic, flux_plugin_arg_t *args);
+
+int jobtap_add_handler (flux_plugin_t *p, const char *topic, long key);
+int jobtap_error (flux_plugin_t *p, flux_plugin_arg_t *args, const char *text);
+void jobtap_log (flux_t *h, int level, const char *text);
+int jobtap_answer (flux_plugin_arg_t *args, const char *text);
+int jobtap_answer_priority (flux_plugin_arg_t *args, int64_t priority);
+int64_t jobtap_id (flux_plugin_arg_t *args);
+int jobtap_event_post (flux_plugin_t *p, flux_jobid_t id, const char *name, const char *context);
+int jobtap_jobspec_update (flux_plugin_t *p, int current, flux_jobid_t id, const char *updates);
+int jobtap_raise_exception (flux_plugin_t *p, flux_jobid_t id, const char *type, int severity, const char *note);
+int jobtap_job_aux_set (flux_plugin_t *p, flux_jobid_t id, const char *name, void *entry);
+int jobtap_service_register (flux_plugin_t *p, const char *method, uint32_t rolemask, long number);
+flux_plugin_arg_t *jobtap_args (flux_plugin_arg_t *others, const char *text);
+"""
+
+#: What C calls in Python.
+EMBEDDING = """
+extern "Python" int python_load (flux_plugin_t *p, long key);
+extern "Python" int python_call (long key, const char *topic, flux_plugin_arg_t *args);
+extern "Python" void python_unload (long key);
+extern "Python" void python_free (void *entry);
+extern "Python" void python_request (const flux_msg_t *msg, long number);
+"""
+
+START = """
+import flux.jobtap.job_manager
+"""
+
+
+def flux_flags():
+    """(compile flags, link flags) for flux-core and jansson, or None where pkg-config does not know them."""
+    cflags, libs = os.environ.get("FLUX_CORE_CFLAGS"), os.environ.get("FLUX_CORE_LIBS")
+    if cflags is None and libs is None:
+        cflags, libs = pkg_config("--cflags"), pkg_config("--libs")
+        if cflags is None or libs is None:
+            return None
+    return shlex.split(cflags or ""), shlex.split(libs or "")
+
+
+def pkg_config(what, packages=("flux-core", "jansson")):
+    tool = os.environ.get("PKG_CONFIG", "pkg-config")
+    try:
+        done = subprocess.run(
+            [tool, what, *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.decode().strip()
+
+
+def shared_library():
+    """(directory, link name, soname) of this Python's shared library, or None if it has none."""
+    if not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        return None
+    soname = sysconfig.get_config_var("INSTSONAME")
+    directory = sysconfig.get_config_var("LIBDIR")
+    link = "python" + sysconfig.get_config_var("LDVERSION")
+    if not soname or not any(
+        os.path.exists(os.path.join(place, soname))
+        for place in (directory, "/usr/lib", "/usr/lib64")
+    ):
+        multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+        directory = os.path.join("/usr/lib", multiarch)
+        if not os.path.exists(os.path.join(directory, soname or "")):
+            return None
+    return directory, link, soname
+
+
+def missing():
+    """None if it can be built here, else what is missing."""
+    try:
+        import cffi  # noqa: F401
+    except ImportError:
+        return f"{sys.executable} has no cffi (pip install cffi, or python3-cffi)"
+    if sys.version_info >= (3, 12):
+        try:
+            import setuptools  # noqa: F401
+        except ImportError:
+            return f"{sys.executable} has no setuptools, which cffi needs from Python 3.12 on"
+    if shared_library() is None:
+        return f"{sys.executable} has no shared library (build it with --enable-shared, or install libpython3)"
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if not shutil.which(compiler[0]):
+        return f"no C compiler ({compiler[0]})"
+    for package in ("flux-core", "jansson"):
+        if "FLUX_CORE_LIBS" not in os.environ and pkg_config("--cflags", [package]) is None:
+            return f"pkg-config does not know {package}: install its development files, or add the directory of {package}.pc to PKG_CONFIG_PATH"
+    cflags, _ = flux_flags()
+    includes = ["-I" + sysconfig.get_paths()["include"]]
+    for header, package in (
+        ("Python.h", "python3-dev"),
+        ("jansson.h", "libjansson-dev"),
+        ("flux/jobtap.h", "flux-core"),
+    ):
+        source = f"#include <{header}>\n".encode()
+        done = subprocess.run(
+            compiler + includes + cflags + ["-x", "c", "-fsyntax-only", "-"],
+            input=source,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            return f"{header} cannot be compiled (package {package})"
+    return None
+
+
+def builder(args):
+    """The configured cffi.FFI."""
+    import cffi
+
+    directory, link, soname = shared_library()
+    cflags, libs = flux_flags()
+    words = {
+        "PYTHON_EXECUTABLE": sys.executable,
+        "PYTHON_LIBRARY": soname,
+        "BUILD_DIR": os.path.realpath(args.output_dir),
+        "SOURCE_OVERLAY": os.path.abspath(args.overlay),
+        "INSTALLED_OVERLAY": args.installed_overlay or os.path.abspath(args.overlay),
+        "FLUX_BINDINGS": args.bindings or "",
+    }
+    defines = "".join(f'#define {name} "{value}"\n' for name, value in words.items())
+    with open(os.path.join(HERE, "python.c"), encoding="utf-8") as file:
+        source = defines + file.read()
+    ffi = cffi.FFI()
+    ffi.cdef(CDEF)
+    ffi.embedding_api(EMBEDDING)
+    ffi.embedding_init_code(START)
+    ffi.set_source(
+        "_flux_jobtap",
+        source,
+        extra_compile_args=cflags + ["-O2", "-fvisibility=default"],
+        extra_link_args=[f"-L{directory}", f"-Wl,-rpath,{directory}", f"-l{link}", *libs]
+        # The functions of the jobtap interface are job-manager.so's, which has loaded us.
+        + ["-Wl,--allow-shlib-undefined"],
+        libraries=[],
+    )
+    return ffi
+
+
+def build(args):
+    """Compile, and move the plugin into the output directory. Returns its path."""
+    ffi = builder(args)
+    os.makedirs(args.output_dir, exist_ok=True)
+    target = os.path.join(args.output_dir, NAME)
+    with tempfile.TemporaryDirectory() as tmp:
+        made = ffi.compile(tmpdir=tmp, target="python.*", verbose=not args.quiet)
+        # A job manager may have the old one open: put the new one beside it, then rename.
+        shutil.copy2(made, target + ".new")
+        os.replace(target + ".new", target)
+    return target
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description="Build the jobtap plugin python.so")
+    source = os.path.join(os.path.dirname(HERE), "bindings", "python")
+    parser.add_argument("--output-dir", metavar="DIR", default=HERE)
+    parser.add_argument(
+        "--overlay", metavar="DIR", default=source, help="the bindings of the source tree"
+    )
+    parser.add_argument("--installed-overlay", metavar="DIR", help="where they will be installed")
+    parser.add_argument("--bindings", metavar="DIR", help="the bindings of flux-core")
+    parser.add_argument("--check", action="store_true", help="only say whether it can be built")
+    parser.add_argument("--quiet", action="store_true")
+    args = parser.parse_args(argv)
+    problem = missing()
+    if problem:
+        print(f"{NAME}: not built: {problem}", file=sys.stderr)
+        return 1
+    if args.check:
+        if not args.quiet:
+            print(f"{NAME}: can be built with {sys.executable}")
+        return 0
+    made = build(args)
+    if not args.quiet:
+        print(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""Answers a topic of another plugin's own."""
+
+
+def plugin_init(p):
+    p.add_handler("test.topic", lambda p, topic, args: {"test": 42})

@@ -1,0 +1,5 @@
+"""Rejects every job, as early as can be."""
+
+
+def plugin_init(p):
+    p.add_handler("job.create", lambda p, topic, args: p.reject_job("nope"))
