@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from jobs_instance import jobspec
 
-from flux.jobtap import Plugin
 from flux_embedded.broker.instance import JOB_SERVICES, Instance
 from flux_embedded.kernel.clock import VirtualClock
 
@@ -41,8 +40,8 @@ def whole_instance(module, *args):
 def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
     instance = whole_instance(module, *args)
     answers = []
-    plugin = Plugin(instance.service("job-manager"), "asks.py", "/nowhere/asks.py", {})
-    instance.service("job-manager").jobtap._add(plugin, lambda p: None)
+    jobtap = instance.service("job-manager").jobtap
+    plugin = jobtap.add(jobtap.host.create("asks.py", "/nowhere/asks.py", {}), lambda p: None)
     seen = []
 
     def sched(p, topic, args):

@@ -31,7 +31,7 @@ def install(host):
         home = os.getpid()
         for module, name in _FORBIDDEN:
             function = getattr(module, name)
-            if not hasattr(function, "_guards"):
+            if not hasattr(function, "guards"):
                 setattr(module, name, _guarded(function, f"{module.__name__}.{name}", home))
     _hosts.add(host)
 
@@ -44,5 +44,5 @@ def _guarded(function, what, home):
 
     refuse_guests.__doc__ = function.__doc__
     refuse_guests.__name__ = function.__name__
-    refuse_guests._guards = what
+    refuse_guests.guards = what
     return refuse_guests

@@ -153,7 +153,7 @@ class Host:
         self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
         self._aux = {}  # (job, name) -> ffi handle of its entry, kept alive
-        self._perilogs = []
+        self.perilogs = []
         self._numbers = []
         self._flags = {}  # job -> flags set by this plugin
         self._posts = {}  # job -> [events, those that send it back] posted in this turn of the reactor
@@ -522,7 +522,7 @@ class Host:
             if late if kind == "prolog" else state != CLEANUP:
                 raise OSError(errno.EINVAL, _PERILOG[errno.EINVAL])
             self.event_post(plugin, id, f"{kind}-start", {"description": description})
-        self._perilogs.append((id, kind, description))
+        self.perilogs.append((id, kind, description))
 
     def perilog_finish(self, plugin, id, kind, description, status):
         id = self._id(id)
@@ -531,13 +531,13 @@ class Host:
         )
         _check(finish(self.p, id, description.encode(), status), _PERILOG)
         for host in _loaded.values():
-            if (id, kind, description) in host._perilogs:
-                host._perilogs.remove((id, kind, description))
+            if (id, kind, description) in host.perilogs:
+                host.perilogs.remove((id, kind, description))
                 break
 
     def _end_perilogs(self):
         """Nobody is left to finish what this plugin has open: a job whose prolog failed does not run."""
-        for id, kind, description in self._perilogs:
+        for id, kind, description in self.perilogs:
             try:
                 if self._lookup(id, "state") not in (RUN, CLEANUP):
                     continue
@@ -546,7 +546,7 @@ class Host:
                 self.perilog_finish(self.plugin, id, kind, description, 1 << 8)
             except OSError:
                 pass  # the job is gone
-        self._perilogs = []
+        self.perilogs = []
 
     # -- other plugins, services ----------------------------------------------------------------------------
 
