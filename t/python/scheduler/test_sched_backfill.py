@@ -5,6 +5,8 @@ import random
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
+from flux.scheduler import policy
+
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
 
 
@@ -340,3 +342,12 @@ def fitting(spec):
     slot = vertex["with"][0] if vertex["type"] == "node" else vertex
     slot["count"] = min(slot["count"], 4 // slot["with"][0]["count"])
     return spec
+
+
+def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
+    monkeypatch.setattr(policy, "SHAPES", 10)
+    for jobid in range(2, 60):
+        rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
+    rig.settle()
+    assert len(rig.sched._matching) <= 10 and len(rig.sched._down) <= 10
+    assert rig.sched._matching

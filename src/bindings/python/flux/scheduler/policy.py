@@ -22,6 +22,9 @@ from flux.scheduler.requests import PendingJob
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN = 1.0
 
+#: Shapes of requests about which something is remembered; with more of them all is found out anew.
+SHAPES = 1024
+
 
 def describe(facts: dict[str, Any]) -> Optional[str]:
     """Why a job is pending, in its user's terms.
@@ -130,7 +133,8 @@ class PolicyScheduler(Scheduler):
         shape = _shape(job)
         mask = self._matching.get(shape)
         if mask is None:
-            mask = self._matching[shape] = self.resources.match_mask(job.resource_request)
+            mask = self.resources.match_mask(job.resource_request)
+            _remember(self._matching, shape, mask)
         return mask
 
     def waits_for_down_ranks(self, job: PendingJob) -> bool:
@@ -141,7 +145,8 @@ class PolicyScheduler(Scheduler):
         shape = _shape(job)
         waits = self._down.get(shape)
         if waits is None:
-            waits = self._down[shape] = self.resources.waits_for_ranks(job.resource_request)
+            waits = self.resources.waits_for_ranks(job.resource_request)
+            _remember(self._down, shape, waits)
         return waits
 
     def _ranks_changed(self, lost: bool) -> None:
@@ -282,3 +287,9 @@ class PolicyScheduler(Scheduler):
 def _shape(job: PendingJob) -> Any:
     """What jobs that ask for the same have in common."""
     return getattr(job.resource_request, "shape", job.resource_request)
+
+
+def _remember(table: dict[Any, Any], shape: Any, what: Any) -> None:
+    if len(table) >= SHAPES:
+        table.clear()
+    table[shape] = what
