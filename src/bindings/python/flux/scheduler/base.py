@@ -41,6 +41,7 @@ from flux.scheduler import host
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
     TOO_DEEP,
+    PoolBug,
     RequestParser,
     _pool_class_from_uri,
     apply_update,
@@ -350,7 +351,11 @@ class Scheduler(BrokerModule):
         try:
             resource_request = self._parser.parse(jobspec, request.read_jobspec)
         except ValueError as exc:
-            self.log.error(f"alloc: cannot parse jobspec for {host.name_of(jobid)}: {exc}")
+            what = f"alloc: cannot parse jobspec for {host.name_of(jobid)}"
+            if isinstance(exc, PoolBug):
+                self._mishaps.report(what, exc.__cause__)
+            else:
+                self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
             return
         self._backlog.push(PendingJob(jobid, priority, t_submit, request, resource_request))
@@ -419,6 +424,8 @@ class Scheduler(BrokerModule):
         try:
             self.resources.check_feasibility(self._parser.parse(jobspec))
         except (ValueError, OSError) as exc:
+            if isinstance(exc, PoolBug):
+                self._mishaps.report("feasibility.check", exc.__cause__)
             self.handle.respond_error(msg, errno.EINVAL, str(exc))
         else:
             self.handle.respond(msg, None)

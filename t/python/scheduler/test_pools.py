@@ -1,0 +1,108 @@
+"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the same."""
+
+import tracemalloc
+
+import pytest
+from peers import Guide, R, Rig, jobspec
+
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.pools import RequestParser
+
+ERR = 3
+
+
+def with_script(number, size=100_000):
+    spec = jobspec(1, duration=60)
+    spec["attributes"]["system"]["files"] = {"script": {"data": f"{number} ".ljust(size, "x")}}
+    return spec
+
+
+class Opaque:
+    """A request of a site's pool, which keeps its jobspec."""
+
+    def __init__(self, jobspec):
+        self.jobspec = jobspec
+
+
+class OpaquePool(ResourcePool):
+    def parse_resource_request(self, jobspec):
+        return Opaque(jobspec)
+
+
+@pytest.mark.parametrize("cls", [ResourcePool, OpaquePool])
+def test_jobs_that_are_gone_leave_no_texts_behind(cls):
+    parser = RequestParser(cls(R(1, 4)))
+    parser.parse(with_script(0), lambda: None)
+    tracemalloc.start()
+    try:
+        for number in range(1, 101):
+            spec = with_script(number)
+            request = parser.parse(spec, lambda spec=spec: spec)
+            assert request.jobspec is spec
+        del request, spec
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 2_000_000  # of 10 MB
+
+
+def test_equal_jobspecs_are_parsed_once():
+    class Counting(ResourcePool):
+        parsed = 0
+
+        def parse_resource_request(self, jobspec):
+            Counting.parsed += 1
+            return super().parse_resource_request(jobspec)
+
+    parser = RequestParser(Counting(R(1, 4)))
+    specs = [jobspec(1, duration=60) for _ in range(10)]
+    requests = [parser.parse(spec, lambda spec=spec: spec) for spec in specs]
+    assert Counting.parsed == 1
+    assert len({id(request.shape) for request in requests}) == 1
+    assert all(request.jobspec is spec for request, spec in zip(requests, specs))
+    parser.parse(jobspec(2, duration=60))
+    assert Counting.parsed == 2
+
+
+def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():
+    class Buggy(ResourcePool):
+        def parse_resource_request(self, jobspec):
+            return jobspec["attributes"]["system"]["colour"].lower()
+
+    class Mine(Guide):
+        pool_class = Buggy
+
+    rig = Rig(R(4, 4))
+    rig.load(Mine)
+    rig.alloc(1, jobspec(1, colour=7))
+    rig.settle()
+    assert (
+        rig.denied(1)
+        == "cannot parse jobspec: AttributeError: 'int' object has no attribute 'lower'"
+    )
+    assert rig.sched.stats_get()["errors"] == 1
+    (logged,) = rig.logged(ERR)
+    assert "Traceback" in logged and "ƒ2" in logged
+    # What the jobspec lacks, or has of the wrong kind, is its user's mistake.
+    rig.alloc(2, {"version": 1})
+    rig.settle()
+    assert rig.denied(2)
+    assert rig.sched.stats_get()["errors"] == 1
+
+
+def test_a_bug_of_the_pool_in_a_feasibility_check_is_counted_and_traced():
+    class Buggy(ResourcePool):
+        def parse_resource_request(self, jobspec):
+            raise ZeroDivisionError("division by zero")
+
+    class Mine(Guide):
+        pool_class = Buggy
+
+    rig = Rig(R(4, 4))
+    rig.load(Mine)
+    assert rig.ask("feasibility.check", {"jobspec": jobspec()}) == (
+        22,
+        "ZeroDivisionError: division by zero",
+    )
+    assert rig.sched.stats_get()["errors"] == 1
+    assert "Traceback" in rig.logged(ERR)[0]
