@@ -239,3 +239,10 @@ def test_feasibility_follows_from_the_view():
         pool.check_feasibility(
             pool.parse_resource_request(Ask(([2], 2), ([1], 1), 8, 0, False).jobspec())
         )
+
+
+def test_the_pool_and_the_embedded_instance_know_the_same_property_names():
+    from flux.resource.pool.constraint import ILLEGAL
+    from flux_embedded.formats import constraint
+
+    assert ILLEGAL == frozenset(constraint.ILLEGAL)

@@ -12,7 +12,6 @@ from flux_embedded.formats import idset as _idset
 __all__ = ["Rv1Set"]
 
 MAX_RANKS = 1 << 20
-_ILLEGAL = frozenset("!&'\"^`|()")
 
 
 class Rv1Set(ResourceSetImplementation):
@@ -347,5 +346,5 @@ def _decode(text, where):
 
 
 def _check_property(name):
-    if not isinstance(name, str) or not name or not _ILLEGAL.isdisjoint(name):
+    if not _constraint.is_property_name(name):
         raise ValueError(f"{name!r} is not a property name")

@@ -4,7 +4,8 @@ from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
-_ILLEGAL = frozenset("!&'\"^`|()")
+#: Characters a property name must not contain (RFC 20).
+ILLEGAL = "!&'\"()^`|"
 _LOGIC = ("and", "or", "not")
 _LEAVES = ("properties", "hostlist", "ranks")
 
@@ -42,8 +43,13 @@ def validate(constraint, depth=0):
 
 def _check_property(value):
     name = value[1:] if value[:1] == "^" else value
-    if not name or not _ILLEGAL.isdisjoint(name):
+    if not is_property_name(name):
         raise ValueError(f"constraint properties: {quote(value)} is not a property name")
+
+
+def is_property_name(name):
+    """Whether a name can be that of a property (RFC 20)."""
+    return isinstance(name, str) and name != "" and not any(char in ILLEGAL for char in name)
 
 
 def hosts(constraint):

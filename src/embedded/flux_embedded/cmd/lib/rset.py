@@ -6,7 +6,7 @@ in a millisecond.
 
 import json
 
-from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats import constraint, hostlist, idset
 
 
 class RError(ValueError):
@@ -304,7 +304,7 @@ class RSet:
         Raises:
             RError: a rank is not there, or the name is not allowed
         """
-        if not name or any(char in "!&'\"^`|()" for char in name):
+        if not constraint.is_property_name(name):
             raise RError(f'property "{name}" contains an invalid character')
         members = set(self.ranks) if members is None else members
         for rank in sorted(members):

@@ -8,10 +8,9 @@ of bounds as in `flux_embedded.formats.idset`: their size depends on the number 
 import math
 from bisect import bisect_right
 
-from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats import constraint, hostlist, idset
 
 #: Characters that no property name may have (RFC 20).
-_FORBIDDEN = frozenset("!&'\"^`|()")
 
 
 class Inventory:
@@ -193,9 +192,9 @@ def difference(a, b):
 
 def check_property(name):
     """Raise ValueError if `name` cannot be a property (RFC 20)."""
-    if not isinstance(name, str) or not name or _FORBIDDEN.intersection(name):
+    if not constraint.is_property_name(name):
         raise ValueError(
-            f"property {name!r}: a name may not be empty or have any of {''.join(sorted(_FORBIDDEN))}"
+            f"property {name!r}: a name may not be empty or have any of {constraint.ILLEGAL}"
         )
 
 
