@@ -345,6 +345,16 @@ static int refuse (flux_plugin_t *p, const char *topic, flux_plugin_arg_t *args,
     return flux_jobtap_error (p, args, "%s", (const char *)arg);
 }
 
+static int refuse_with (flux_plugin_t *p, const char *text)
+{
+    char *copy = strdup (text);
+    if (!copy || flux_plugin_aux_set (p, "python::refusal", copy, free) < 0) {
+        free (copy);
+        return -1;
+    }
+    return flux_plugin_add_handler (p, "conf.update", refuse, copy);
+}
+
 int flux_plugin_init (flux_plugin_t *p)
 {
     static bool started;
@@ -357,18 +367,16 @@ int flux_plugin_init (flux_plugin_t *p)
     key = ++last_key;
     pthread_mutex_unlock (&lock);
 
-    if (*text) {
-        char *copy = strdup (text);
-        if (!copy || flux_plugin_aux_set (p, "python::refusal", copy, free) < 0) {
-            free (copy);
-            return -1;
-        }
-        return flux_plugin_add_handler (p, "conf.update", refuse, copy);
-    }
-    if (flux_plugin_aux_set (p, "python::plugin", (void *)(intptr_t)key, unload) < 0
-        || flux_plugin_add_handler (p, "conf.update", dispatch, (void *)(intptr_t)key) < 0)
+    if (*text)
+        return refuse_with (p, text);
+    if (flux_plugin_add_handler (p, "conf.update", dispatch, (void *)(intptr_t)key) < 0)
         return -1;
-    return python_load (p, key);
+    /* cffi answers 0, and prints why, if flux.jobtap.job_manager cannot be imported. */
+    if (python_load (p, key) == 0) {
+        flux_plugin_remove_handler (p, "conf.update");
+        return refuse_with (p, "flux.jobtap cannot be imported: the log of the broker's stderr says why");
+    }
+    return flux_plugin_aux_set (p, "python::plugin", (void *)(intptr_t)key, unload);
 }
 
 static int jobtap_add_handler (flux_plugin_t *p, const char *topic, long key)

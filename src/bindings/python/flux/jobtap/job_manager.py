@@ -763,10 +763,10 @@ def python_load(p, key):
     _thread[0] = threading.get_ident()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
-        return 0  # job-manager refuses it in a moment: loaded already
+        return 1  # job-manager refuses it in a moment: loaded already
     host = _loaded[key] = Host(p, key)
     host.load()
-    return 0
+    return 1
 
 
 @ffi.def_extern(error=-1)
