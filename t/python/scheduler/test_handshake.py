@@ -8,7 +8,7 @@ from peers import Guide, R, Rig, jobspec
 from flux.scheduler import Scheduler
 from flux.scheduler.host import kvs_dir, r_key
 
-CRIT, ERR, WARNING, INFO = 2, 3, 4, 6
+CRIT, ERR, WARNING, INFO, DEBUG = 2, 3, 4, 6, 7
 
 
 def part(rank, cores, expiration=0.0):
@@ -74,14 +74,25 @@ def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
     running(rig, 1, part("0", "0-2", expiration=5000.0))
     running(rig, 2, part("1", "0-3"))
-    rig.load(Guide)
+    rig.load(Guide, "log-level=debug")
     assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
         {"rank": "0", "children": {"core": "0-2"}},
         {"rank": "1", "children": {"core": "0-3"}},
     ]
     assert sorted(rig.sched.resources.job_end_times()) == [(1, 5000.0), (2, 0.0)]
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 2})
-    assert rig.logged(INFO)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
+    assert rig.logged(INFO)[0] == "hello: 2 jobs found running"
+    assert rig.logged(DEBUG)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
+
+
+def test_hello_is_one_line_however_many_jobs_run():
+    rig = Rig(R(100, 1))
+    for rank in range(100):
+        running(rig, rank + 1, part(str(rank), "0"))
+    running(rig, 101, part("7", "0"))  # held by job 8
+    rig.load(Guide)
+    lines = [text for text in rig.logged(INFO) if text.startswith("hello")]
+    assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
 
 
 def test_hello_leaves_out_ranks_already_freed():

@@ -217,7 +217,10 @@ def test_hello_is_logged():
     rig.manager.running.append({"id": 1, "priority": 20, "userid": 7, "t_submit": 12.345})
     rig.info.R[1] = R(1, 2)
     rig.load_file("sched-simple", "log-level=debug")
-    assert rig.logged(DEBUG) == ["hello: id=ƒ2 priority=20 userid=7 t_submit=12.3"]
+    assert rig.logged(DEBUG) == [
+        "hello: ƒ2: rank0/core[0-1]",
+        "hello: id=ƒ2 priority=20 userid=7 t_submit=12.3",
+    ]
 
 
 def test_no_pass_over_an_empty_queue(simple):

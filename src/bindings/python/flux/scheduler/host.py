@@ -132,6 +132,11 @@ def name_of(jobid: int) -> str:
     return name
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 # -- keys ------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +160,7 @@ LOOKUP_CURRENT = 2
 #: Lookups in flight at a time: enough to hide the round trip, few enough not to flood job-info.
 LOOKUPS_AT_ONCE = 512
 
-LOG_INFO = 6
+LOG_DEBUG = 7
 
 
 def acquire(handle: Any) -> tuple[Any, dict[str, Any]]:
@@ -300,6 +305,7 @@ class Hello:
         """Account for each of `jobs` (see `running_jobs`)."""
         log = self.mishaps.log
         known = {}
+        taken = 0
         for job in jobs:
             try:
                 known[int(job["id"])] = job
@@ -314,8 +320,8 @@ class Hello:
                 held = ResourcePool(R)
                 if job.get("free"):
                     held.remove_ranks(job["free"])
-                if log.level >= LOG_INFO:
-                    log.info(f"hello: {name_of(jobid)}: {held.dumps()}")
+                if log.level >= LOG_DEBUG:
+                    log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
                 self.holding.add(jobid)
             except Exception:  # includes whatever a site's override raises
@@ -323,6 +329,14 @@ class Hello:
                 self._restart(jobid)
                 if held is not None:
                     self._hold_the_rest(jobid, held)
+            else:
+                taken += 1
+        if known:
+            lost = len(known) - taken
+            log.info(
+                f"hello: {counted(taken, 'job')} found running"
+                + (f", {counted(lost, 'job')} could not be taken over" if lost else "")
+            )
 
     def _hold_the_rest(self, jobid: int, held: Any) -> None:
         """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
