@@ -130,13 +130,20 @@ class ResourcePeer(Service):
         self.first = {"resources": R, "up": up}
         self.stream = None
         self.error = None
+        #: whether the resources are not known yet
+        self.discovering = False
 
     @request("acquire", streaming=True)
     def acquire(self, msg):
         if self.error:
             raise OSError(*self.error)
         self.stream = msg
-        self.respond(msg, self.first)
+        if not self.discovering:
+            self.respond(msg, self.first)
+
+    def discovered(self):
+        self.discovering = False
+        self.respond(self.stream, self.first)
 
     def update(self, **keys):
         self.respond(self.stream, {key.replace("_", "-"): value for key, value in keys.items()})

@@ -260,6 +260,46 @@ def test_trap_10_hello_refused():
 def test_trap_10_unusable_inventory(inventory):
     rig = Rig(inventory, up="")
     failing_start(rig)
+    assert not rig.task.running  # so the load fails, and not the instance
+
+
+class Late(Guide):
+    """Its pool cannot be made."""
+
+    def _make_pool(self, R):
+        raise ValueError("no racks in this R")
+
+
+def test_a_pool_that_cannot_be_made_fails_the_load():
+    rig = Rig(R(1, 1))
+    assert str(failing_start(rig, Late)) == "no racks in this R"
+    assert not rig.task.running
+
+
+def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs():
+    rig = Rig(R(1, 1))
+    rig.resource.discovering = True
+    rig.load(Guide)
+    rig.wait(1)
+    assert rig.task.running and rig.manager.ready_request is None
+    rig.resource.discovered()
+    rig.settle()
+    assert rig.manager.ready_request == {"mode": "unlimited"}
+    rig.alloc(1)
+    rig.settle()
+    assert rig.started() == [1]
+
+
+def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_order():
+    rig = Rig(R(1, 1))
+    rig.resource.discovering = True
+    rig.load(Late)
+    rig.wait(1)
+    assert rig.task.running and not rig.task.ended
+    rig.resource.discovered()
+    rig.settle()
+    assert rig.task.ended and rig.task.failure is None
+    assert rig.logged(CRIT) == ["cannot start: no racks in this R"]
 
 
 def test_trap_10_pool_class_that_is_none():

@@ -8,7 +8,8 @@ stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it gets
 job that may run, and answers it when the policy has decided (RFC 27).
 
 The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
-pool, account for the jobs that run already (*hello*), say how many requests may come (*ready*).
+pool, say that the module runs, account for the jobs that run already (*hello*), say how many
+requests may come (*ready*).
 
 Then every message goes the same way:
 
@@ -215,7 +216,8 @@ class Scheduler(BrokerModule):
         parse_depth(self.queue_depth)
         self._pool: Any = None
         self._parser: Any = None
-        self._acquire: Any = None
+        self._acquisition: Optional[host.Acquisition] = None
+        self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
         # A pool object is made of R only for those who want to look at it.
@@ -541,13 +543,20 @@ class Scheduler(BrokerModule):
     def run(self) -> None:
         """Register the services, take over the resources, and schedule until told to stop.
 
+        The module is said to run when the pool is made, so that the load fails if it cannot be. If
+        the resources are not known by then, as while an instance starts, the module runs first; a
+        pool that cannot be made then ends the scheduler in order, so that the instance goes on.
+
         Raises:
             OSError: a step of the start failed
+            Exception: the pool cannot be made of the instance's resources
         """
         try:
             self._start()
         except Exception as exc:
             self.log.critical(f"cannot start: {exc}")
+            if self._runs and not isinstance(exc, OSError):
+                return
             raise
         super().run()
 
@@ -555,40 +564,47 @@ class Scheduler(BrokerModule):
         handle = self.handle
         handle.service_register("sched").get()
         handle.service_register("feasibility").get()
+        acquisition = self._acquisition = host.Acquisition(handle)
+        known = acquisition.at_once()
+        if known:
+            self._take_over(acquisition.first())
         self.set_running()
-        self._acquire, first = host.acquire(handle)
-        pool = self._pool = self._make_pool(first["resources"])
-        self._parser = RequestParser(pool)
-        pool.mark_down("all")
-        self._update(first)
+        self._runs = True
+        if not known:
+            self._take_over(acquisition.first())
         jobs = host.running_jobs(handle, self.hello_partial_ok)
-        hello = host.Hello(handle, pool, self.hello, self._mishaps)
+        hello = host.Hello(handle, self._pool, self.hello, self._mishaps)
         hello.take_over(jobs)
         self._requests.holding |= hello.holding
         self._lost_ranks = hello.lost
         host.ready(handle, self.queue_depth)
-        self._acquire.then(self._resources_changed)
+        acquisition.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
+        pool = self._pool
         name = getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
         self.log.info(
             f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
             f"pool-class={name} Rv{pool.version} {pool.dumps()}"
         )
 
+    def _take_over(self, first: dict[str, Any]) -> None:
+        """Make the pool of the first response of ``resource.acquire``."""
+        pool = self._pool = self._make_pool(first["resources"])
+        self._parser = RequestParser(pool)
+        pool.mark_down("all")
+        self._update(first)
+
     def _make_pool(self, R: dict[str, Any]) -> Any:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
         R's writer names, or the usual one."""
         return make_pool(self, R)
 
-    def _resources_changed(self, future: Any) -> None:
-        try:
-            update = future.get()
-            future.reset()
-            if not isinstance(update, dict):
-                raise ValueError("the response is no object")
-        except Exception as exc:
-            self.log.critical(f"resource.acquire: {exc}: the scheduler ends here")
+    def _resources_changed(
+        self, update: Optional[dict[str, Any]], error: Optional[Exception]
+    ) -> None:
+        if update is None:
+            self.log.critical(f"resource.acquire: {error}: the scheduler ends here")
             self.stop()
             return
         self._passes.events += 1

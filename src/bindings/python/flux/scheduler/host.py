@@ -163,16 +163,64 @@ LOOKUPS_AT_ONCE = 512
 LOG_DEBUG = 7
 
 
-def acquire(handle: Any) -> tuple[Any, dict[str, Any]]:
-    """Ask for the resources; returns the stream's future and its first response (RFC 28).
+class Acquisition:
+    """The resources of the instance, as the resource service tells of them (RFC 28).
+
+    Args:
+        handle: the Flux handle
 
     Raises:
-        OSError: there are none to have, or somebody has them
+        OSError: the request cannot be sent
     """
-    future = handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
-    first = future.get()
-    future.reset()
-    return future, first
+
+    #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
+    MOMENT = 0.25
+
+    def __init__(self, handle: Any) -> None:
+        self.future = handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
+
+    def at_once(self) -> bool:
+        """Whether the resources are known already; waits for a moment to find out.
+
+        While an instance starts they may be known only after all brokers came up, which they do
+        not before the scheduler's module runs.
+        """
+        try:
+            self.future.wait_for(self.MOMENT)
+        except OSError:  # a TimeoutError is one
+            pass
+        return bool(self.future.is_ready())
+
+    def first(self) -> dict[str, Any]:
+        """The first response; waits for it.
+
+        Raises:
+            OSError: there are no resources to have, or somebody has them
+        """
+        return self._next()
+
+    def then(
+        self, changed: Callable[[Optional[dict[str, Any]], Optional[Exception]], None]
+    ) -> None:
+        """Have ``changed(update, error)`` called for each further response, or for the error that ends
+        them."""
+
+        def received(future: Any) -> None:
+            try:
+                update = self._next()
+            except Exception as exc:
+                changed(None, exc)
+            else:
+                changed(update, None)
+
+        self.future.then(received)
+
+    def _next(self) -> dict[str, Any]:
+        response = self.future.get()
+        self.future.reset()
+        if not isinstance(response, dict):
+            raise ValueError("the response is no object")
+        return response
 
 
 def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
