@@ -167,6 +167,8 @@ def test_malformed_alloc_is_dropped_or_denied(rig, keys):
         assert not rig.received
     else:
         assert "priority" in rig.denied(1)
+        (line,) = rig.logged(ERR)
+        assert line.startswith("alloc: ƒ2: malformed request: priority: ") and "\n" not in line
     assert rig.sched.stats_get()["errors"] == 1
     healthy(rig)
 
@@ -604,6 +606,53 @@ def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
         [],
     )
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
+
+
+# -- alloc_success() overridden ------------------------------------------------------------------------
+
+
+class Forwarding(Guide):
+    """Tells somebody of each success, who is not always there."""
+
+    early = True
+
+    def alloc_success(self, msg, R, annotations=None):
+        if self.early and msg.payload["id"] == 1:
+            raise OSError("nobody there")
+        super().alloc_success(msg, R, annotations)
+        if not self.early and msg.payload["id"] == 1:
+            raise OSError("nobody there")
+
+
+def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
+    rig = Rig(R(1, 4))
+    rig.load(Forwarding)
+    rig.alloc(1, jobspec(4))
+    rig.alloc(2, jobspec(4))
+    rig.settle()
+    assert rig.denied(1) == "scheduler error: nobody there"
+    assert rig.started() == [2]
+    assert rig.sched.stats_get()["errors"] == 1
+    assert rig.logged(ERR)[0].startswith("alloc_success: ƒ2\nTraceback")
+    rig.sched._requests._check()
+    rig.free(2)
+    rig.alloc(1, jobspec(1))  # it may be asked for again
+    rig.settle()
+    assert [answer["type"] for answer in rig.answers(1)] == [2, 2]
+
+
+def test_an_error_after_a_success_was_sent_changes_nothing_for_the_job():
+    rig = Rig(R(1, 4))
+    rig.load(Forwarding)
+    rig.sched.early = False
+    rig.alloc(1, jobspec(4))
+    rig.settle()
+    assert rig.success(1) and len(rig.answers(1)) == 1
+    assert rig.sched.stats_get()["errors"] == 1
+    rig.free(1)
+    rig.alloc(2, jobspec(4))
+    rig.settle()
+    assert rig.started() == [1, 2]
 
 
 # -- a policy that raises ------------------------------------------------------------------------------

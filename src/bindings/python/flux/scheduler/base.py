@@ -230,7 +230,9 @@ class Scheduler(BrokerModule):
         self._clock = host.Clock(h)
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
-        self._requests = Requests(self._backlog, self.order if ordered else None)
+        self._requests = Requests(
+            self._backlog, self.order if ordered else None, self._success_failed
+        )
         self._commits = host.Committer(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
             h,
@@ -538,6 +540,18 @@ class Scheduler(BrokerModule):
         """
         self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": CANCEL})
 
+    def _success_failed(self, request: AllocRequest, error: Exception) -> None:
+        """An override of `alloc_success` raised. If R is not on its way, nobody would answer the job,
+        and its resources would be kept for it: it is denied, and they come back."""
+        name = host.name_of(request.jobid)
+        self._mishaps.report(f"alloc_success: {name}", error)
+        if request.jobid in self._requests.holding:
+            return
+        request.outcome = "deny"
+        self._mishaps.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
+        self._mishaps.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
+        self.released()
+
     # -- the start, and the resources ------------------------------------------------------------------
 
     def run(self) -> None:
@@ -655,10 +669,16 @@ class Scheduler(BrokerModule):
             priority = _integer(payload, "priority", PRIORITY_MAX)
             if jobid in self._requests.holding:
                 raise ValueError("the job holds resources already")
-            userid = payload.get("userid", 0)
-            t_submit = payload.get("t_submit")
-            if not isinstance(t_submit, (int, float)):
-                t_submit = self.now()
+        except ValueError as exc:
+            self._mishaps.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
+            self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
+            self._request_schedule()
+            return
+        userid = payload.get("userid", 0)
+        t_submit = payload.get("t_submit")
+        if not isinstance(t_submit, (int, float)):
+            t_submit = self.now()
+        try:
             self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
         except Exception as exc:
             self._mishaps.report(f"alloc: {host.name_of(jobid)}", trace=True)

@@ -140,7 +140,12 @@ class AllocRequest:
                 sched = own
             annotations["sched"] = sched
         self._shown = None
-        self.scheduler.alloc_success(self.msg, R, annotations)
+        try:
+            self.scheduler.alloc_success(self.msg, R, annotations)
+        except Exception as exc:
+            if self.table is None or self.table.failed is None:
+                raise
+            self.table.failed(self, exc)
 
     def deny(self, note: Optional[str] = None) -> None:
         """Refuse for good: the job will never run here.
@@ -315,18 +320,24 @@ class Requests:
     Args:
         queue (PendingQueue): where the jobs wait
         order: function giving the `PendingJob.order` of a job, or None: by priority
+        failed: ``failed(request, error)``, called when a success could not be sent; None: the error
+            is raised
 
     Attributes:
         holding (set of int): ids of the jobs that hold resources
         to_sweep (list): jobs whose request has its answer, and that may still sit in the queue
-        order: as given
+        order, failed: as given
     """
 
     def __init__(
-        self, queue: PendingQueue, order: Optional[Callable[[PendingJob], Any]] = None
+        self,
+        queue: PendingQueue,
+        order: Optional[Callable[[PendingJob], Any]] = None,
+        failed: Optional[Callable[[AllocRequest, Exception], None]] = None,
     ) -> None:
         self.queue = queue
         self.order = order
+        self.failed = failed
         self.holding: set[int] = set()
         self._open: dict[int, AllocRequest] = {}
         self.to_sweep: list[PendingJob] = []
