@@ -30,12 +30,8 @@ autodoc_typehints = "none"
 napoleon_use_rtype = False
 highlight_language = "none"
 
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "Flux schedulers in Python",
-    "page_width": "1060px",
-    "sidebar_width": "240px",
-}
+html_theme = "furo"
+html_title = f"flux-scheduler {release}"
 html_show_sourcelink = False
 
 man_pages = [

@@ -80,9 +80,8 @@ class Progress:
 
     def update(self, counts, cores):
         done = self.total - counts["pending"] - counts["running"]
-        state = "{} running, {} waiting, {} of 128 cores in use".format(
-            counts["running"], counts["pending"], cores
-        )
+        running, pending = counts["running"], counts["pending"]
+        state = f"{running} running, {pending} waiting, {cores} of 128 cores in use"
         if self.bar:
             self.bar.update(self.task, completed=done, state=state)
         elif (done, state) != self.last:
@@ -111,25 +110,22 @@ def submit(lines):
         shown = typed(
             "submit", *(w for w in words if not w.startswith(("--job-name", "--setattr")))
         )
-        print(
-            "  {:>2} x {:<14} {}".format(
-                len(ids[name]), name, shown if len(shown) < 60 else shown[:57] + "..."
-            ),
-            flush=True,
-        )
+        shown = shown if len(shown) < 60 else shown[:57] + "..."
+        print(f"  {len(ids[name]):>2} x {name:<14} {shown}", flush=True)
         if name == "whole-machine":
             explain(ids[name][0])
     return ids
 
 
 def explain(jobid):
-    """Ask why a job is pending, as soon as the scheduler has said so (annotations come a moment after the job)."""
+    """Ask why a job is pending, once the scheduler has said so (annotations come a moment after the job)."""
     words = ["jobs", "-no", "{annotations.sched.reason_pending}", jobid]
-    for _ in range(10):
+    while flux("jobs", "-no", "{status_abbrev}", jobid).strip() in ("PD", "D", "P", "S"):
         reason = flux(*words, check=False).strip()
         if reason:
             print(f"\n  why does it not run?\n  $ {typed(*words)}\n  {reason}\n", flush=True)
             return
+        time.sleep(0.05)
 
 
 def wait(ids):

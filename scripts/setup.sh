@@ -51,7 +51,7 @@ packages() {
         case $test in
         /*) [ -e "$test" ] || wanted="$wanted $package" ;;
         pkg=*) pkg-config --exists "${test#pkg=}" 2>/dev/null || wanted="$wanted $package" ;;
-        Python.h) [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ] ||
+        Python.h) [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)/Python.h" ] ||
             wanted="$wanted $package" ;;
         py=*) python3 -c "import ${test#py=}" 2>/dev/null || wanted="$wanted $package" ;;
         *) command -v "$test" >/dev/null 2>&1 || wanted="$wanted $package" ;;
@@ -65,6 +65,9 @@ packages() {
         echo "    missing:$wanted"
         echo "    You are not root: ask your administrator for"
         echo "      apt-get install$wanted"
+        case " $wanted " in
+        *" python3 "*) echo "    There is nothing to be done without python3."; exit 1 ;;
+        esac
         echo "    Going on without; what needs them is left out or skipped."
     else
         echo "installing:"
@@ -93,7 +96,7 @@ python_environment() {
     if ! .venv/bin/python -c '' 2>/dev/null; then
         rm -rf .venv
         python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>>"$log" ||
-            fail "python3 is missing, or older than 3.9: install one (package python3)."
+            fail "python3 is missing, does not run or is older than 3.9: install one (package python3)."
         python3 -m venv .venv >>"$log" 2>&1 ||
             fail "python3 could not make a virtual environment (package python3-venv)."
     fi
@@ -121,7 +124,7 @@ build() {
         return
     fi
     have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
-           ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "${WITH_FLUX:-auto} $CONFIGURE_ARGS")
+           ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "$CONFIGURE_ARGS")
     {
         if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ]; then
             ./autogen.sh
@@ -129,7 +132,7 @@ build() {
         if [ ! -x config.status ] || [ configure -nt config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then
             # Parts that could not be built before may be possible now.
             rm -f .cache/configured doc/man-stamp src/bindings/python/hwloc-stamp
-            ./configure --with-flux="${WITH_FLUX:-auto}" $CONFIGURE_ARGS >.cache/configure.out 2>&1 ||
+            ./configure --with-flux=no $CONFIGURE_ARGS >.cache/configure.out 2>&1 ||
                 { cat .cache/configure.out; false; }
         fi
     } >>"$log" 2>&1 || fail "The tree could not be configured."
@@ -139,4 +142,27 @@ build() {
     done_step
     # What configure found: once.
     [ -z "$build_is_new" ] || sed -n '/^  flux-scheduler/,/to be installed/p' .cache/configure.out | sed '$d' | sed 's/^/  /'
+}
+
+# build_for_flux: when a real Flux is on the PATH, or WITH_FLUX names its prefix, build a copy of the tree for it in
+# .build/flux, as its site would; sets $real_build. (The tree itself is configured for the embedded instance.)
+build_for_flux() {
+    real_build=
+    [ "$WITH_FLUX" != no ] && [ -n "$WITH_FLUX$(command -v flux)" ] && command -v autoreconf >/dev/null || return 0
+    step "Build for a real Flux (.build/flux)"
+    copy=$root/.build/flux
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    {
+        scripts/manifest | tar -cf - -T - | tar -xf - -C "$copy" && cd "$copy" && ./autogen.sh &&
+            ./configure --with-flux="${WITH_FLUX:-auto}" --disable-docs $CONFIGURE_ARGS && make -s && cd "$root"
+    } >>"$log" 2>&1 || fail "The tree could not be built for the Flux in ${WITH_FLUX:-$(command -v flux)}."
+    if grep -q "^REAL_FLUX='..*'" "$copy/t/config.sh"; then
+        real_build=$copy
+        done_step
+    else
+        # A flux command that is no real Flux: the embedded one, or too old.
+        rm -rf "$copy"
+        done_step "the flux on the PATH is none"
+    fi
 }

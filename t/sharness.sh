@@ -1,23 +1,38 @@
 #!/bin/sh
-# What our test scripts (t/*.t) begin with: Debian's sharness, and what it lacks for tests of a Flux instance.
+# What test scripts (t/*.t, and those of a site) begin with: Debian's sharness, and what it lacks for tests of a Flux instance.
 #
 #   test_description='...'
-#   . "$(dirname "$0")/sharness.sh"
+#   . "$(dirname "$0")/sharness.sh"          (in a site's own: . /usr/local/lib/flux-scheduler/test/sharness.sh)
 #   test_under_flux 4 job
 #
 # The script then runs inside an instance: the embedded one, or a real Flux when configure was told of one.
 
 SHARNESS_TEST_SRCDIR=$(cd "$(dirname "$0")" && pwd)
-FLUX_SOURCE_DIR=${SHARNESS_TEST_SRCDIR%/*}
-FLUX_BUILD_DIR=${FLUX_BUILD_DIR:-$FLUX_SOURCE_DIR}
-test_config=$FLUX_BUILD_DIR/t/config.sh
-REAL_FLUX= SHARNESS=
-# Not configured yet: the embedded instance runs from the source tree as it is.
-test -f "$test_config" && . "$test_config"
+# Where this file, rc/ and sharness.d/ are; a script cannot tell where a file that it reads lies. make install fills it in.
+installed='@TESTLIBDIR@'
+REAL_FLUX= SHARNESS= TEST_PYTHON=
+case $installed in
+@*)
+    test -f "$SHARNESS_TEST_SRCDIR/sharness.sh" && FLUX_TEST_LIB=$SHARNESS_TEST_SRCDIR
+    FLUX_SOURCE_DIR=${FLUX_TEST_LIB%/*}
+    FLUX_BUILD_DIR=${FLUX_BUILD_DIR:-$FLUX_SOURCE_DIR}
+    test_config=$FLUX_BUILD_DIR/t/config.sh
+    SHARNESS_TEST_DIRECTORY=$FLUX_BUILD_DIR/t
+    test_source=$FLUX_SOURCE_DIR/src
+    # Not configured yet: the embedded instance runs from the source tree as it is.
+    test -f "$test_config" && . "$test_config"
+    export FLUX_SOURCE_DIR FLUX_BUILD_DIR
+    ;;
+*)
+    FLUX_TEST_LIB=$installed
+    SHARNESS_TEST_DIRECTORY=${SHARNESS_TEST_DIRECTORY:-$PWD}
+    test_source=${FLUX_TEST_LIB%/*}
+    . "$FLUX_TEST_LIB/config.sh"
+    ;;
+esac
 test -f "$SHARNESS" || SHARNESS=/usr/share/sharness/sharness.sh
 test -f "$SHARNESS" || { echo "1..0 # SKIP no sharness library: install the package sharness"; exit 0; }
-SHARNESS_TEST_DIRECTORY=$FLUX_BUILD_DIR/t
-export SHARNESS_TEST_SRCDIR SHARNESS_TEST_DIRECTORY FLUX_SOURCE_DIR FLUX_BUILD_DIR REAL_FLUX
+export SHARNESS_TEST_SRCDIR SHARNESS_TEST_DIRECTORY FLUX_TEST_LIB REAL_FLUX
 mkdir -p "$SHARNESS_TEST_DIRECTORY"
 
 TEST_NAME=$(basename "$0" .t)
@@ -76,18 +91,18 @@ if test -z "$TEST_UNDER_FLUX_ACTIVE"; then
     done
 fi
 
-test_path=$SHARNESS_TEST_SRCDIR/scripts
+test_path=$FLUX_TEST_LIB/scripts
 if test -n "$FLUX_TEST_INSTALLED_PATH"; then
     test_path=$FLUX_TEST_INSTALLED_PATH:$test_path
 elif test -n "$REAL_FLUX"; then
     test_path=$(dirname "$REAL_FLUX"):$test_path
-    FLUX_PYTHONPATH_PREPEND=$FLUX_SOURCE_DIR/src/bindings/python${FLUX_PYTHONPATH_PREPEND:+:$FLUX_PYTHONPATH_PREPEND}
-    for directory in "$FLUX_SOURCE_DIR"/src/modules/sched-*; do
+    FLUX_PYTHONPATH_PREPEND=$test_source/bindings/python${FLUX_PYTHONPATH_PREPEND:+:$FLUX_PYTHONPATH_PREPEND}
+    for directory in "$test_source"/modules/sched-*; do
         FLUX_MODULE_PATH_PREPEND=$directory${FLUX_MODULE_PATH_PREPEND:+:$FLUX_MODULE_PATH_PREPEND}
     done
     export FLUX_PYTHONPATH_PREPEND FLUX_MODULE_PATH_PREPEND
 else
-    test_path=$FLUX_SOURCE_DIR/src/cmd:$test_path
+    test_path=$test_source/cmd:$test_path
     test -z "$FLUX_SCHEDULER_PYTHON" || export FLUX_SCHEDULER_PYTHON
 fi
 # A build directory of its own has the compiled part, _flux_hwloc.
@@ -95,12 +110,16 @@ if test "$FLUX_BUILD_DIR" != "$FLUX_SOURCE_DIR" && test -z "$FLUX_TEST_INSTALLED
     FLUX_PYTHONPATH_PREPEND=$FLUX_BUILD_DIR/src/bindings/python${FLUX_PYTHONPATH_PREPEND:+:$FLUX_PYTHONPATH_PREPEND}
     export FLUX_PYTHONPATH_PREPEND
 fi
-# A read-only source tree has no place for bytecode, and a fresh checkout must not be told apart by it.
-test -w "$FLUX_SOURCE_DIR/src" || PYTHONDONTWRITEBYTECODE=1 && export PYTHONDONTWRITEBYTECODE
+# A read-only tree has no place for bytecode, and a fresh checkout must not be told apart by it.
+test -w "$test_source" || PYTHONDONTWRITEBYTECODE=1 && export PYTHONDONTWRITEBYTECODE
 # A caller's PYTHONPATH (pytest sets one) would be searched by site plugins only; leave it.
 test -n "$TEST_UNDER_FLUX_ACTIVE" || { PATH=$test_path:$PATH; export PATH; }
 
+# The library reads sharness.d/ of the directory named here; to a script the name means its own directory.
+test_script_directory=$SHARNESS_TEST_SRCDIR
+SHARNESS_TEST_SRCDIR=$FLUX_TEST_LIB
 . "$SHARNESS"
+SHARNESS_TEST_SRCDIR=$test_script_directory
 
 test -n "$REAL_FLUX" && test_set_prereq REAL_FLUX || test_set_prereq EMBEDDED
 command -v jq >/dev/null && test_set_prereq JQ
@@ -123,8 +142,8 @@ test_under_flux() {
     case $test_personality in
     minimal) set -- -Sbroker.rc1_path= -Sbroker.rc3_path= "$@" ;;
     kvs | job)
-        set -- "-Sbroker.rc1_path=flux modprobe run $SHARNESS_TEST_SRCDIR/rc/rc1-$test_personality.py" \
-            "-Sbroker.rc3_path=flux modprobe run $SHARNESS_TEST_SRCDIR/rc/rc3.py" "$@"
+        set -- "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-$test_personality.py" \
+            "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" "$@"
         ;;
     full | system) ;;
     *) error "test_under_flux: personality '$test_personality': expected minimal, kvs, job, full or system" ;;

@@ -50,13 +50,12 @@ test_expect_success 'jobs wait while there is no scheduler, and run when one com
 test_expect_success 'a bad argument is refused, and the log says why' '
 	test_must_fail flux module load sched-fifo queue-depth=bogus 2>err &&
 	grep "flux-module: load sched-fifo: Invalid argument" err &&
-	flux dmesg >log &&
-	grep "queue-depth=.bogus.* expected a positive integer or .unlimited." log &&
+	dmesg-grep.py -t 20 "queue-depth=.bogus.* expected a positive integer or .unlimited." &&
 	test_must_fail is_loaded sched-fifo
 '
 test_expect_success 'so is one it does not know' '
 	test_must_fail flux module load sched-fifo queu-depth=8 2>err &&
-	flux dmesg | grep "queu-depth=8"
+	dmesg-grep.py -t 20 "queu-depth=8"
 '
 test_expect_success 'a name that is nowhere on the path' '
 	test_must_fail flux module load nosuch 2>err &&

@@ -89,4 +89,10 @@ test_expect_success 'a script that leaves a module behind fails' '
 	grep "left modules behind: sched-fifo" inner.out
 '
 
+test_expect_success 'the example of the guide (doc/guide/testing) runs as printed' '
+	cp "$FLUX_SOURCE_DIR"/doc/examples/first.* . &&
+	SHARNESS_TEST_DIRECTORY="$PWD" FLUX_TEST_LIB="$FLUX_SOURCE_DIR/t" sh ./first.t >example.out 2>&1 || { cat example.out; false; } &&
+	grep "^# passed all 4" example.out
+'
+
 test_done

@@ -15,8 +15,10 @@ if test -n "$missing" || test -n "$FLUX_TEST_INSTALLED_PATH"; then
 	skip_all="building takes$missing"
 	test_done
 fi
-PYTHON=${FLUX_SCHEDULER_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
+# Not the Python behind a real Flux: half of the tests configure the embedded instance, which takes greenlet.
+PYTHON=${TEST_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
 test -x "$PYTHON" || PYTHON=$(command -v python3)
+"$PYTHON" -c 'import greenlet' 2>/dev/null && test_set_prereq GREENLET
 unset CHECK_ARGS FLUX_BUILD_DIR FLUX_PYTHONPATH_PREPEND FLUX_SCHEDULER_PYTHON MAKEFLAGS MFLAGS MAKELEVEL
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fi.XXXXXX") && export TMPDIR
 cleanup "rm -rf '$TMPDIR'"
@@ -32,7 +34,7 @@ test_expect_success 'autogen.sh makes configure' '
 	test -x src/configure &&
 	find src | sort >src.before
 '
-test_expect_success 'configure says what it found, what is missing, what is switched off' '
+test_expect_success GREENLET 'configure says what it found, what is missing, what is switched off' '
 	mkdir build &&
 	(cd build && configure --prefix=/opt/sched --with-flux=no) &&
 	grep "for the embedded instance" build/configure.out &&
@@ -41,7 +43,7 @@ test_expect_success 'configure says what it found, what is missing, what is swit
 	grep "switched off:" build/configure.out &&
 	grep "a real Flux: --with-flux=no" build/configure.out
 '
-test_expect_success 'it goes on without libhwloc, and says what is lost' '
+test_expect_success GREENLET 'it goes on without libhwloc, and says what is lost' '
 	mkdir nohwloc &&
 	(cd nohwloc && configure --with-flux=no PKG_CONFIG=false CC=gcc) &&
 	grep "package libhwloc-dev" nohwloc/configure.out &&
@@ -50,12 +52,12 @@ test_expect_success 'it goes on without libhwloc, and says what is lost' '
 	(cd wanthwloc && test_must_fail configure --with-flux=no --enable-hwloc PKG_CONFIG=false >out) &&
 	grep "enable-hwloc" wanthwloc/configure.out
 '
-test_expect_success 'make, beside the source: nothing is written into that' '
+test_expect_success GREENLET 'make, beside the source: nothing is written into that' '
 	{ make -C build >make.out 2>&1 || { cat make.out; false; }; } &&
 	find src -name __pycache__ -prune -o -print | sort >src.after &&
 	grep -v __pycache__ src.before | test_cmp - src.after
 '
-test_expect_success 'make install with DESTDIR' '
+test_expect_success GREENLET 'make install with DESTDIR' '
 	{ make -C build install DESTDIR="$PWD/dest" >install.out 2>&1 || { cat install.out; false; }; } &&
 	grep "/opt/sched/bin/flux start" install.out &&
 	lib=dest/opt/sched/lib/flux-scheduler &&
@@ -66,19 +68,19 @@ test_expect_success 'make install with DESTDIR' '
 	test -f $lib/embedded/flux_embedded/__init__.py &&
 	grep sched-backfill dest/opt/sched/share/flux/modprobe/modprobe.d/flux-scheduler.toml
 '
-test_expect_success 'nothing was installed outside DESTDIR and prefix, no test, no build script' '
+test_expect_success GREENLET 'nothing was installed outside DESTDIR and prefix, no test, no build script' '
 	find dest -type f ! -path "dest/opt/sched/*" >outside &&
 	test_must_be_empty outside &&
-	find dest -name "test_*" -o -name build.py >unwanted &&
+	find dest -name "test_*" -o -path "*_flux_hwloc*" -name build.py >unwanted &&
 	test_must_be_empty unwanted
 '
-if grep -q "Sphinx: man pages" build/configure.out; then test_set_prereq SPHINX; fi
+if grep -qs "Sphinx: man pages" build/configure.out; then test_set_prereq SPHINX; fi
 test_expect_success SPHINX 'the man pages are there' '
 	for page in flux-scheduler flux-sched-fifo flux-sched-simple flux-sched-backfill flux-embedded; do
 		test -s dest/opt/sched/share/man/man7/$page.7 || return 1
 	done
 '
-test_expect_success EMBEDDED 'the installed command runs an instance, moved elsewhere too' '
+test_expect_success GREENLET,EMBEDDED 'the installed command runs an instance, moved elsewhere too' '
 	mv dest moved &&
 	PATH="$PWD/moved/opt/sched/bin:$PATH" &&
 	test "$(command -v flux)" = "$PWD/moved/opt/sched/bin/flux" &&
@@ -89,7 +91,7 @@ test_expect_success EMBEDDED 'the installed command runs an instance, moved else
 	flux start flux module list -l >list &&
 	grep "moved/opt/sched/lib/flux-scheduler/modules/sched-simple/sched-simple.py" list
 '
-test_expect_success 'make uninstall removes every file' '
+test_expect_success GREENLET 'make uninstall removes every file' '
 	mv moved dest &&
 	find dest -name __pycache__ -prune -o -type f -print | grep -q . &&
 	{ make -C build uninstall DESTDIR="$PWD/dest" >uninstall.out 2>&1 || { cat uninstall.out; false; }; } &&
@@ -108,6 +110,7 @@ fake_flux() {
 	version) test -n "$2" || exit 127; printf 'commands:    \t\t$2\nlibflux-core:\t\t$2\n' ;;
 	python) shift; exec "$PYTHON" "\$@" ;;
 	modprobe) test "\$3" = sched-simple ;;
+	start) shift 3; exec "\$@" ;;
 	*) exit 1 ;;
 	esac
 	EOF
@@ -129,6 +132,9 @@ test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the 
 	test ! -e realdest/opt/over/bin/flux &&
 	test ! -e realdest/opt/over/lib/flux-scheduler/embedded &&
 	test ! -e realdest/opt/over/share/man/man7/flux-embedded.7 &&
+	for file in sharness.sh sharness.d/trash.sh scripts/dmesg-grep.py rc/rc1-job.py rc/rc3.py; do
+		test -f "realdest/opt/over/lib/flux-scheduler/test/$file" || { echo "no $file"; return 1; }
+	done &&
 	test -f realdest/opt/over/lib/flux-scheduler/bindings/python/flux/scheduler/__init__.py &&
 	grep "FLUX_PYTHONPATH_PREPEND=/opt/over/lib/flux-scheduler/bindings/python\$" real.out &&
 	grep "FLUX_MODULE_PATH_PREPEND=/opt/over/lib/flux-scheduler/modules/sched-fifo:.*/sched-backfill\$" real.out
@@ -153,16 +159,42 @@ test_expect_success 'too old, broken, not there: refused with the reason' '
 	(cd no3 && test_must_fail configure --with-flux="$OLDPWD/nowhere" >/dev/null) &&
 	grep "nowhere/bin/flux is not there" no3/configure.out
 '
-test_expect_success 'auto passes over a flux command that does not run, and over the embedded one' '
+test_expect_success GREENLET 'auto passes over a flux command that does not run, and over the embedded one' '
 	mkdir auto1 auto2 &&
 	(cd auto1 && PATH="$OLDPWD/broken/bin:$PATH" && configure) &&
 	grep "for the embedded instance" auto1/configure.out &&
 	grep "a real Flux (.*does not run)" auto1/configure.out &&
 	(cd auto2 && PATH="$FLUX_SOURCE_DIR/src/cmd:$PATH" && configure) &&
-	grep "for the embedded instance" auto2/configure.out &&
+	grep "for the embedded instance" auto2/configure.out
+'
+test_expect_success 'auto takes the flux command on the PATH' '
 	mkdir auto3 &&
 	(cd auto3 && PATH="$OLDPWD/f88/bin:$PATH" && configure) &&
 	grep "for Flux 0.88.0" auto3/configure.out
+'
+
+#
+# The real Flux that this run is for
+#
+test_expect_success REAL_FLUX 'it is installed over the real Flux, whose modprobe files know all or some of the modules' '
+	mkdir site &&
+	(cd site && configure --with-flux="$(dirname "$(dirname "$REAL_FLUX")")" --prefix="$PWD/opt") &&
+	{ { make -C site && make -C site install; } >site.out 2>&1 || { cat site.out; false; }; } &&
+	grep "which of the modules flux modprobe knows... .*sched-simple" site/configure.out
+'
+test_expect_success REAL_FLUX 'an instance runs with it, given the variables that were printed' '
+	sed -n "s/^ *\(FLUX_[A-Z_]*=.*\)/export \1/p" site.out >variables &&
+	grep FLUX_PYTHONPATH_PREPEND variables &&
+	cat >where.sh <<-\EOF &&
+	flux module remove sched-simple
+	flux module load sched-fifo
+	flux run -n1 echo installed
+	flux python -c "import flux.scheduler; print(flux.scheduler.__file__)"
+	flux module list -l | awk "\$1 == \"sched-fifo\"" | grep -c site/opt
+	EOF
+	(. ./variables && flux start sh where.sh) >where.out &&
+	grep "^installed" where.out &&
+	grep "$PWD/site/opt/lib/flux-scheduler/bindings" where.out
 '
 
 test_done

@@ -18,7 +18,8 @@ if test -z "$TEST_UNDER_FLUX_ACTIVE" &&
 	test_done
 fi
 
-test_under_flux 1 full $FAKE --conf=fake-resources.nnodes=4 --conf=fake-resources.host-prefix=tp
+# As many brokers as nodes: jobs are real processes.
+test_under_flux 4 full --conf=resource.noverify=true $FAKE --conf=fake-resources.nnodes=4 --conf=fake-resources.host-prefix=tp
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
@@ -39,8 +40,7 @@ test_expect_success 'the nodes have the cores and GPUs of the XML' '
 test_expect_success 'the scheduler finds the pool by the writer of R' '
 	flux module remove sched-simple &&
 	flux module load sched-fifo &&
-	flux dmesg >log &&
-	grep "sched-fifo.*ready:.*TreePool" log
+	dmesg-grep.py -t 20 "sched-fifo.*ready:.*TreePool"
 '
 test_expect_success 'two jobs of one GPU: beside two different GPUs of one node' '
 	id1=$(flux submit -N1 -n1 -c1 -g1 sleep 1000) &&
@@ -128,7 +128,7 @@ test_expect_success 'an instance in a job schedules by topology too' '
 	grep "{\"core\":\"4-7\",\"gpu\":\"2\"}" inner.out &&
 	flux cancel $blocker
 '
-test_expect_success 'flux R encode counts cores and GPUs of XML' '
+test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	flux R encode -r0-1 -H "a[0-1]" --hwloc-xml="$XML" >R.json &&
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json
 '

@@ -36,17 +36,16 @@ test_expect_success 'bad arguments fail the load, and the reason is in the log' 
 	test_must_fail flux module load sched-fifo log_level=debug &&
 	test_must_fail flux module load sched-fifo pool-class=nosuchmodule &&
 	test_must_fail flux module load sched-fifo reason-depth=x &&
+	dmesg-grep.py -t 20 "reason-depth=.x. is invalid" &&
 	flux dmesg >log &&
 	grep "queue-depth=.bogus. is invalid: expected a positive integer" log &&
 	grep "log-level=.bogus. is invalid: expected one of emerg" log &&
 	grep "unknown argument .log_level=debug." log &&
-	grep "pool-class=.nosuchmodule.: could not load pool class" log &&
-	grep "reason-depth=.x. is invalid" log
+	grep "pool-class=.nosuchmodule.: could not load pool class" log
 '
 test_expect_success 'it loads, and says how' '
 	flux module load sched-fifo log-level=debug &&
-	flux dmesg >log &&
-	grep "sched-fifo.*ready: queue-depth=8 log-level=debug pool-class=Rv1Pool Rv1 rank\[0-3\]/core\[0-1\]" log
+	dmesg-grep.py -t 20 "sched-fifo.*ready: queue-depth=8 log-level=debug pool-class=Rv1Pool Rv1 rank\[0-3\]/core\[0-1\]"
 '
 test_expect_success 'a job that can never run ends with the reason' '
 	id=$(flux submit -n1 -c100 hostname) &&
@@ -151,7 +150,7 @@ test_expect_success 'a policy that fails costs its pass, not the instance' '
 	flux module load ./broken.py &&
 	id=$(flux submit hostname) &&
 	test_wait_until "flux module stats broken | jq -e \".errors >= 1\"" &&
-	flux dmesg >log && grep "bug in the policy" log &&
+	dmesg-grep.py -t 20 "bug in the policy" &&
 	flux module remove broken &&
 	flux module load sched-simple &&
 	flux job wait-event -t 20 $id clean

@@ -51,35 +51,35 @@ test_expect_success 'hello names the running jobs at debug level' '
 	id=$(flux submit -n2 sleep 300) && started $id &&
 	flux dmesg -C &&
 	flux module reload sched-simple log-level=debug &&
-	flux dmesg >log &&
-	grep "hello: id=$id priority=16 userid=$(id -u) t_submit=" log &&
+	dmesg-grep.py -t 20 "hello: id=$id priority=16 userid=$(id -u) t_submit=" &&
 	flux cancel $id && flux queue idle --timeout=20
 '
 test_expect_success 'unlimited and limited, in the old spelling too' '
 	flux module reload sched-simple mode=unlimited &&
-	flux dmesg >log && grep "ready: queue-depth=unlimited" log &&
+	dmesg-grep.py -t 20 "ready: queue-depth=unlimited" &&
 	flux module reload sched-simple mode=limited=3 &&
-	flux dmesg >log && grep "ready: queue-depth=3" log &&
+	dmesg-grep.py -t 20 "ready: queue-depth=3" &&
 	test_must_fail flux module reload sched-simple mode=foobar &&
 	flux module load sched-simple
 '
 test_expect_success 'nodes come back one by one with housekeeping' '
 	flux config load <<-EOF &&
 	[job-manager.housekeeping]
-	command = [ "sh", "-c", "test \$(flux getattr rank) -gt 1 && sleep 5; true" ]
+	command = [ "sh", "-c", "test \$(flux getattr rank) -gt 1 && sleep 300; true" ]
 	release-after = "0s"
 	EOF
 	id=$(flux submit -N4 --exclusive true) &&
 	flux job wait-event -t 20 $id clean &&
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -ge 2" &&
 	next=$(flux submit -N2 --exclusive sleep 300) &&
-	flux job wait-event -t 4 $next alloc &&
+	flux job wait-event -t 20 $next alloc &&
 	flux jobs -no {ranks} $next >ranks && grep "0-1" ranks
 '
 test_expect_success 'and a reload in between takes over what is left' '
 	flux module reload sched-simple &&
 	test_must_fail flux job wait-event -t 0.2 $(flux submit -N3 true) alloc &&
 	flux cancel --all --states=pending && flux cancel $next &&
+	flux housekeeping kill --all &&
 	flux config load </dev/null &&
 	flux queue idle --timeout=30 &&
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
