@@ -196,6 +196,12 @@ class Graph:
         return Shape.of_values(*_VALUES(self))
 
 
+def _usually(value: Any) -> Any:
+    """A field with a default. Unlike a plain one it leaves no attribute in the class, which would
+    make CPython look there first at each access."""
+    return field(default_factory=lambda: value)
+
+
 @dataclass(frozen=True, eq=False)
 class Shape:
     """The part of a request that jobs have in common. Immutable; equal ones are one object.
@@ -216,18 +222,18 @@ class Shape:
 
     # The one list of what a request is made of. Counts and the constraint come first: ``of_values()``
     # takes them apart.
-    node_count: ResourceCount | None = None
-    slot_count: ResourceCount = ONE
-    nodes_per_slot: ResourceCount | None = None
-    constraint: Any = None
-    slot_size: int = 1
-    gpu_per_slot: int = 0
-    exclusive: bool = False
-    container_level: str | None = None
-    containers_per_slot: int = 1
-    match: Any = field(init=False, default=None)
-    node_cores: int = field(init=False, default=0)
-    node_gpus: int = field(init=False, default=0)
+    node_count: ResourceCount | None = _usually(None)
+    slot_count: ResourceCount = _usually(ONE)
+    nodes_per_slot: ResourceCount | None = _usually(None)
+    constraint: Any = _usually(None)
+    slot_size: int = _usually(1)
+    gpu_per_slot: int = _usually(0)
+    exclusive: bool = _usually(False)
+    container_level: str | None = _usually(None)
+    containers_per_slot: int = _usually(1)
+    match: Any = field(init=False)
+    node_cores: int = field(init=False)
+    node_gpus: int = field(init=False)
 
     @classmethod
     def of(cls, **given: Any) -> Shape:
@@ -272,7 +278,11 @@ class Shape:
 
 
 #: What a shape is made of, and what each is where a request does not say.
-FIELDS: dict[str, Any] = {one.name: one.default for one in fields(Shape) if one.init}
+FIELDS: dict[str, Any] = {
+    one.name: one.default_factory()  # type: ignore[misc, operator]
+    for one in fields(Shape)
+    if one.init
+}
 _VALUES = attrgetter(*FIELDS)
 _shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
 
