@@ -315,6 +315,39 @@ def test_trap_10_pool_class_that_is_none():
     assert rig.logged()
 
 
+def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
+    """As administrators ask for it: nothing that is critical."""
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.resource.fail(errno.ECANCELED, "the resource module was unloaded")
+    rig.settle()
+    assert rig.task.ended and rig.task.failure is None
+    assert rig.logged(INFO)[-1] == "the resource module was unloaded: the scheduler ends"
+    assert rig.logged(CRIT) == rig.logged(ERR) == []
+
+
+def test_an_error_of_the_resource_service_ends_the_scheduler_in_order():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.resource.fail(errno.EIO, "disk on fire")
+    rig.settle()
+    assert rig.task.ended and rig.task.failure is None
+    assert "disk on fire: the scheduler ends here" in rig.logged(CRIT)[0]
+
+
+def test_a_new_end_of_the_instance_is_logged():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.resource.update(expiration=1795184365.0123)
+    rig.resource.update(expiration=0)
+    rig.settle()
+    assert rig.logged(INFO)[-2:] == [
+        "resource expiration updated to 1795184365.01",
+        "resource expiration updated to 0.00",
+    ]
+    assert rig.sched.resources.expiration == 0
+
+
 def test_unload_answers_nothing_on_the_way_out():
     rig = Rig(R(1, 1))
     rig.load(Guide)

@@ -618,11 +618,17 @@ class Scheduler(BrokerModule):
         self, update: Optional[dict[str, Any]], error: Optional[Exception]
     ) -> None:
         if update is None:
-            self.log.critical(f"resource.acquire: {error}: the scheduler ends here")
+            if isinstance(error, OSError) and error.errno == errno.ECANCELED:
+                self.log.info(f"{error.strerror}: the scheduler ends")  # as asked for
+            else:
+                self.log.critical(f"resource.acquire: {error}: the scheduler ends here")
             self.stop()
             return
         self._passes.events += 1
         self._update(update)
+        expiration = update.get("expiration")
+        if isinstance(expiration, (int, float)):
+            self.log.info(f"resource expiration updated to {expiration:.2f}")
         lost = not update.keys() <= {"up", "expiration"}
         self._mishaps.guard("ranks_changed", self._ranks_changed, lost)
         self._mishaps.guard("resource_update", self.resource_update)
