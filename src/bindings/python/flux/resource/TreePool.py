@@ -1,9 +1,21 @@
 """TreePool: a pool that knows where in a node a core or GPU lies.
 
 It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
-the finest domain that holds them; see ``tree/node.py`` for the rules. Chosen by
-``pool-class=TreePool``, by a scheduler's ``pool_class``, or by R itself, whose ``scheduling.writer`` is
-``TreePool``.
+the finest domain that holds them. Chosen by ``pool-class=TreePool``, by a scheduler's ``pool_class``, or
+by R itself, whose ``scheduling.writer`` is ``TreePool``.
+
+Where to look, from here:
+
+- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/placement.py``) asks the
+  ``NodeType`` (``tree/node.py``, the rules), which looks at its ``Layout`` (``tree/topology.py``);
+- the wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, over the ``RankIndex``
+  (``pool/rankindex.py``);
+- the wrong node for containers: ``TreePlacement.container_rooms()`` over the ``ContainerIndex``
+  (``tree/rooms.py``);
+- a wrong reason: ``tree/explain.py``, and ``pool/explain.py``, which writes the sentence;
+- something not given back, or given twice: ``Books`` (``pool/books.py``), which ``Rv1Pool`` keeps;
+- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and for what hwloc XML
+  becomes, ``hwloc/amend.py``.
 """
 
 from __future__ import annotations

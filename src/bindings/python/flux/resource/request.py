@@ -279,7 +279,7 @@ class Shape:
 
 #: What a shape is made of, and what each is where a request does not say.
 FIELDS: dict[str, Any] = {
-    one.name: one.default_factory()  # type: ignore[misc, operator]
+    one.name: one.default_factory()  # type: ignore[operator]
     for one in fields(Shape)
     if one.init
 }

@@ -13,8 +13,12 @@ from flux.resource.tree.topology import Domain, Renumbering
 class Part:
     """A domain as it is drawn.
 
-    name: ``socket 0``; cores, gpus: masks that are its own (not of a domain below); all_cores,
-    all_gpus: with those below; memory: GiB or None; below: list of Part.
+    Attributes:
+        name (str): ``socket 0``.
+        cores, gpus (int): masks of what is its own and not of a domain below.
+        all_cores, all_gpus (int): the same with those below.
+        memory (int or None): GiB.
+        below (list): Parts.
     """
 
     __slots__ = ("name", "cores", "gpus", "all_cores", "all_gpus", "memory", "below")
@@ -40,8 +44,13 @@ class Part:
 class NodeState:
     """Nodes that look alike.
 
-    ranks: mask; hosts: their names as a hostlist; part: the node as a Part; down: whether they are
-    down; held: [(job, cores, gpus)] masks on each of them, job as given; free_cores, free_gpus.
+    Attributes:
+        ranks (int): mask of them.
+        hosts (str): their names as a hostlist.
+        part (Part): the node.
+        down (bool): whether they are down.
+        held (list): ``(job, cores, gpus)``, masks of what a job has on each of them; the job as given.
+        free_cores, free_gpus (int): masks of the rest.
     """
 
     def __init__(self, ranks, hosts, part, down, held):

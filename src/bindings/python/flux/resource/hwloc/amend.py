@@ -2,7 +2,7 @@
 
 The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down
 to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a level, what it is called
-and which devices are GPUs is written at the functions below.
+and which devices are GPUs is described at the functions below.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Gpu:
         self.above = above
 
     def belongs_to(self, obj):
-        """Does the domain of ``obj`` hold this GPU: it lies above it, or its CPU set round it."""
+        """Whether ``obj`` holds this GPU: it is above it, or its CPU set includes the GPU's."""
         return obj in self.above or (bool(self.cpuset) and inside(self.cpuset, obj.cpuset))
 
 
 def inside(inner, outer):
-    """Is the set ``inner`` (a bit mask) a subset of ``outer``?"""
+    """Whether the set ``inner`` (a bit mask) is a subset of ``outer``."""
     return not inner & ~outer
 
 

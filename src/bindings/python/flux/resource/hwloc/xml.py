@@ -38,10 +38,15 @@ OBJECT_TYPES = frozenset(
 class Object:
     """One hwloc object.
 
-    type: hwloc's name (``Package``, ``NUMANode``, ``OSDev``...); index: logical index among its type;
-    cpuset: CPU set as a bit mask, None where the object has none (an infinite set is a negative
-    integer); memory: local bytes of a NUMA node; backend: ``Backend`` info of an OS device;
-    children, memory_children, io_children: lists of Object; parent: Object or None.
+    Attributes:
+        type (str): hwloc's name (``Package``, ``NUMANode``, ``OSDev``...).
+        index (int): logical index among its type.
+        cpuset (int or None): CPU set as a bit mask, None where the object has none; an infinite set
+            is a negative number.
+        memory (int): local bytes of a NUMA node.
+        backend (str or None): ``Backend`` info of an OS device.
+        children, memory_children, io_children (list): Objects below.
+        parent (Object or None): the one above.
     """
 
     __slots__ = (
@@ -105,8 +110,9 @@ def parse_taskset(text):
 def load_xml(text):
     """Read hwloc XML, a ``str``, into a Machine.
 
-    Raises RuntimeError when libhwloc makes nothing of it (the message says what is wrong with the
-    document as far as that can be told), or when the binding is not there.
+    Raises:
+        RuntimeError: libhwloc makes nothing of it (the text says what is wrong with the document as
+            far as that can be told), or the binding is not there.
     """
     lib = _binding()
     if not isinstance(text, str):

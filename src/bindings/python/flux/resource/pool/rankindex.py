@@ -299,7 +299,9 @@ class RankIndex:
                 units = inventory.full[rank]
             else:
                 assert units != inventory.full[rank], "rank %d is free but not idle" % rank
-                assert not units & ~inventory.full[rank], "rank %d: foreign units" % rank
+                assert not units & ~inventory.full[rank], (
+                    "rank %d: units that it does not have" % rank
+                )
             if units:
                 key = inventory.key(units)
                 groups[key] = groups.get(key, 0) | 1 << rank

@@ -16,12 +16,15 @@ CACHE_LIMIT = 8192
 
 
 class NodeType:
-    """Nodes with one layout, in the units of a pool's inventory (see inventory.py).
+    """Nodes with one layout, in the units of a pool's inventory (see ``pool/inventory.py``).
+
+    What was worked out for nodes in one state is remembered, up to a limit: O(1) the second time.
 
     Args:
-        layout (Layout): groups and containers.
+        topo (dict): domain of the node, as R has it.
         units (int): mask of what such a node has.
         shift (int): first GPU bit of units.
+        where (str): what to call the topology in an error.
     """
 
     __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_containers")
@@ -37,7 +40,9 @@ class NodeType:
     def slots(self, free, wanted):
         """Units for slots on a node with room for them.
 
-        free: units that are free on the node; wanted: (cores, GPUs, number of slots).
+        Args:
+            free (int): mask of the units that are free on the node.
+            wanted (tuple): cores and GPUs of a slot, and how many slots.
         """
         asked = (free, wanted)
         units = self._slots.get(asked)
@@ -50,7 +55,16 @@ class NodeType:
         return units
 
     def containers(self, free, shape, count):
-        """``(slots, units)`` for at most ``count`` slots of whole containers (a request.Shape)."""
+        """Slots of whole containers.
+
+        Args:
+            free (int): mask of the units that are free on the node.
+            shape (Shape): what a slot is made of.
+            count (int): slots at most; negative: as many as there are.
+
+        Returns:
+            ``(slots, units)``: how many there are, and on what.
+        """
         level, each = shape.container_level, shape.containers_per_slot
         asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
         answer = self._containers.get(asked)

@@ -21,9 +21,17 @@ NAMES_LIMIT = 256
 
 
 class Domain:
-    """One domain: ``cores``, ``gpus`` (its own and those of all below), ``levels`` [(name, [Domain])].
+    """One domain of a node's topology.
 
-    own_gpus: GPUs it lists itself; memory: GiB or None; leaf: it lists cores itself.
+    Attributes:
+        cores, gpus (int): masks of its own and of those of all domains below.
+        own_gpus (int): mask of the GPUs that it lists itself.
+        memory: GiB, or None.
+        leaf (bool): whether it lists cores itself.
+        levels (list): ``(name, [Domain, ...])`` of what is directly below.
+
+    Raises:
+        ValueError: it is not well-formed; the text names the key.
     """
 
     __slots__ = ("cores", "gpus", "own_gpus", "memory", "leaf", "levels")
@@ -69,17 +77,18 @@ class Layout:
     """The groups and containers of nodes with one topology and the same cores and GPUs.
 
     Args:
-        topo: domain of the node, as R has it.
-        cores, gpus: masks of what R grants each such node; the topology's others are left out,
-            and what no domain lists belongs to the node as a whole.
-        where: what to call the topology in an error.
+        topo (dict): domain of the node, as R has it.
+        cores, gpus (int): masks of what R grants each such node; what else the topology lists is
+            left out, and what no domain lists belongs to the node as a whole.
+        where (str): what to call the topology in an error.
 
     Raises:
         ValueError: the topology is not one; the text names the key.
 
     Attributes:
-        domain: its Domain.
-        levels: tuples of (cores, gpus) groups, finest level first, in the order of the topology.
+        domain (Domain): the whole node.
+        levels (tuple): tuples of ``(cores, gpus)`` groups, finest level first, in the order of the
+            topology.
     """
 
     def __init__(self, topo, cores, gpus, where="topo"):
@@ -95,8 +104,8 @@ class Layout:
     def containers(self, name):
         """(cores, gpus) of each domain called ``name``, in the order of the topology.
 
-        Along each branch the first one counts: of ``numa`` in ``numa`` the outer. One without cores
-        is none: no job can have it.
+        Where a name occurs inside itself (``numa`` in ``numa``) the outer one counts. Those without
+        cores are left out: no job can have them. O(1) once a name was asked for.
         """
         found = self._containers.get(name)
         if found is None:
@@ -156,11 +165,11 @@ def _named(domain, name):
 def read_children(scheduling, ranks):
     """Check ``R.scheduling`` and number its ranks like R's.
 
-    Args:
-        scheduling: the key's value; not changed.
-        ranks: mask of the ranks of R_lite.
-
     Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
+
+    Args:
+        scheduling (dict): the key's value; not changed.
+        ranks (int): mask of the ranks of R_lite.
 
     Returns:
         (scheduling, entries, topologies): a copy with the ranks renumbered, its ``children`` as of
@@ -249,9 +258,13 @@ def entries_of(scheduling):
 def cut_children(scheduling, entries, ranks):
     """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
 
-    entries: what ``entries_of()`` made of the key, or of that of a larger pool. They keep their
-    topology whole (it describes the node, not what was given) and lose the other ranks; entries
-    without ranks go. Nothing of the original is changed.
+    Entries keep their topology whole, since it describes the node and not what was given, and lose
+    the other ranks; those without ranks are left out. Nothing of the original is changed.
+
+    Args:
+        scheduling (dict): the key of the larger pool.
+        entries (list): what ``entries_of()`` made of it.
+        ranks (int): mask of the ranks that stay.
     """
     children = []
     for mask, entry in entries:
