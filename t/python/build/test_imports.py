@@ -18,7 +18,8 @@ CLASSES = [
 FUNCTIONS = ["resource_list", "resource_status"]
 SUBMODULES = [
     "ResourceSet", "ResourceSetImplementation", "Rv1Set", "list", "status", "journal", "ResourcePool",
-    "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool",
+    "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool", "request", "pool.masks",
+    "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text", "masks", "placement", "planning",
 ]  # fmt: skip
 
 # A stand-in for an installed flux-core: packages without what is ours, and with the imports among its modules that make
