@@ -1,4 +1,16 @@
-"""What is imported from where, and the traps of host.md 9.4 and 9.5, each in a fresh interpreter."""
+"""What is imported from where, each in a fresh interpreter.
+
+The traps, by number:
+
+1. A class and a submodule of one name: the first import of the submodule rebinds the package's
+   name to the module.
+2. Order: ``Rv1Set`` before ``ResourceSet``, ``list`` and ``status`` after it.
+3. ``flux.job`` imported while ``flux.resource`` is being imported settles for no
+   ``SchedResourceList``, without a message.
+4. Submodules that the overlay lacks come from the installation: half of one set on top of half of
+   the other (t/python/build/test_imports.py).
+5. The overlay precedes the standard library for every Flux command.
+"""
 
 import os
 import subprocess

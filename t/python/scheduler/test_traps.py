@@ -1,4 +1,20 @@
-"""Traps that schedulers of this kind have fallen into, one test or more by the number of each."""
+"""Traps that schedulers of this kind have fallen into, one test or more by the number of each.
+
+1. A pass starts a job and yields before the job has left the queue; an event closes the pass, and
+   the next one starts the job again.
+2. Recursion that goes as deep as the queue is long.
+3. A head of the queue that has no shadow time (its nodes are down, or jobs without a limit hold
+   them) stops everybody behind it.
+4. The end of a deep queue is never looked at, because events keep starting passes from the front.
+5. A pass never reaches a yield, or only between jobs that start: blocked and denied jobs count too.
+6. The pool never hears of a new expiration, and plans with an end that has passed.
+7. A call inside a pass, or at hello, waits for an answer, one job after the other (test_handshake.py,
+   test_messages.py).
+8. Cancelling or moving a job costs as much as the queue is long (test_queue.py).
+9. Two answers to one request, annotations after the answer, nulls for keys that were never set.
+10. A start that fails and leaves the instance without a scheduler and without an error
+    (test_handshake.py).
+"""
 
 import heapq
 
@@ -342,7 +358,7 @@ def test_trap_6_a_reservation_that_came_due_in_vain_is_made_anew():
     assert rig.started() == [1]
 
 
-# -- 7 is in test_host.py; one commit for several starts in test_messages.py ------------------------------------------
+# -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -437,7 +453,7 @@ def test_trap_9_no_null_for_a_key_that_was_never_set(module):
                     shown.add(key)
 
 
-# -- 10 is in test_host.py ---------------------------------------------------------------------------------------------------
+# -- 10 is in test_handshake.py ---------------------------------------------------------------------------------------------------
 
 
 def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):
