@@ -182,9 +182,9 @@ class Rv1Pool(Hooks, ResourcePoolImplementation):
     def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
         """See ``ResourcePoolImplementation.alloc()``.
 
-        O(kinds of free counts) for what lies on one rank, whatever the number of ranks; O(1) for a
-        shape that did not fit since something was last released.  A hook that chooses makes it
-        O(ranks).
+        O(different counts of free cores and GPUs) for what lies on one rank, whatever the number of
+        ranks; O(1) for a shape that did not fit since something was last released.  A hook that
+        chooses makes it O(ranks).
 
         Raises:
             ValueError: also if a hook chose what it may not.

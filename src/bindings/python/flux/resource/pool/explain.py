@@ -103,7 +103,7 @@ def left_out(
 def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
     """Numbers and reason of a shape; see ``ResourcePool.explain()``.
 
-    O(kinds of rank + kinds of free counts).
+    O(kinds of rank + different counts of free cores and GPUs).
     """
     inventory, index = pool.inventory, pool.index
     match = inventory.matching(shape.match)

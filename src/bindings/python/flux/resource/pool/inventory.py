@@ -77,6 +77,17 @@ class Inventory:
         shift (int): first GPU bit of units.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
+
+    Attributes:
+        ranks (int): mask of all ranks.
+        kinds (dict): units to mask of the ranks that have just these: the kinds of rank.
+        keys (dict): units of each kind to its key when wholly free (see ``key()``).
+        key_base (int): what a core counts for in a key, one more than the most GPUs of a rank.
+        shift (int): first GPU bit of units.
+        core_mask (int): mask of the core bits of units.
+        hosts (HostNames): host of each rank.
+        properties (dict): name to mask of ranks.
+        verdicts (dict): what was found out about shapes, by pools that share the inventory.
     """
 
     __slots__ = (
@@ -129,7 +140,10 @@ class Inventory:
         return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
 
     def matching(self, terms: Any) -> int:
-        """Mask of the ranks that meet a parsed constraint (None: all)."""
+        """Mask of the ranks that meet a parsed constraint (None: all).
+
+        O(terms) operations on masks, O(1) once a constraint was seen.
+        """
         if terms is None:
             return self.ranks
         mask = self.matches.get(terms)
@@ -147,7 +161,7 @@ class Inventory:
         return verdict
 
     def whole(self) -> Selection:
-        """Everything there is, as a selection."""
+        """Everything there is, as a selection.  O(kinds of rank)."""
         if len(self.kinds) == 1:
             (units,) = self.kinds
             mask = self.kinds[units]
@@ -155,13 +169,13 @@ class Inventory:
         return select(self.kinds)
 
     def unused(self) -> RankIndex:
-        """A RankIndex in which all of it is free; kept, and not to be changed."""
+        """A RankIndex in which all of it is free; kept, and not to be changed.  O(1) the second time."""
         if self._unused is None:
             self._unused = RankIndex(self)
         return self._unused
 
     def without(self, ranks: int) -> Inventory:
-        """The inventory less a mask of ranks."""
+        """The inventory less a mask of ranks.  O(kinds of rank + properties)."""
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
@@ -206,7 +220,7 @@ class Inventory:
         return {"core": idset_text(cores)}
 
     def lite(self, selection: Selection) -> list[dict[str, Any]]:
-        """``R_lite`` of a selection: equal children together, by lowest rank."""
+        """``R_lite`` of a selection: equal children together, by lowest rank.  O(length of its text)."""
         if len(selection) == 2:
             ranks, units = selection
             text = "%d" % ranks if ranks >= 0 else idset_text(~ranks)

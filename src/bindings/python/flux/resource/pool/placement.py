@@ -42,6 +42,8 @@ class Placement:
     def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
         """Find resources for a request; ties go to the lowest rank.
 
+        O(groups of the index) operations on masks, and O(1) for each rank given in part.
+
         Args:
             index (RankIndex): what is free.
             shape (Shape): what is asked for.

@@ -63,7 +63,7 @@ class RankIndex:
         self.keys = sorted(self.groups)
 
     def copy(self) -> Self:
-        """An independent index in the same state."""
+        """An independent index in the same state.  O(ranks), a copy of one list."""
         new = type(self).__new__(type(self))
         new.inventory = self.inventory
         new.idle = self.idle
@@ -73,11 +73,14 @@ class RankIndex:
         return new
 
     def free(self, rank: int) -> int:
-        """Free units of a rank of the inventory."""
+        """Free units of a rank of the inventory.  O(1)."""
         return self.partial[rank] or (self.inventory.full[rank] if self.idle >> rank & 1 else 0)
 
     def is_free(self, selection: Selection) -> bool:
-        """True if all units of a selection are free; its ranks are in the inventory."""
+        """True if all units of a selection are free; its ranks are in the inventory.
+
+        O(kinds of rank) for idle ranks, O(1) for each other one.
+        """
         at = iter(selection)
         for ranks in at:
             units = next(at)
@@ -97,7 +100,11 @@ class RankIndex:
         return True
 
     def take(self, selection: Selection) -> None:
-        """Mark the units of a selection, all free until now, as taken."""
+        """Mark the units of a selection, all free until now, as taken.
+
+        O(1) for a rank by itself; of several, O(kinds of rank) for those that were idle, and O(1) for
+        each other one.
+        """
         at = iter(selection)
         for ranks in at:
             units = next(at)
@@ -159,7 +166,10 @@ class RankIndex:
         return states.items()
 
     def give(self, selection: Selection) -> None:
-        """Mark the units of a selection, all taken until now, as free."""
+        """Mark the units of a selection, all taken until now, as free.
+
+        O(1) for a rank by itself and for any number that were wholly taken; O(1) for each other one.
+        """
         at = iter(selection)
         for ranks in at:
             units = next(at)
@@ -242,6 +252,8 @@ class RankIndex:
         self, cores: int, gpus: int, ranks: int, best_fit: bool = False
     ) -> Iterator[tuple[int, int, int]]:
         """Iterate over the groups that can hold a request, most free first.
+
+        O(groups), of which there are as many as different counts of free cores and GPUs.
 
         Args:
             cores, gpus (int): least free number.
