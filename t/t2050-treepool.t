@@ -132,7 +132,7 @@ test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	flux R encode -r0-1 -H "a[0-1]" --hwloc-xml="$XML" >R.json &&
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json
 '
-test_expect_success EMBEDDED 'XML that is none: one clear error' '
+test_expect_success EMBEDDED 'a file that is not hwloc XML: one clear error' '
 	echo "<topology" >bad.xml &&
 	test_must_fail flux start --conf=fake-resources.nnodes=1 --conf=fake-resources.hwloc-xml-path=bad.xml \
 		--conf=fake-resources.amend-r=flux.resource.TreePool:amend true 2>err &&
