@@ -27,11 +27,14 @@ def can_fail(topic):
 
 def refusal(topic, name):
     """The text of a refusal that came without one."""
-    what = {"job.": "rejected", "conf": "configuration rejected"}.get(topic[:4], f"{topic} failed:")
+    by = f"by job-manager plugin '{name}'"
+    if topic == "conf.update":
+        return f"configuration rejected {by}"
     if topic.startswith("job.update."):
-        what = "update rejected"
-    by = "by" if what.endswith("rejected") else ""
-    return f"{what} {by} job-manager plugin '{name}'".replace("  ", " ")
+        return f"update rejected {by}"
+    if topic.startswith("job."):
+        return f"rejected {by}"
+    return f"{topic} of job-manager plugin '{name}' failed"
 
 
 def describe(exc, where=None):

@@ -8,6 +8,7 @@ import errno
 import gc
 import json
 import os
+import signal
 import sys
 import threading
 
@@ -19,6 +20,7 @@ from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_ty
 import flux.core.handle
 import flux.future
 import flux.rpc
+import flux.util
 from flux.jobtap import belongings, given, guard, source
 from flux.jobtap.args import Args
 from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
@@ -244,6 +246,8 @@ class Host:
         text = brief(exc)
         if not isinstance(exc, JobtapError):
             text = f"{self.plugin.name}: {topic}: {text}"
+        elif topic == "conf.update" and self.plugin.name not in text:
+            text = f"{self.plugin.name}: {text}"
         return lib.jobtap_error(self.p, args, text.encode(errors="replace"))
 
     def _answer(self, topic, args, view, answer):
@@ -751,8 +755,20 @@ class JobManager:
         return True
 
 
+class NoSignals:
+    """What flux.util has for the module signal: its get() wants to end on Ctrl-C, which nobody types here."""
+
+    SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
+    getsignal = staticmethod(signal.getsignal)
+
+    @staticmethod
+    def signal(signum, handler):
+        return None
+
+
 _job_manager = JobManager()
 guard.install(_job_manager)
+flux.util.signal = NoSignals
 
 
 # -- what C calls ------------------------------------------------------------------------------------------------

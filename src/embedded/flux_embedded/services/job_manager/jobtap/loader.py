@@ -8,7 +8,9 @@ that name work.
 import errno
 import os
 
-EXAMPLES = os.path.join(os.path.dirname(__file__), "examples")
+from flux_embedded.broker import paths
+
+EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 
 
 def find(path, search_path=()):

@@ -179,6 +179,8 @@ class Jobtap(Calls):
                 if not isinstance(exc, JobtapError):
                     self.report(plugin, "conf.update", exc)
                     text = f"{plugin.name}: conf.update: {text}"
+                elif plugin.name not in text and not self.host.is_builtin(plugin):
+                    text = f"{plugin.name}: {text}"
                 raise OSError(errno.EINVAL, text) from exc
 
     def configure_plugins(self, config):

@@ -5,14 +5,17 @@
     [job-manager.epilog]
     command = ["/etc/flux/epilog"]
 
-FLUX_JOB_ID, FLUX_JOB_USERID and FLUX_EMBEDDED_RANK are in the environment of the commands. A prolog that
+FLUX_JOB_ID and FLUX_JOB_USERID are in the environment of the commands. A prolog that
 fails ends the job with an exception of type ``prolog``; what an epilog returns is only recorded. When the
 job is canceled during its prolog, the prolog is sent SIGTERM.
 """
 
 import errno
+import os
+import signal
+import subprocess
 
-from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
+from flux.constants import FLUX_POLLIN, FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
 from flux.idset import IDset
 from flux.jobtap import CURRENT_JOB, JobtapError
 
@@ -21,7 +24,7 @@ KINDS = ("prolog", "epilog")
 
 def plugin_init(p):
     p.commands = {}
-    p.running = set()  # (job, kind)
+    p.running = {}  # (job, kind) -> the process that runs it, or None if a service does
     p.add_handler("conf.update", conf)
     p.add_handler("job.state.run", run)
     p.add_handler("job.state.cleanup", cleanup)
@@ -46,8 +49,12 @@ def run(p, topic, args):
 def cleanup(p, topic, args):
     id = args["id"]
     if (id, "prolog") in p.running:
-        request = {"id": id, "signum": 15, "label": "prolog"}
-        p.handle.rpc("job-exec.script-kill", request, flags=FLUX_RPC_NORESPONSE)
+        process = p.running[id, "prolog"]
+        if process is not None:
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            request = {"id": id, "signum": 15, "label": "prolog"}
+            p.handle.rpc("job-exec.script-kill", request, flags=FLUX_RPC_NORESPONSE)
     if p.commands["epilog"] and "R" in args and p.job_event_posted(CURRENT_JOB, "start"):
         p.epilog_start("epilog")
         start(p, "epilog", args)
@@ -65,16 +72,20 @@ def start(p, kind, args):
         "command": p.commands[kind],
         "label": kind,
     }
-    p.running.add((args["id"], kind))
+    p.running[args["id"], kind] = None
     worst = [0]
+    # The embedded instance has a service that runs a command on ranks; elsewhere flux exec does it.
     future = p.handle.rpc("job-exec.script", request, flags=FLUX_RPC_STREAMING)
-    future.then(report, p, args["id"], kind, worst)
+    future.then(report, p, args["id"], kind, worst, request)
 
 
-def report(future, p, id, kind, worst):
+def report(future, p, id, kind, worst, request):
     try:
         worst[0] = max(worst[0], future.get()["status"])
     except OSError as exc:
+        if exc.errno == errno.ENOSYS:
+            start_process(p, id, kind, request)
+            return
         if exc.errno != errno.ENODATA:
             worst[0] = worst[0] or 1 << 8
         ended(p, id, kind, worst[0])
@@ -82,8 +93,38 @@ def report(future, p, id, kind, worst):
     future.reset()
 
 
+def start_process(p, id, kind, request):
+    environ = {
+        **os.environ,
+        "FLUX_URI": p.handle.attr_get("local-uri"),
+        "FLUX_JOB_ID": str(id),
+        "FLUX_JOB_USERID": str(request["userid"]),
+    }
+    # Inside a broker its own reactor may be the first to see a child end, so the status comes through a pipe.
+    read, write = os.pipe()
+    command = ["flux", "exec", "--rank", request["ranks"], "--", *request["command"]]
+    process = subprocess.Popen(
+        ["sh", "-c", f'"$@"; echo $? >&{write}', "sh", *command],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[write],
+        start_new_session=True,
+    )
+    os.close(write)
+    p.running[id, kind] = process
+
+    def closed(handle, watcher, fd, revents, args):
+        watcher.destroy()
+        text = os.read(read, 16)
+        os.close(read)
+        process.poll()
+        ended(p, id, kind, int(text or 255) << 8)
+
+    p.handle.fd_watcher_create(read, closed, events=FLUX_POLLIN).start()
+
+
 def ended(p, id, kind, status):
-    p.running.discard((id, kind))
+    p.running.pop((id, kind), None)
     if kind == "prolog":
         if status:
             p.raise_exception(id, "prolog", 0, f"prolog ended with status {status}")

@@ -1,0 +1,83 @@
+"""Priority from several factors: how long a job has waited, its size, and its user's share.
+
+    flux jobtap load priority-multifactor.py shares=/etc/flux/shares.json age=1000 size=500 share=2000
+
+The priority is ``urgency * 1000`` and, for each factor, its weight times a number from 0 to 1: the age of the job in
+parts of `max-age` (seconds, a week by default), its nodes in parts of `max-nodes` (1024), and what the file `shares`
+gives the user, by userid: ``{"1001": 0.8}``; who is not in it has 0.5. Every `period` seconds (60) the file is looked
+at and all priorities are computed again.
+"""
+
+import json
+import os
+
+from flux.jobtap import JobtapError
+
+DEFAULTS = {"age": 1000, "size": 0, "share": 0, "max-age": 604800, "max-nodes": 1024, "period": 60}
+
+
+def plugin_init(p):
+    p.settings = dict(DEFAULTS)
+    for name, value in p.args.items():
+        if name == "shares":
+            continue
+        if name not in DEFAULTS or type(value) not in (int, float) or value < 0:
+            raise JobtapError(f"{name}={value!r}: expected one of {', '.join(DEFAULTS)}, a number")
+        p.settings[name] = value
+    p.shares, p.shares_time = {}, None
+    read_shares(p)
+    p.add_handler("job.state.priority", priority)
+    p.add_handler("job.priority.get", priority)
+    p.add_handler("plugin.query", lambda p, topic, args: {"shares": p.shares})
+    period = p.settings["period"]
+    p.handle.timer_watcher_create(period, lambda *args: refresh(p), repeat=period).start()
+
+
+def read_shares(p):
+    """Read the file of shares if it has changed.
+
+    Raises:
+        JobtapError: it is not what it should be
+    """
+    path = p.args.get("shares")
+    if path is None:
+        return
+    try:
+        changed = os.stat(path).st_mtime_ns
+        if changed == p.shares_time:
+            return
+        with open(path, encoding="utf-8") as file:
+            shares = json.load(file)
+    except (OSError, ValueError) as exc:
+        raise JobtapError(f"{path}: {exc}") from None
+    if not isinstance(shares, dict) or not all(
+        type(share) in (int, float) and 0 <= share <= 1 for share in shares.values()
+    ):
+        raise JobtapError(f"{path}: expected an object of numbers from 0 to 1")
+    p.shares, p.shares_time = shares, changed
+
+
+def refresh(p):
+    try:
+        read_shares(p)
+    except JobtapError as exc:
+        p.handle.log(4, f"priority-multifactor: {exc}; the former shares stay in force")
+    p.reprioritize_all()
+
+
+def nodes_of(jobspec):
+    first = jobspec["resources"][0]
+    count = first["count"] if first["type"] == "node" else 1
+    return count if isinstance(count, int) else 1
+
+
+def priority(p, topic, args):
+    now = p.handle.reactor_now(p.handle.get_reactor())
+    settings = p.settings
+    age = min(max(now - args["t_submit"], 0.0) / settings["max-age"], 1.0)
+    size = min(nodes_of(args["jobspec"]) / settings["max-nodes"], 1.0)
+    share = p.shares.get(str(args["userid"]), 0.5)
+    return {
+        "priority": args["urgency"] * 1000
+        + int(settings["age"] * age + settings["size"] * size + settings["share"] * share)
+    }

@@ -1,0 +1,448 @@
+#!/bin/sh
+
+test_description='Python jobtap plugins in the job manager of a real Flux'
+
+. "$(dirname "$0")/sharness.sh"
+test -n "$REAL_FLUX" || { skip_all="no real Flux"; test_done; }
+. "$SHARNESS_TEST_SRCDIR/jobtap/lib.sh"
+# What the caller has in PYTHONPATH is none of the job manager's affair.
+mkdir -p "$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath"
+echo "raise RuntimeError('read from PYTHONPATH')" >"$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath/colorsys.py"
+PYTHONPATH=$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH
+test_under_flux 2 job
+
+python_so=$FLUX_JOBTAP_PYTHON
+# Flux's own command, not ours.
+jobtap() {
+    FLUX_EXEC_PATH_PREPEND= flux jobtap "$@"
+}
+# plugin NAME: a file NAME.py from standard input, and NAME.so beside it
+plugin() {
+    cat >$1.py && ln -sf "$python_so" $1.so
+}
+# logged TEXT: the log gets such a line
+logged() {
+    test_wait_until "flux dmesg | grep -q \"$1\""
+}
+
+test_expect_success 'load python.so with file=, and arguments' '
+	plugin query <<-EOT &&
+	def plugin_init(p):
+	    p.add_handler("plugin.query", lambda p, topic, args: {"args": p.args, "mine": p.path})
+	EOT
+	jobtap load $python_so file=$(pwd)/query.py k=v n=3 &&
+	test "$(jobtap list)" = python.so &&
+	jobtap query python.so >out &&
+	jq -e ".args == {\"k\": \"v\", \"n\": 3}" out &&
+	jq -e ".path == \"$python_so\"" out &&
+	jq -e ".mine == \"$(realpath query.py)\"" out &&
+	test_must_fail jobtap load $python_so file=$(pwd)/query.py 2>err &&
+	grep "python.so already loaded" err &&
+	jobtap remove python.so
+'
+test_expect_success 'load by a link beside the file: names are native, file= is the plugin'\''s own' '
+	jobtap load $(pwd)/query.so file=mine &&
+	test "$(jobtap list)" = query.so &&
+	jobtap query query.so | jq -e ".args.file == \"mine\"" &&
+	test_must_fail jobtap load $(pwd)/query.so 2>err &&
+	grep "query.so already loaded" err &&
+	jobtap load --remove=query.so $(pwd)/query.so &&
+	jobtap remove query.so &&
+	test_must_fail jobtap query query.so
+'
+test_expect_success 'plugin_init of a duplicate does not run' '
+	plugin twice <<-EOT &&
+	def plugin_init(p):
+	    p.handle.log(6, "twice: init")
+	    p.service_register("ping", lambda p, msg: p.handle.respond(msg, {}))
+	EOT
+	jobtap load $(pwd)/twice.so &&
+	test_must_fail jobtap load $(pwd)/twice.so &&
+	test $(flux dmesg | grep -c "twice: init") = 1 &&
+	flux python -c "import flux; flux.Flux().rpc(\"job-manager.twice.ping\").get()" &&
+	jobtap remove twice.so
+'
+# refused TEXT SOURCE: a plugin of this source is refused with this text, and nothing is loaded
+refused() {
+	printf "$2\n" >refused.py && ln -sf "$python_so" refused.so &&
+	test_must_fail jobtap load $(pwd)/refused.so 2>err &&
+	cat err && grep "$1" err && test -z "$(jobtap list)"
+}
+test_expect_success 'each way to fail has its text' '
+	refused "refused.py: no function plugin_init(p) in it" "x = 1" &&
+	refused "refused.py: SyntaxError: .*refused.py, line 1" "def plugin_init(p:" &&
+	refused "ModuleNotFoundError: No module named .nosuch. (refused.py:1" "import nosuch" &&
+	refused "ValueError: bad luck (refused.py:2 in plugin_init)" "def plugin_init(p):\n    raise ValueError(\"bad luck\")" &&
+	refused "refused.py: not today" "def plugin_init(p):\n    p.error(\"not today\")" &&
+	refused "SystemExit: 3" "def plugin_init(p):\n    raise SystemExit(3)" &&
+	refused "KeyboardInterrupt" "def plugin_init(p):\n    raise KeyboardInterrupt" &&
+	refused "job-manager plugin .refused.py" "def plugin_init(p):\n    return -1" &&
+	refused "refused.py: I want another one" "def plugin_init(p):\n    p.add_handler(\"conf.update\", lambda p, t, a: p.error(\"I want another one\"))" &&
+	rm refused.py &&
+	test_must_fail jobtap load $(pwd)/refused.so 2>err && grep "refused.py: No such file" err &&
+	test_must_fail jobtap load $python_so 2>err && grep "which file" err &&
+	test_must_fail jobtap load $python_so file=query.py 2>err && grep "must be absolute" err &&
+	test_must_fail jobtap load $python_so file=/no/such/file.py 2>err && grep "/no/such/file.py: No such file" err
+'
+test_expect_success 'a file that others can write is not run' '
+	echo "def plugin_init(p): pass" >writable.py && chmod 666 writable.py &&
+	test_must_fail jobtap load $python_so file=$(pwd)/writable.py 2>err &&
+	grep "others can write it" err &&
+	chmod 644 writable.py && jobtap load $python_so file=$(pwd)/writable.py && jobtap remove python.so
+'
+test "$(id -u)" = 0 && test_set_prereq ROOT
+test_expect_success ROOT 'nor is one of another user' '
+	chown 65534 writable.py &&
+	test_must_fail jobtap load $python_so file=$(pwd)/writable.py 2>err &&
+	grep "it belongs to user 65534" err
+'
+test_expect_success 'PYTHONPATH is ignored' '
+	plugin path <<-EOT &&
+	import colorsys
+	def plugin_init(p):
+	    colorsys.rgb_to_hsv(0, 0, 0)
+	EOT
+	jobtap load $(pwd)/path.so && jobtap remove path.so
+'
+test_expect_success 'flux jobtap load NAME.py, by the command of ours' '
+	flux jobtap load query.py a=1 &&
+	test "$(flux jobtap list)" = query.so &&
+	flux jobtap query query.py | jq -e ".args.a == 1" &&
+	test_must_fail flux jobtap load ./query.py 2>err && grep "already loaded" err &&
+	flux jobtap load -r query.py query.py && flux jobtap remove query.py && test -z "$(flux jobtap list)" &&
+	test_must_fail flux jobtap load nosuch.py 2>err && grep "nosuch.py not found" err &&
+	flux jobtap load alloc-bypass.so && flux jobtap remove alloc-bypass.so
+'
+test_expect_success 'whatever a callback raises is logged with its line, and the job goes on' '
+	plugin raises <<-EOT &&
+	import asyncio
+	KINDS = [ValueError("boom"), KeyboardInterrupt(), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
+	def plugin_init(p):
+	    p.n = 0
+	    p.add_handler("job.state.*", boom)
+	    p.add_handler("job.new", boom)
+	def boom(p, topic, args):
+	    p.n += 1
+	    raise KINDS[p.n % 5]
+	EOT
+	flux dmesg -C &&
+	jobtap load $(pwd)/raises.so &&
+	flux run true && jobtap remove raises.so &&
+	for name in "ValueError: boom" KeyboardInterrupt SystemExit GeneratorExit CancelledError; do
+	    logged "jobtap: raises.py: job\..*$name.*(raises.py:9 in boom)" || return 1
+	done
+'
+test_expect_success 'and goes to the user where the topic can fail' '
+	plugin picky <<-EOT &&
+	def plugin_init(p):
+	    p.add_handler("job.validate", lambda p, topic, args: p.how(p))
+	    p.service_register("set", set)
+	def set(p, msg):
+	    p.how = {"value": lambda p: [][0], "kbd": kbd, "false": lambda p: False,
+	             "minus": lambda p: -1, "text": lambda p: p.reject_job("no jobs today")}[msg.payload["how"]]
+	    p.handle.respond(msg)
+	def kbd(p):
+	    raise KeyboardInterrupt
+	EOT
+	cat >how.py <<-EOT &&
+	import flux, sys
+	flux.Flux().rpc("job-manager.picky.set", {"how": sys.argv[1]}).get()
+	EOT
+	jobtap load $(pwd)/picky.so &&
+	for case in "value:picky.py: job.validate: IndexError" "kbd:picky.py: job.validate: KeyboardInterrupt" \
+	    "false:rejected by job-manager plugin .picky.py" "minus:rejected by job-manager plugin .picky.py" \
+	    "text:no jobs today"; do
+	    flux python how.py ${case%%:*} && test_must_fail flux submit true 2>err && grep "${case#*:}" err || return 1
+	done &&
+	jobtap remove picky.so && flux run true
+'
+test_expect_success 'signals, blocking on the job manager, and ending the process are refused at once' '
+	plugin forbidden <<-EOT &&
+	import os, signal, flux, flux.job
+	def plugin_init(p):
+	    p.add_handler("job.validate", validate)
+	def tries(p):
+	    yield "signal", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+	    yield "wakeup", lambda: signal.set_wakeup_fd(-1)
+	    yield "exit", lambda: os._exit(1)
+	    yield "exec", lambda: os.execv("/bin/true", ["true"])
+	    yield "get", lambda: p.handle.rpc("job-manager.getinfo").get()
+	    yield "wait_for", lambda: p.handle.rpc("job-manager.getinfo").wait_for(1)
+	    yield "other handle", lambda: flux.Flux().rpc("job-manager.getinfo").get()
+	    yield "reactor", lambda: p.handle.reactor_run()
+	    yield "other reactor", lambda: flux.Flux().reactor_run()
+	    yield "stop", lambda: p.handle.reactor_stop_error()
+	    yield "watcher", lambda: p.handle.signal_watcher_create(15, print)
+	    yield "status", lambda: p.handle.rpc("resource.sched-status").get()
+	def validate(p, topic, args):
+	    for name, attempt in tries(p):
+	        try:
+	            attempt()
+	        except OSError as exc:
+	            p.handle.log(6, f"forbidden: {name}: {exc.strerror}")
+	        else:
+	            p.reject_job(f"{name} was allowed")
+	    p.handle.rpc("kvs.ping", {"seq": 1, "pad": ""}).get()
+	EOT
+	flux dmesg -C &&
+	jobtap load $(pwd)/forbidden.so && flux run true && jobtap remove forbidden.so &&
+	test $(flux dmesg | grep -c "forbidden: ") = 12
+'
+test_expect_success 'what timers, futures and services raise is logged, and ends nothing' '
+	plugin later <<-EOT &&
+	def plugin_init(p):
+	    p.handle.timer_watcher_create(0.0, timer).start()
+	    p.handle.rpc("kvs.ping", {"seq": 1, "pad": ""}).then(answer)
+	    p.service_register("fail", lambda p, msg: 1 / 0)
+	    p.service_register("refuse", refuse)
+	def timer(h, w, revents, args):
+	    raise KeyboardInterrupt
+	def answer(f):
+	    raise LookupError("what now")
+	def refuse(p, msg):
+	    raise PermissionError(1, "not you")
+	EOT
+	cat >call.py <<-EOT &&
+	import flux, sys
+	try:
+	    flux.Flux().rpc(sys.argv[1]).get()
+	except OSError as exc:
+	    print(exc.errno, exc.strerror)
+	EOT
+	flux dmesg -C && jobtap load $(pwd)/later.so &&
+	flux python call.py job-manager.later.fail | grep "5 later.py: division by zero" &&
+	flux python call.py job-manager.later.refuse | grep "1 not you" &&
+	logged "later.py: timer: KeyboardInterrupt" &&
+	logged "later.py: response to kvs.ping: LookupError" &&
+	logged "later.py: service later.fail: ZeroDivisionError" &&
+	flux run true && jobtap remove later.so &&
+	flux python call.py job-manager.later.fail | grep "^38"
+'
+test_expect_success 'removal ends timers, services, subscriptions and futures, and frees what hangs on jobs' '
+	plugin gone <<-EOT &&
+	import builtins
+	from flux.jobtap import CURRENT_JOB
+	builtins.kept = []
+	def plugin_init(p):
+	    builtins.kept.append(p)
+	    p.handle.timer_watcher_create(0.01, lambda *a: p.handle.log(6, "gone: tick"), repeat=0.01).start()
+	    builtins.kept.append(p.handle.rpc("kvs.ping", {"seq": 1, "pad": ""}).then(lambda f: p.handle.log(6, "gone: future")))
+	    p.add_handler("job.new", new)
+	    p.add_handler("job.event.*", lambda p, topic, args: p.handle.log(6, "gone: event"))
+	    p.add_handler("plugin.exit", lambda p, topic, args: p.handle.log(6, "gone: exit"))
+	def new(p, topic, args):
+	    p.job_subscribe(CURRENT_JOB)
+	    p.job_aux_set(CURRENT_JOB, "x", p.handle, lambda h: h.log(6, "gone: freed"))
+	EOT
+	plugin after <<-EOT &&
+	import builtins
+	def plugin_init(p):
+	    other = builtins.kept[0]
+	    for attempt in (lambda: other.reprioritize_all(), lambda: other.add_handler("x", print),
+	                    lambda: other.handle.rpc("kvs.ping"), lambda: builtins.kept[1].get(),
+	                    lambda: other.handle.timer_watcher_create(1, print), lambda: other.job_lookup(1)):
+	        try:
+	            attempt()
+	        except OSError as exc:
+	            assert "removed" in exc.strerror, exc
+	        else:
+	            p.error("a removed plugin still works")
+	EOT
+	jobtap load $(pwd)/gone.so &&
+	id=$(flux submit --urgency=hold true) &&
+	logged "gone: tick" && flux dmesg -C && jobtap remove gone.so &&
+	logged "gone: freed" && logged "gone: exit" && flux dmesg -C &&
+	flux cancel $id && flux job wait-event $id clean && sleep 0.1 &&
+	flux dmesg >log && test_must_fail grep "gone:" log &&
+	jobtap load $(pwd)/after.so && jobtap remove after.so
+'
+test_expect_success 'args are read-only at every depth, and good after the callback' '
+	plugin frozen <<-EOT &&
+	import copy, json
+	def plugin_init(p):
+	    p.kept = []
+	    p.add_handler("job.validate", validate)
+	    p.add_handler("job.state.sched", lambda p, topic, args: p.kept and json.dumps(dict(p.kept[0])) and None)
+	    p.add_handler("plugin.query", lambda p, topic, args: {"kept": [dict(a) for a in p.kept]})
+	def validate(p, topic, args):
+	    p.kept.append(args)
+	    system = args["jobspec"]["attributes"]["system"]
+	    for attempt in (lambda: args.__setitem__("id", 1), lambda: system.update(x=1), lambda: system.pop("duration"),
+	                    lambda: args["jobspec"]["resources"].append(1), lambda: args["jobspec"].setdefault("x", 1)):
+	        try:
+	            attempt()
+	        except (TypeError, AttributeError):
+	            pass
+	        else:
+	            p.reject_job("args can be changed")
+	    copy.deepcopy(args["jobspec"])["attributes"]["system"]["duration"] = 5
+	EOT
+	jobtap load $(pwd)/frozen.so && id=$(flux submit true) && flux job wait-event $id clean &&
+	jobtap query frozen.so | jq -e ".kept[0].id == $(flux job id $id)" && jobtap remove frozen.so
+'
+test_expect_success 'a jobspec that was read is read anew once it is updated' '
+	plugin cached <<-EOT &&
+	from flux.jobtap import CURRENT_JOB
+	def plugin_init(p):
+	    for topic in ("job.validate", "job.state.depend", "job.update", "job.state.priority", "job.state.sched"):
+	        p.add_handler(topic, note)
+	def note(p, topic, args):
+	    system = args["jobspec"]["attributes"]["system"]
+	    p.handle.log(6, f"cached: {topic}: " + str(system.get("x")))
+	    if topic == "job.state.depend":
+	        p.jobspec_update({"attributes.system.x": 1})
+	    if topic == "job.state.priority":
+	        p.event_post(CURRENT_JOB, "jobspec-update", {"attributes.system.x": 2}) if system["x"] == 1 else None
+	EOT
+	flux dmesg -C && jobtap load $(pwd)/cached.so && flux run true && jobtap remove cached.so &&
+	flux dmesg | sed -n "s/.*cached: //p" >actual &&
+	cat >expected <<-EOT &&
+	job.validate: None
+	job.state.depend: None
+	job.update: 1
+	job.state.priority: 1
+	job.update: 2
+	job.state.sched: 2
+	EOT
+	test_cmp expected actual
+'
+test_expect_success 'an update of a callback that fails does not fall to the next job' '
+	plugin half <<-EOT &&
+	def plugin_init(p):
+	    p.add_handler("job.validate", validate)
+	def validate(p, topic, args):
+	    if args["jobspec"]["attributes"]["system"].get("bad"):
+	        p.jobspec_update({"attributes.system.leak": 1})
+	        p.reject_job("bad")
+	EOT
+	jobtap load $(pwd)/half.so &&
+	test_must_fail flux submit --setattr=bad=1 true &&
+	id=$(flux submit true) && flux job wait-event $id clean &&
+	flux job eventlog $id >log && test_must_fail grep jobspec-update log && jobtap remove half.so
+'
+test_expect_success 'endless posting is refused, and says which plugin' '
+	plugin endless <<-EOT &&
+	from flux.jobtap import CURRENT_JOB
+	def plugin_init(p):
+	    p.add_handler("job.state.sched", lambda p, topic, args: p.event_post(
+	        CURRENT_JOB, "urgency", {"urgency": 16, "userid": args["userid"]}))
+	EOT
+	flux dmesg -C && jobtap load $(pwd)/endless.so &&
+	id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	logged "endless.py has posted urgency to job" && jobtap remove endless.so
+'
+test_expect_success 'a fatal exception in job.new takes effect once the job is valid' '
+	plugin fatal <<-EOT &&
+	from flux.jobtap import CURRENT_JOB
+	def plugin_init(p):
+	    p.add_handler("job.new", lambda p, topic, args: p.raise_exception(CURRENT_JOB, "policy", 0, "no"))
+	EOT
+	jobtap load $(pwd)/fatal.so && id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	flux job eventlog $id | grep "exception type=\"policy\" severity=0 note=\"no\"" && jobtap remove fatal.so
+'
+test_expect_success 'R without the flag is refused with a text; with it the job runs without a scheduler' '
+	plugin bypass <<-EOT &&
+	import json
+	from flux.jobtap import CURRENT_JOB
+	def plugin_init(p):
+	    p.add_handler("job.validate", validate)
+	    p.add_handler("job.state.sched", lambda p, topic, args: {"R": json.loads(p.args["R"])})
+	def validate(p, topic, args):
+	    if args["jobspec"]["attributes"]["system"].get("flag"):
+	        p.job_set_flag(CURRENT_JOB, "alloc-bypass")
+	EOT
+	flux dmesg -C &&
+	FLUX_EXEC_PATH_PREPEND= flux python - <<-EOT &&
+	import flux
+	R = "$(flux R encode -r1 | sed "s/\"/\\\\\"/g")"
+	flux.Flux().rpc("job-manager.jobtap", {"load": "$(pwd)/bypass.so", "conf": {"R": R}}).get()
+	EOT
+	id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	logged "bypass.py: job.state.sched: R without the flag alloc-bypass" &&
+	flux job eventlog $id >log && test_must_fail grep bypass log &&
+	flux module remove sched-simple &&
+	id=$(flux submit --setattr=flag=1 true) && flux job wait-event -t 20 $id clean &&
+	flux job eventlog $id | grep "alloc bypass=true" &&
+	flux job info $id R | jq -e ".execution.R_lite[0].rank == \"1\"" &&
+	flux module load sched-simple && jobtap remove bypass.so
+'
+test_expect_success 'libraries with C parts, threads and processes work' '
+	plugin heavy <<-EOT &&
+	import ctypes, hashlib, json, sqlite3, ssl, subprocess, threading, yaml
+	def plugin_init(p):
+	    out = []
+	    thread = threading.Thread(target=lambda: out.append(sqlite3.connect(":memory:").execute("select 1").fetchone()))
+	    thread.start()
+	    thread.join()
+	    assert out == [(1,)], out
+	    assert subprocess.run(["echo", "hello"], stdout=subprocess.PIPE).stdout == b"hello\n"
+	EOT
+	jobtap load $(pwd)/heavy.so && jobtap remove heavy.so
+'
+test_expect_success 'several plugins at once; each can be loaded and removed 100 times' '
+	for name in query path heavy frozen; do jobtap load $(pwd)/$name.so || return 1; done &&
+	jobtap remove all &&
+	cat >reload.py <<-EOT &&
+	import flux, os
+	h = flux.Flux()
+	pid = int(h.attr_get("broker.pid"))
+	def fds():
+	    return len(os.listdir(f"/proc/{pid}/fd"))
+	def cycle(n):
+	    for _ in range(n):
+	        h.rpc("job-manager.jobtap", {"load": "$(pwd)/gone.so"}).get()
+	        h.rpc("job-manager.jobtap", {"remove": "gone.so"}).get()
+	cycle(10)
+	before = fds()
+	cycle(100)
+	assert fds() <= before, (before, fds())
+	EOT
+	flux python reload.py && flux run true
+'
+test_expect_success 'the job manager can be removed and loaded again, with plugins from the configuration' '
+	plugin conf <<-EOT &&
+	def plugin_init(p):
+	    p.add_handler("plugin.query", lambda p, topic, args: p.args)
+	EOT
+	cat >conf.toml <<-EOT &&
+	[[job-manager.plugins]]
+	load = "$(pwd)/conf.so"
+	conf = { a = 5 }
+	EOT
+	flux config load conf.toml &&
+	for i in 1 2 3; do
+	    flux module remove sched-simple && flux module remove job-exec && flux module remove job-list &&
+	    flux module remove job-info && flux module remove job-ingest && flux module remove job-manager &&
+	    flux module load job-manager && flux module load job-ingest && flux module load job-info &&
+	    flux module load job-list && flux module load job-exec && flux module load sched-simple &&
+	    jobtap query conf.so | jq -e ".a == 5" && flux run true || return 1
+	done
+'
+test_expect_success 'a fresh instance starts with plugins from its configuration' '
+	flux start --config-path=$(pwd)/conf.toml flux jobtap list >out && grep conf.so out
+'
+test_expect_success 'job-manager in a process of its own: the same, and a crash costs the process, not the broker' '
+	plugin crash <<-EOT &&
+	import ctypes
+	def plugin_init(p):
+	    p.add_handler("job.validate", lambda p, topic, args: ctypes.string_at(0))
+	EOT
+	cat >crash.sh <<-EOT &&
+	for m in sched-simple job-exec job-list job-info job-ingest job-manager; do flux module remove \$m; done
+	flux module load --exec job-manager && flux module load job-ingest && flux module load job-info &&
+	flux module load job-list && flux module load job-exec && flux module load sched-simple || exit 1
+	flux jobtap load $(pwd)/query.so x=1 && flux run true && flux jobtap remove query.so || exit 2
+	flux jobtap load $(pwd)/crash.so || exit 3
+	flux run true 2>err; echo "submit: \$?"
+	flux getattr size >/dev/null && echo "the broker lives"
+	for m in sched-simple job-exec job-list job-info job-ingest; do flux module remove -f \$m; done
+	flux module load --exec job-manager && flux module load job-ingest && flux module load job-info &&
+	flux module load job-list && flux module load job-exec && flux module load sched-simple || exit 4
+	flux run true && echo "jobs run again"
+	EOT
+	FLUX_EXEC_PATH_PREPEND= flux start -Sbroker.module-nopanic=1 sh ./crash.sh >out 2>crash.err
+	cat out crash.err &&
+	grep "the broker lives" out && grep "jobs run again" out
+'
+test_done
