@@ -60,10 +60,13 @@ class Instance:
         handle (Flux): of a task that lives where `start` was called
     """
 
+    #: What makes the kernel.
+    kernel_class = Kernel
+
     def __init__(self, size=1, conf=None, clock=None, services=JOB_SERVICES, R=None, hosts=None, attrs=None,
                  environ=None, nopanic=True):  # fmt: skip
         environ = os.environ if environ is None else environ
-        self.kernel = Kernel(clock, size)
+        self.kernel = self.kernel_class(clock, size)
         self.ctx = BrokerContext(self.kernel, attrs, check(conf or {}, "conf"), hosts, environ)
         if nopanic:
             self.ctx.attrs.define("broker.module-nopanic", "1")

@@ -45,7 +45,7 @@ class ModuleTask(Task):
         self.args = args
         self.on_running = None
         self.running = False
-        Flux(self)
+        (kernel.module_handle or Flux)(self)
 
     def _main(self):
         entry = _load_entry(self.path)

@@ -39,6 +39,7 @@ class Kernel(Router):
         running (Task): the task that has the processor now, or None
         turns (int): turns of the loop so far
         waiting (bool): the loop waits for something to happen
+        module_handle: class of the handles of modules, if they are to have one of their own
         intercept: None, or ``intercept(endpoint, msg)`` called before each delivery; what it
             returns true for is not delivered (traces, fault runs)
     """
@@ -51,6 +52,7 @@ class Kernel(Router):
         self.intercept = None
         self.turns = 0
         self.waiting = False
+        self.module_handle = None
         self.time = self.clock.now()
         self._timers = []
         self._timer_seq = itertools.count()

@@ -83,7 +83,7 @@ class LeanEngine:
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
-        self.kernel = Loop(epoch, self._advance)
+        self.kernel = Loop(epoch, self._advance, self._flush)
         self.log = peers.Log(self.kernel, log_level)
         self.names = peers.Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
@@ -141,9 +141,6 @@ class LeanEngine:
     def _advance(self):
         """Bring what happens next; returns whether anything can."""
         manager = self.manager
-        if manager.pump_wanted:
-            manager.pump()
-            return True
         if self.interrupted:
             return False
         when = self._next_event()
@@ -167,8 +164,13 @@ class LeanEngine:
             self._all_of(when)
         else:
             self._one_of(when)
-        if manager.pump_wanted:
-            manager.pump()
+        return True
+
+    def _flush(self):
+        """Send the scheduler what it may be sent, once for all that happened."""
+        if not self.manager.pump_wanted:
+            return False
+        self.manager.pump()
         return True
 
     def _next_event(self):

@@ -37,11 +37,13 @@ class Loop(Kernel):
     Args:
         start (float): where the clock starts, seconds since the epoch
         advance: ``advance()`` brings the next event, and returns whether there was one
+        flush: ``flush()`` sends what peers still have to send, and returns whether there was anything
     """
 
-    def __init__(self, start, advance):
+    def __init__(self, start, advance, flush):
         super().__init__(VirtualClock(start))
         self.advance = advance
+        self.flush = flush
         self.task = None
 
     def request(self, msg):
@@ -67,14 +69,25 @@ class Loop(Kernel):
     def switch_to_hub(self):
         """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
         task = self.task
+        if not task.is_listening:
+            # It looks itself whether its answer is there; what is in its inbox waits.
+            if not self._step():
+                task.end()
+            return
         while not task.inbox and not task.is_stopped:
-            while self.ready:
-                self.ready.popleft()
-            if self._due():
-                self._expire()
-            elif not self.advance():
+            if not self._step():
                 task.end()
                 return
+
+    def _step(self):
+        """Let one thing happen; returns whether there was any."""
+        self.ready.clear()
+        if self.flush():
+            return True
+        if self._due():
+            self._expire()
+            return True
+        return self.advance()
 
     def next_timer(self):
         """When the first timer is due, seconds since the epoch; None if there is none."""
@@ -88,16 +101,10 @@ class Loop(Kernel):
 
 
 class Handle(Flux):
-    """A handle whose peers are in the same process and do not ask for forecasts."""
+    """A handle whose host does not ask for estimates and reasons."""
 
     #: See `flux.scheduler.host.wants_forecast`.
     wants_forecast = False
-
-
-class ForecastHandle(Handle):
-    """The same for those who ask."""
-
-    wants_forecast = True
 
 
 class Scheduler(ModuleTask):
@@ -110,8 +117,8 @@ class Scheduler(ModuleTask):
     """
 
     def __init__(self, kernel, name, path, args, forecast=False):
+        kernel.module_handle = None if forecast else Handle
         super().__init__(kernel, name, path, args)
-        (ForecastHandle if forecast else Handle)(self)
         kernel.task = self
         kernel.add_service(name, self)
 
@@ -127,15 +134,19 @@ class Scheduler(ModuleTask):
         """Whether its reactor is on its way out."""
         return bool(self._reactor)
 
+    @property
+    def is_listening(self):
+        """Whether its reactor waits for work, rather than some of its code for an answer."""
+        return self._listening
+
     def end(self):
         """Have the reactor return: nothing will ever happen again.
 
         Raises:
             RuntimeError: it does not run, so somebody waits for an answer
         """
-        if self._reactor is None:
-            waiting = ", ".join(sorted(f.topic for f in self.futures.values() if f.topic))
-            raise RuntimeError(f"the scheduler waits for an answer that nobody has: {waiting}")
+        if not self.is_listening:
+            raise RuntimeError("the scheduler waits for an answer that nobody has")
         self.reactor_stop(0)
 
 

@@ -1,0 +1,268 @@
+"""The other engine: a whole embedded instance, with KVS, ingest, execution and jobtap plugins.
+
+It starts every job when the lean engine does, which the tests show; it takes some ten times as long.
+"""
+
+import heapq
+import json
+
+from flux_embedded.broker.instance import Instance
+from flux_embedded.formats import states
+from flux_embedded.kernel import VirtualClock
+from flux_embedded.kernel.handle import RPC_STREAMING
+from flux_embedded.kernel.kernel import Kernel
+from flux_embedded.simulate.engine.lean import EPOCH
+from flux_embedded.simulate.engine.loop import Handle
+from flux_embedded.simulate.job import jobspec
+
+#: The instance starts so many seconds before the workload begins.
+LEAD = 3600.0
+
+
+class PatientKernel(Kernel):
+    """A kernel in which the scheduler and all others have their turns one after the other.
+
+    A pass is due at once after an event, and other events of the same instant may take more turns of
+    the loop to reach the scheduler. So that it makes one pass for all of them its timers wait until
+    nobody else has anything left to do; what follows from the pass waits until it is over.
+    """
+
+    _schedulers_turn = False
+
+    def _expire(self):
+        scheduler = self.services.get("sched")
+        timers = self._timers
+        own, others = [], []
+        while timers and timers[0][0] <= self.time:
+            entry = heapq.heappop(timers)
+            if entry[2] is not None:
+                of_scheduler = scheduler and getattr(entry[2], "task", None) is scheduler
+                (own if of_scheduler else others).append(entry)
+        due, waiting = (own, others) if self._schedulers_turn else (others, own)
+        if not due and not self.ready and not self.idle_watchers:
+            self._schedulers_turn = not self._schedulers_turn
+            due, waiting = waiting, due
+        for entry in waiting:
+            heapq.heappush(timers, entry)
+        for entry in due:
+            if entry[2] is not None:
+                entry[2].expired(entry)
+
+    def _poll(self):
+        before = self.time
+        super()._poll()
+        if self.time != before:
+            self._schedulers_turn = False
+
+
+class SimulatedInstance(Instance):
+    """An instance on such a kernel."""
+
+    kernel_class = PatientKernel
+
+
+class _Active:
+    """A job as the observer of an engine expects it."""
+
+    __slots__ = ("annotations", "end", "how", "index", "R", "start")
+
+    def __init__(self, index):
+        self.index = index
+        self.annotations = {}
+        self.R = None
+        self.start = None
+        self.end = None
+        self.how = None
+
+
+class _NoLog:
+    lines = ()
+
+
+class InstanceEngine:
+    """Runs one scheduler on one workload; arguments as for `LeanEngine`.
+
+    Args:
+        jobtap (list of str): plugin files to be loaded
+    """
+
+    def __init__(
+        self,
+        machine,
+        jobs,
+        path,
+        args=(),
+        observer=None,
+        epoch=EPOCH,
+        forecast=False,
+        config=None,
+        jobtap=(),
+    ):
+        self.machine = machine
+        self.jobs = jobs
+        self.path = path
+        self.args = list(args)
+        self.observer = observer
+        self.epoch = epoch
+        self.forecast = forecast
+        self.config = config or {}
+        self.jobtap = list(jobtap)
+        self.interrupted = False
+        self.every = None
+        self.log = _NoLog()
+        self._next = 0
+        self._active = {}
+        self._early = {}
+        self._done = 0
+        self.instance = None
+        self.kernel = None
+
+    @property
+    def now(self):
+        """Seconds since the workload began."""
+        return self.kernel.time - self.epoch
+
+    def run(self):
+        """Run until every job has ended, or nothing more can happen."""
+        instance = self.instance = SimulatedInstance(
+            size=self.machine.nodes,
+            clock=VirtualClock(self.epoch - LEAD),
+            R=self.machine.R,
+            conf=self.config,
+        )
+        self.kernel = instance.kernel
+        self.kernel.module_handle = None if self.forecast else Handle
+        instance.start()
+        try:
+            self._prepare()
+            self._arm()
+            # If the scheduler never starts some, nothing may ever happen again but timers.
+            longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
+            self._at(longest, self._stop)
+            instance.handle.reactor_run()
+        except RuntimeError as exc:
+            if "nothing is left to wait for" not in str(exc):
+                raise
+        finally:
+            instance.stop()
+
+    def _prepare(self):
+        instance, h = self.instance, self.instance.handle
+        for path in self.jobtap:
+            h.rpc("job-manager.jobtap", {"load": path}).get()
+        for name in self.config.get("queues", {}):
+            h.rpc("job-manager.queue-start", {"start": True, "name": name}).get()
+        instance.load_module(self.path, *self.args)
+        stream = h.rpc("job-manager.events-journal", {}, flags=RPC_STREAMING)
+        stream.then(self._journal)
+
+    def _at(self, seconds, function):
+        self.kernel.call_later(self.epoch + seconds - self.kernel.time, function)
+
+    def _stop(self):
+        self.instance.handle.task.post(self.instance.handle.reactor_stop)
+
+    # -- submissions ---------------------------------------------------------------------------------------
+
+    def _arm(self):
+        if self._next < len(self.jobs):
+            self.kernel.add_timer(
+                self.jobs[self._next].submit + self.epoch, _Submission(self._arrive)
+            )
+
+    def _arrive(self):
+        now = self.kernel.time
+        while self._next < len(self.jobs) and self.jobs[self._next].submit + self.epoch <= now:
+            index = self._next
+            self._next += 1
+            future = self.instance.handle.rpc(
+                "job-ingest.submit",
+                {"jobspec": self._jobspec(index), "urgency": self.jobs[index].urgency, "flags": 0},
+            )
+            future.then(self._submitted, index)
+        if self.every is not None:
+            self.every()
+        if self.interrupted:
+            self._stop()
+        else:
+            self._arm()
+
+    def _jobspec(self, index):
+        job = self.jobs[index]
+        spec = jobspec(job)
+        system = dict(spec["attributes"]["system"])
+        if system.get("queue") not in self.config.get("queues", {}):
+            system.pop("queue", None)
+        system["environment"] = {}
+        system["exec"] = {"test": {"run_duration": f"{job.run}s"}}
+        return json.dumps({**spec, "attributes": {**spec["attributes"], "system": system}})
+
+    def _submitted(self, future, index):
+        active = _Active(index)
+        try:
+            id = future.get()["id"]
+        except OSError as exc:
+            active.end = self.kernel.time
+            self.observer.rejected(active, exc.strerror)
+            self._ended()
+            return
+        self._active[id] = active
+        for event, entry in self._early.pop(id, ()):
+            self._event(active, event, entry)
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def _journal(self, future):
+        body = future.get()
+        future.reset()
+        for entry in body["events"]:
+            active = self._active.get(entry["id"])
+            if active is None:
+                self._early.setdefault(entry["id"], []).append((entry["event"], entry))
+            else:
+                self._event(active, entry["event"], entry)
+
+    def _event(self, active, event, entry):
+        name, when, context = event["name"], event["timestamp"], event.get("context") or {}
+        if name == "annotations":
+            active.annotations = context["annotations"]
+            if active.start is None:
+                self.observer.annotated(active)
+        elif name == "alloc":
+            active.start, active.R = when, entry["R"]
+            active.annotations = context.get("annotations", {})
+            self.observer.began(active)
+        elif name == "exception" and context["severity"] == 0:
+            kinds = {"timeout": states.TIMEOUT, "cancel": states.CANCELED}
+            active.how = kinds.get(context["type"], states.FAILED)
+            if active.start is None and context["type"] == "alloc":
+                active.how = None
+                active.end = when
+                self.observer.rejected(active, context["note"])
+        elif name == "finish":
+            active.end = when
+            if active.how is None:
+                active.how = states.COMPLETED if context["status"] == 0 else states.FAILED
+        elif name == "clean":
+            if active.how is not None:
+                active.end = active.end or when
+                self.observer.ended(active, active.how)
+            del self._active[entry["id"]]
+            self._ended()
+
+    def _ended(self):
+        self._done += 1
+        if self._done == len(self.jobs):
+            self._stop()
+
+
+class _Submission:
+    """In the place of a timer watcher."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function):
+        self.function = function
+
+    def expired(self, entry):
+        self.function()

@@ -1,0 +1,195 @@
+"""Both engines start every job at the same time, and what an engine must bear from a module."""
+
+import random
+
+import pytest
+
+from flux_embedded.formats import states
+from flux_embedded.simulate import policy
+from flux_embedded.simulate.job import Job, Shape
+from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.results.outcome import REJECTED
+from flux_embedded.simulate.run import Settings, simulate
+from flux_embedded.simulate.workload.build import Workload
+from flux_embedded.simulate.workload.record import Notes
+
+NODES, CORES, GPUS = 6, 4, 1
+SHAPES = [
+    Shape(0, 1),
+    Shape(0, 3),
+    Shape(0, 2, 2),
+    Shape(0, 1, 1, 1),
+    Shape(1, 1, 4, 0, True),
+    Shape(2, 1, 3),
+    Shape(3, 2),
+    Shape(6, 1, 4, 0, True),
+    Shape(7, 1),  # too large
+    Shape(0, 1, 5),  # too wide
+]
+
+
+def workload(jobs, machine=None, unit="core"):
+    machine = machine or uniform(NODES, CORES, GPUS)
+    return Workload(jobs, machine, unit, 0.0, Notes(), "test")
+
+
+def some_jobs(seed, count=60):
+    """Jobs with many equal times, of no length, over their limit, and without one."""
+    chance = random.Random(seed)
+    jobs, now = [], 0.0
+    for number in range(count):
+        now += chance.choice((0, 0, 0, 1, 5, 10, 30))
+        shape = chance.choice(SHAPES)
+        run = chance.choice((0, 1, 5, 10, 10, 20, 40, 100))
+        limit = chance.choice((0, 10, 20, 60, 100)) if chance.random() < 0.9 else 0
+        size = max(shape.nodes, 1) * shape.slots * shape.cores
+        urgency = chance.choice((16, 16, 16, 16, 20, 8))
+        jobs.append(Job(str(number), now, run, limit, shape, size, urgency=urgency))
+    return workload(jobs)
+
+
+def run(work, text, **settings):
+    (one,) = policy.parse([text])
+    outcome, summary = simulate(work, one, Settings(**settings))
+    return outcome, summary
+
+
+def columns(outcome):
+    return [
+        [None if value != value else value for value in column]
+        for column in (outcome.start, outcome.end, outcome.promise)
+    ]
+
+
+POLICIES = [
+    "sched-fifo",
+    "sched-fifo queue-depth=2",
+    "sched-simple",
+    "sched-backfill",
+    "sched-backfill reservations=4",
+    "sched-backfill reservations=unlimited",
+]
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_engines_agree(seed, text):
+    work = some_jobs(seed)
+    lean, _ = run(work, text)
+    whole, _ = run(work, text, engine="instance")
+    assert columns(lean) == columns(whole)
+    assert list(lean.how) == list(whole.how)
+    assert lean.allocated == whole.allocated
+
+
+def test_engines_agree_on_the_sample():
+    from flux_embedded.simulate.command import sample_path
+    from flux_embedded.simulate.workload.build import Options, build
+
+    work = build(Options(traces=[sample_path()], jobs=150))
+    lean, _ = run(work, "sched-backfill")
+    whole, _ = run(work, "sched-backfill", engine="instance")
+    assert columns(lean) == columns(whole)
+
+
+def test_results():
+    jobs = [
+        Job("done", 0.0, 10, 20, Shape(1, 1), 1),
+        Job("late", 0.0, 30, 20, Shape(1, 1), 1),
+        Job("large", 1.0, 10, 20, Shape(3, 1), 3),
+        Job("nothing", 2.0, 0, 20, Shape(1, 1), 1),
+    ]
+    outcome, summary = run(workload(jobs, uniform(2), "node"), "sched-fifo")
+    assert list(outcome.how) == [states.COMPLETED, states.TIMEOUT, REJECTED, states.COMPLETED]
+    assert list(outcome.start)[:2] == [0.0, 0.0]
+    assert (outcome.end[1], outcome.start[3], outcome.end[3]) == (20.0, 10.0, 10.0)
+    assert "large" not in outcome.notes and outcome.notes[2]
+    assert summary["figures"]["rejected"] == 1
+
+
+def module(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    return str(path)
+
+
+GUIDE = """
+import heapq
+from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler import Scheduler
+
+class Mine(Scheduler):
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                break
+            except InfeasibleRequest as exc:
+                job.request.deny(str(exc))
+            else:
+                job.request.success(alloc)
+            heapq.heappop(self._queue)
+%s
+def mod_main(h, *args):
+    Mine(h, *args).run()
+"""
+
+
+def test_a_module_of_ones_own(tmp_path):
+    work = some_jobs(7)
+    mine, _ = run(work, module(tmp_path, GUIDE % ""))
+    fifo, _ = run(work, "sched-fifo")
+    assert columns(mine)[0] == columns(fifo)[0]
+
+
+def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):
+    text = GUIDE % (
+        "    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):\n"
+        "        assert jobspec['attributes']['system']['duration'] == 20.0\n"
+        "        jobspec['attributes']['system']['duration'] = 5.0\n"
+        "        super().alloc(request, jobid, priority, userid, t_submit, jobspec)\n"
+    )
+    jobs = [Job(str(i), float(i), 10, 20, Shape(1, 1), 1) for i in range(4)]
+    outcome, summary = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    assert list(outcome.start) == [0.0, 10.0, 20.0, 30.0]
+    assert summary["log"] == []
+
+
+def test_a_module_that_cannot_start_says_why(tmp_path):
+    jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
+    with pytest.raises(ValueError, match="no-such-argument"):
+        run(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
+
+
+def test_a_module_that_waits_for_nobody_is_told(tmp_path):
+    text = "def mod_main(h):\n    h.service_register('mine2').get()\n    h.rpc('mine2.ask').get()\n"
+    jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
+    with pytest.raises(RuntimeError, match="waits for an answer"):
+        run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+
+
+def test_timers_of_a_module_let_time_pass(tmp_path):
+    text = GUIDE.replace(
+        "    def schedule(self):\n",
+        "    def schedule(self):\n        if self.now() %% 100: return\n",
+    )
+    text %= (
+        "    def __init__(self, h, *args):\n"
+        "        super().__init__(h, *args)\n"
+        "        self.timer = h.timer_watcher_create(1.0, self.tick, repeat=1.0)\n"
+        "        self.timer.start()\n"
+        "    def tick(self, *args):\n"
+        "        self.start_schedule()\n"
+    )
+    jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
+    outcome, _ = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    assert list(outcome.start) == [100.0, 200.0]
+
+
+def test_jobs_that_never_start_do_not_hold_the_run(tmp_path):
+    text = "from flux.scheduler import Scheduler\ndef mod_main(h, *args):\n    Scheduler(h, *args).run()\n"
+    jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
+    outcome, summary = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    assert summary["figures"]["never_started"] == 1
