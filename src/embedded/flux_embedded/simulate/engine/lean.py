@@ -110,6 +110,8 @@ class LeanEngine:
         while True:
             self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
             self.task.run()
+            if self.kernel.failure is not None:
+                raise self.kernel.failure
             self._unload()
             if self._reload is None:
                 return

@@ -45,6 +45,8 @@ class Loop(Kernel):
         self.advance = advance
         self.flush = flush
         self.task = None
+        #: what went wrong in a peer
+        self.failure = None
 
     def request(self, msg):
         name = msg.topic.partition(".")[0]
@@ -60,8 +62,14 @@ class Loop(Kernel):
             msg.sender.receive(msg.error_response(errno.ENOSYS, text))
 
     def respond(self, msg, answer, responder=None):
-        if not msg.flags & message.FLAG_NORESPONSE:
+        if msg.flags & message.FLAG_NORESPONSE:
+            return
+        try:
             msg.sender.receive(answer)
+        except Exception as exc:
+            # A peer's own mistake: not one of the scheduler's, which would log it and go on.
+            self.failure = self.failure or exc
+            self.task.reactor_stop(0)
 
     def send(self, endpoint, msg):
         endpoint.receive(msg)

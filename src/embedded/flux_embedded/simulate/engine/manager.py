@@ -33,7 +33,7 @@ class ActiveJob:
     __slots__ = (
         "id", "index", "job", "userid", "priority", "flags", "t_submit", "state", "packed", "R",
         "annotations", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "start",
-        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end",
+        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end", "subscribers",
     )  # fmt: skip
 
     def __init__(self, id, index, job, t_submit, packed):
@@ -59,6 +59,7 @@ class ActiveJob:
         self.queue_name = job.queue
         self.end_entry = None
         self.end = None
+        self.subscribers = None
 
     @property
     def jobspec(self):

@@ -111,9 +111,7 @@ def _table(summaries):
 
 
 def _matrix(summaries):
-    names = []
-    for summary in summaries:
-        names += [name for name in summary["classes"] if name not in names]
+    names = table.class_names(summaries)
     head = "".join(f"<th>{escape(summary['policy'])}</th>" for summary in summaries)
     rows = []
     for name in names:

@@ -2,6 +2,7 @@
 
 import math
 
+from flux_embedded.simulate.results.metrics import RUNS, SIZES
 from flux_embedded.simulate.results.statistics import interval, paired, verdict
 
 
@@ -84,11 +85,16 @@ def main_table(summaries):
     return lines(rows)
 
 
+def class_names(summaries):
+    """The classes of any of the results, by size and run time, then the queues."""
+    known = {name for summary in summaries for name in summary["classes"]}
+    order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    return [name for name in order if name in known] + sorted(known.difference(order))
+
+
 def class_table(summaries, figure="bsld"):
     """The matrix class x policy of a mean."""
-    names = []
-    for summary in summaries:
-        names += [name for name in summary["classes"] if name not in names]
+    names = class_names(summaries)
     write = plain if figure == "bsld" else duration
     rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
     for name in names:
@@ -121,6 +127,12 @@ def remarks(summaries):
     return found
 
 
+def _values(summaries, key):
+    return [
+        math.nan if (value := summary["figures"][key]) is None else value for summary in summaries
+    ]
+
+
 def seeds_table(groups):
     """Means over seeds with 95 % intervals, and each policy against the first, paired by seed.
 
@@ -136,7 +148,7 @@ def seeds_table(groups):
     for name, summaries in groups:
         row = [name, str(len(summaries))]
         for _, key, write in keys:
-            middle, width = interval([summary["figures"][key] for summary in summaries])
+            middle, width = interval(_values(summaries, key))
             row.append(f"{write(middle)} ± {write(width)}")
         rows.append(row)
     text = lines(rows)
@@ -147,16 +159,10 @@ def seeds_table(groups):
     for name, summaries in groups[1:]:
         row = [name]
         for _, key, write in keys:
-            first = [summary["figures"][key] for summary in reference]
-            second = [summary["figures"][key] for summary in summaries]
+            first, second = _values(reference, key), _values(summaries, key)
             middle, width = paired(first, second)
             said = verdict(first, second)
             value = f"{'+' if middle > 0 else ''}{write(middle)} ± {write(width)}"
             row.append(said if said == "no difference" else value)
         rows.append(row)
     return [*text, "", "Differences, paired by seed, with 95 % intervals:", *lines(rows)]
-
-
-def finite(value):
-    """Whether a figure is there."""
-    return value is not None and math.isfinite(value)

@@ -1,0 +1,313 @@
+"""``flux simulate check``: the rules that a schedule must keep, whoever made it.
+
+- no unit is held by two jobs at a time, none is held that the machine does not have
+- a job starts after it was submitted, and ends by its limit
+- a scheduler that does not backfill starts the jobs of a queue in order
+- a promise is kept
+- eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
+
+The first violation is told in words.
+"""
+
+import heapq
+import json
+import os
+
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.formats import eventlog, idset, rlite, states
+from flux_embedded.simulate.results import reading
+
+#: Rounding of what is written.
+GRAIN = 1e-5
+
+#: Rules that follow from the module alone.
+ORDERLY = ("sched-fifo", "sched-simple")
+
+#: Event -> the events that must have come before it.
+BEFORE = {
+    "validate": ("submit",), "depend": ("submit",), "priority": ("depend",), "alloc": ("priority",),
+    "start": ("alloc",), "release": ("alloc",), "free": ("alloc",),
+}  # fmt: skip
+ONCE = {"submit", "validate", "depend", "alloc", "start", "finish", "free", "clean"}
+KEYS = {
+    "submit": ("userid", "urgency", "flags"),
+    "priority": ("priority",),
+    "exception": ("type", "severity"),
+    "finish": ("status",),
+    "release": ("ranks", "final"),
+    "urgency": ("urgency",),
+}
+
+
+class Violation(Exception):
+    """A rule that was broken; the text says which job, when and what."""
+
+
+def check_main(argv):
+    """Run the command; returns the exit code: 1 if a rule was broken."""
+    parser = Parser(prog="flux-simulate check", description="Check a schedule against the rules")
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="results")
+    parser.add_argument("--live", action="store_true", help="the jobs of the running instance")
+    options = parser.parse_args(argv)
+    if bool(options.directories) == options.live:
+        raise CommandError("give directories, or --live", 2)
+    try:
+        if options.live:
+            from flux_embedded.simulate.live import jobs_of_instance
+
+            count = check_instance(*jobs_of_instance())
+            print(f"{count:,} jobs of the instance: no rule broken")
+            return 0
+        for result in reading.find(options.directories):
+            count = check_result(result)
+            print(f"{result.directory}: {count:,} jobs: no rule broken")
+    except Violation as exc:
+        print(f"broken: {exc}")
+        return 1
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    return 0
+
+
+def check_result(result):
+    """Check the result of a simulation.
+
+    Returns:
+        int: number of jobs
+
+    Raises:
+        Violation: the first rule that was broken
+        ResultError: it cannot be read
+    """
+    rows = result.rows()
+    options = result.provenance.get("options", {})
+    calm = not options.get("script") and not options.get("live")
+    for row in rows:
+        _check_times(result, row, calm)
+    check_units(
+        [
+            (row.id, row.start, row.end, _units(result, row), row.size)
+            for row in rows
+            if row.start is not None
+        ],
+        result.units,
+        result.name,
+    )
+    module = result.name.split()[0]
+    if module in ORDERLY and calm:
+        _check_order(result, rows)
+    if calm:
+        for row in rows:
+            if row.promise is not None and row.start is not None and not options.get("forecast"):
+                if row.start > row.promise + GRAIN:
+                    raise Violation(
+                        f"{result.name}: job {row.id} was promised a start at {row.promise:g} s and started at {row.start:g} s"
+                    )
+    directory = os.path.join(result.directory, "eventlogs")
+    if os.path.isdir(directory):
+        _check_eventlogs(directory)
+    return len(rows)
+
+
+def _units(result, row):
+    try:
+        return idset.decode(row.allocated.replace(" ", ","))
+    except ValueError as exc:
+        raise Violation(f"{result.name}: job {row.id}: allocated_resources: {exc}") from None
+
+
+def _check_times(result, row, calm):
+    name = f"{result.name}: job {row.id}"
+    if row.start is None:
+        return
+    if row.start < row.submit - GRAIN:
+        raise Violation(
+            f"{name} started at {row.start:g} s, before it was submitted at {row.submit:g} s"
+        )
+    if row.end is not None:
+        if row.end < row.start:
+            raise Violation(f"{name} ended at {row.end:g} s, before it started at {row.start:g} s")
+        if row.limit and calm and row.end > row.start + row.limit + GRAIN:
+            raise Violation(f"{name} ran {row.end - row.start:g} s with a limit of {row.limit:g} s")
+
+
+def check_units(held, units, name=""):
+    """Check that no unit is held twice.
+
+    Args:
+        held (list): (job, start, end or None, bounds of its units, size)
+        units (int): how many there are
+        name (str): for the text
+
+    Raises:
+        Violation: a unit is, or is not there
+    """
+    prefix = f"{name}: " if name else ""
+    busy = {}
+    ends = []
+    for job, start, end, bounds, size in sorted(
+        held, key=lambda row: (row[1], row[2] is None, row[2] or 0)
+    ):
+        while ends and ends[0][0] <= start + GRAIN:
+            _, gone = heapq.heappop(ends)
+            for unit in idset.members(gone):
+                busy.pop(unit, None)
+        if idset.count(bounds) < size:
+            raise Violation(f"{prefix}job {job} of size {size} has {idset.count(bounds)} units")
+        for unit in idset.members(bounds):
+            if unit >= units:
+                raise Violation(f"{prefix}job {job} is on unit {unit}, of a machine with {units}")
+            if unit in busy:
+                raise Violation(
+                    f"{prefix}unit {unit} is held by job {busy[unit]} and given to job {job} at {start:g} s"
+                )
+            if end is None or end > start + GRAIN:
+                busy[unit] = job
+        if end is not None and end > start + GRAIN:
+            heapq.heappush(ends, (end, bounds))
+
+
+def _check_order(result, rows):
+    latest = {}
+    for row in rows:
+        if row.state == "REJECTED" or row.start is None:
+            continue
+        before = latest.get(None)
+        if before is not None and row.start < before.start - GRAIN:
+            raise Violation(
+                f"{result.name}: job {row.id} started at {row.start:g} s, ahead of job {before.id}, which came before it and started at {before.start:g} s"
+            )
+        latest[None] = row
+
+
+def _check_eventlogs(directory):
+    inventory = None
+    for name in sorted(os.listdir(directory), key=lambda text: (len(text), text)):
+        own = os.path.join(directory, name)
+        with open(os.path.join(own, "eventlog"), encoding="utf-8") as stream:
+            try:
+                events = eventlog.parse(stream.read())
+            except ValueError as exc:
+                raise Violation(f"job {name}: its eventlog: {exc}") from None
+        check_eventlog(name, events)
+        path = os.path.join(own, "R")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                check_R(name, json.load(stream), inventory)
+
+
+def check_eventlog(job, events, now_state=None):
+    """Check a job's events (dicts) against RFC 18 and 21.
+
+    Returns:
+        int: the state they lead to
+
+    Raises:
+        Violation: an event that cannot be where it is
+    """
+    seen, former, state = set(), 0.0, 0
+    for number, event in enumerate(events, 1):
+        name, when = event["name"], event["timestamp"]
+        context = event.get("context") or {}
+        where = f"job {job}, event {number} ({name})"
+        if when < former:
+            raise Violation(f"{where}: its time is before that of the event above it")
+        former = when
+        if (number == 1) != (name == "submit"):
+            raise Violation(f"{where}: the first event is submit, and no other is")
+        if name in ONCE and name in seen:
+            raise Violation(f"{where}: it is there a second time")
+        missing = [key for key in KEYS.get(name, ()) if key not in context]
+        if missing:
+            raise Violation(f"{where}: its context has no {missing[0]!r}")
+        absent = [one for one in BEFORE.get(name, ()) if one not in seen]
+        if absent:
+            raise Violation(f"{where}: there was no {absent[0]} before it")
+        if state == states.INACTIVE:
+            raise Violation(f"{where}: the job was inactive")
+        if name == "free" and state != states.CLEANUP:
+            raise Violation(f"{where}: the job had not ended")
+        if name == "clean" and "alloc" in seen and "free" not in seen:
+            raise Violation(f"{where}: its resources were not freed")
+        state = states.next_state(state, name, context)
+        seen.add(name)
+    return state
+
+
+def check_R(job, R, inventory=None):
+    """Check a job's R against RFC 20, and that it is part of the inventory.
+
+    Args:
+        inventory (dict or None): {rank: {kind: set}}
+
+    Returns:
+        set: (rank, kind, id) of what it holds
+
+    Raises:
+        Violation: it is no R, or has what is not there
+    """
+    from flux_embedded.services.resource.inventory import Inventory
+
+    try:
+        Inventory(R)
+    except ValueError as exc:
+        raise Violation(f"job {job}: its R: {exc}") from None
+    held = set()
+    for rank, children in rlite.children(R).items():
+        for kind, text in children.items():
+            for one in rlite.ids(text):
+                held.add((rank, kind, one))
+                if inventory is not None and one not in inventory.get(rank, {}).get(kind, ()):
+                    raise Violation(
+                        f"job {job} has {kind} {one} of rank {rank}, which the instance has not"
+                    )
+    return held
+
+
+def check_instance(inventory, jobs):
+    """Check the jobs of an instance.
+
+    Args:
+        inventory (dict): R of the instance
+        jobs (list): (id, events, R or None)
+
+    Returns:
+        int: number of jobs
+
+    Raises:
+        Violation: the first rule that was broken
+    """
+    known = {
+        rank: {kind: set(rlite.ids(text)) for kind, text in children.items()}
+        for rank, children in rlite.children(inventory).items()
+    }
+    spans = []
+    for id, events, R in jobs:
+        check_eventlog(id, events)
+        times = {}
+        for event in events:
+            times.setdefault(event["name"], event["timestamp"])
+        if R is None or "alloc" not in times:
+            continue
+        # A rank may have left since a job that is over ran on it.
+        held = check_R(id, R, None if "free" in times else known)
+        spans.append((times["alloc"], times.get("free"), id, held))
+    spans.sort(key=lambda span: span[0])
+    holder, ends = {}, []
+    for number, (start, end, id, held) in enumerate(spans):
+        while ends and ends[0][0] <= start:
+            _, gone = heapq.heappop(ends)
+            for unit in spans[gone][3]:
+                if holder.get(unit) == spans[gone][2]:
+                    del holder[unit]
+        for unit in held:
+            if unit in holder:
+                rank, kind, one = unit
+                raise Violation(
+                    f"{kind} {one} of rank {rank} is held by job {holder[unit]} and given to job {id}"
+                )
+            holder[unit] = id
+        if end is not None:
+            heapq.heappush(ends, (end, number))
+    return len(jobs)

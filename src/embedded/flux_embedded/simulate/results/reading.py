@@ -1,0 +1,108 @@
+"""Results read back from their directories."""
+
+import csv
+import json
+import os
+
+
+class ResultError(ValueError):
+    """A directory or file that is no result; the text names it."""
+
+
+class Row:
+    """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none."""
+
+    __slots__ = (
+        "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
+        "backfilled", "promise", "line",
+    )  # fmt: skip
+
+    def __init__(self, values, line):
+        self.line = line
+        self.id = values["job_id"]
+        self.submit = float(values["submission_time"])
+        self.size = int(values["requested_number_of_resources"])
+        limit = float(values["requested_time"])
+        self.limit = limit if limit > 0 else None
+        self.state = values["final_state"]
+        self.start = _number(values["starting_time"])
+        self.end = _number(values["finish_time"])
+        self.allocated = values["allocated_resources"]
+        self.queue = values["queue"] or None
+        self.user = values["user"] or None
+        self.backfilled = values["backfilled"] == "1"
+        self.promise = _number(values["first_promise"])
+
+
+def _number(text):
+    return float(text) if text else None
+
+
+class Result:
+    """One policy's result.
+
+    Args:
+        directory (str): with jobs.csv, summary.json and provenance.json
+
+    Raises:
+        ResultError: a file is missing or damaged
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.summary = _json(directory, "summary.json")
+        self.provenance = _json(directory, "provenance.json")
+        try:
+            self.name = self.summary["policy"]
+            self.units = self.provenance["machine"]["units"]
+        except KeyError as exc:
+            raise ResultError(
+                f"{directory}: {exc.args[0]!r} is not in its summary or provenance"
+            ) from None
+
+    def rows(self):
+        """The jobs, in order of submission."""
+        path = os.path.join(self.directory, "jobs.csv")
+        rows = []
+        try:
+            with open(path, newline="", encoding="utf-8") as stream:
+                for values in csv.DictReader(stream):
+                    rows.append(Row(values, len(rows) + 2))
+        except OSError as exc:
+            raise ResultError(f"{path}: {exc.strerror}") from None
+        except (KeyError, TypeError, ValueError, csv.Error) as exc:
+            raise ResultError(f"{path}:{len(rows) + 2}: not a line of a result: {exc}") from None
+        return rows
+
+
+def _json(directory, name):
+    path = os.path.join(directory, name)
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except OSError as exc:
+        raise ResultError(f"{path}: {exc.strerror}: is this a result of flux simulate?") from None
+    except ValueError as exc:
+        raise ResultError(f"{path}: not JSON: {exc}") from None
+
+
+def find(directories):
+    """The results in directories: each is one, or holds some (what was given with -o).
+
+    Raises:
+        ResultError: there are none in one of them
+    """
+    found = []
+    for directory in directories:
+        if os.path.exists(os.path.join(directory, "summary.json")):
+            found.append(Result(directory))
+            continue
+        inner = [
+            os.path.join(where, "")
+            for where, _, files in sorted(os.walk(directory))
+            if "summary.json" in files
+        ]
+        if not inner:
+            raise ResultError(f"{directory}: no result of flux simulate in it")
+        found += [Result(where.rstrip("/")) for where in inner]
+    return found
