@@ -97,16 +97,51 @@ def order_tasks(tasks):
 
 
 class Catalog:
-    """The modules that the modprobe files describe."""
+    """The modules that the modprobe files describe.
 
-    def __init__(self, directories=None, alternatives=None):
+    Args:
+        directories: where the files are; the modprobe directories by default.
+        config: the instance's ``[modules]`` table: ``alternatives`` chooses among modules that provide the same, any other
+            key is the name of a module or service whose entry it changes (``sched-simple.args = ["queue-depth=2"]``).
+
+    Raises:
+        ModprobeError: a file or the table asks for what cannot be done
+    """
+
+    def __init__(self, directories=None, config=None):
         self.entries = {}
-        self.alternatives = dict(alternatives or {})
+        self.alternatives = {}
         for directory in directories if directories is not None else modprobe_path():
             main = os.path.join(directory, "modprobe.toml")
             dropins = sorted(glob.glob(os.path.join(directory, "modprobe.d", "*.toml")))
             for path in ([main] if os.path.exists(main) else []) + dropins:
                 self.read(path)
+        if config:
+            self._configure(config)
+
+    def _configure(self, config):
+        if not isinstance(config, dict):
+            raise ModprobeError("[modules]: expected a table")
+        for name, table in config.items():
+            if not isinstance(table, dict):
+                raise ModprobeError(f"modules.{name}={table!r}: expected a table")
+            if name == "alternatives":
+                self.alternatives.update(table)
+        for name, table in config.items():
+            if name == "alternatives":
+                continue
+            entry = self.resolve(name)
+            for key, value in table.items():
+                if key not in FIELDS:
+                    raise ModprobeError(f"modules.{name}: invalid config key {key}")
+                if isinstance(FIELDS[key], list) and not (
+                    isinstance(value, list) and all(isinstance(item, str) for item in value)
+                ):
+                    raise ModprobeError(
+                        f"modules.{name}.{key}={value!r}: expected an array of strings"
+                    )
+                if key != "name":
+                    entry[key] = value
 
     def read(self, path):
         """Add the entries of one TOML file; a later entry of the same name replaces an earlier one."""

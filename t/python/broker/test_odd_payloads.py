@@ -54,7 +54,7 @@ KEYS = {
 #: a payload that is in order, for requests that look at several keys
 VALID = {
     "targets": "1",
-    "mode": "force",
+    "mode": "overwrite",
     "name": "x",
     "level": 6,
     "text": "x",

@@ -63,7 +63,7 @@ def test_the_highest_priority_provides_a_service(tmp_path):
 
 
 def test_an_alternative_beats_the_priority(tmp_path):
-    catalog = Catalog([write(tmp_path, ENTRIES)], {"sched": "fast"})
+    catalog = Catalog([write(tmp_path, ENTRIES)], {"alternatives": {"sched": "fast"}})
     assert catalog.resolve("sched")["name"] == "fast"
 
 

@@ -364,9 +364,10 @@ class TestBulkArguments:
         [
             ("{}", "d/a.txt"),
             ("{0}-{1}", "d/a.txt-b"),
-            ("{%} {.} {./%} {.//}", "d/a a.txt a d"),
+            ("{0.%} {0./} {0./%} {0.//}", "d/a a.txt a d"),
+            ("{.%}", "d/a"),
             ("{seq} {seq1}", "4 5"),
-            ("{cc} {9}", "{cc} {9}"),
+            ("{cc} {{id}}", "{cc} {{id}}"),
             ("{1.up}", "B"),
         ],
     )
@@ -447,7 +448,7 @@ class TestJobInfo:
             ({"annotations": {"sched": 5}}, "sched.a.b", ""),
             ({"state": 64, "result": 2, "waitstatus": 3 << 8}, "inactive_reason", "Exit 3"),
             (
-                {"state": 64, "result": 4, "exception_note": "why"},
+                {"state": 64, "result": 4, "exception_type": "cancel", "exception_note": "why"},
                 "inactive_reason",
                 "Canceled: why",
             ),
@@ -455,8 +456,12 @@ class TestJobInfo:
             (
                 {"state": 64, "result": 2, "exception_occurred": True, "exception_severity": 0},
                 "returncode",
-                -128,
+                1,
             ),
+            ({"state": 64, "result": 4}, "returncode", -128),
+            ({"state": 8}, "exception.occurred", ""),
+            ({"state": 8}, "duration", 0.0),
+            ({"annotations": {"user": {"uri": "ssh://h/run/l"}}}, "uri.local", "local:///run/l"),
             ({}, "id.dec", "1234567890"),
         ],
     )

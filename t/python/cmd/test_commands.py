@@ -108,10 +108,10 @@ LINES = [
         "",
     ),
     (
-        "flux bulksubmit --dry-run --env=-* --rlimit=-* -v -n{} true ::: 2 | jq -c .resources[0].count",
-        0,
-        "2\n",
-        "",
+        "flux bulksubmit --dry-run -n{} --cc=0-1 {.%} ::: /a/b.c; flux bulksubmit --dry-run {3} ::: a",
+        1,
+        "bulksubmit: submit -n/a/b.c --cc=0-1 /a/b\n",
+        "flux-bulksubmit: ERROR: Invalid replacement string in command: '{3}'\n",
     ),
     ("flux submit --input=f.1 --output=o --wait --quiet cat; cat o", 0, "1\n", ""),
     (
@@ -224,7 +224,7 @@ LINES = [
     ("flux job eventlog -f xml $(flux job last)", 1, "", "flux-job: invalid format type 'xml'\n"),
     # the rest
     ("flux exec -l -r 0,2 sh -c 'flux getattr rank' | sort", 0, "0: 0\n2: 2\n", ""),
-    ("flux exec -r 9 true", 68, "", "flux-exec: Error: rank 9: No route to host\n"),
+    ("flux exec -r 9 true", 1, "", "flux-exec: One or more invalid --ranks specified: 9\n"),
     (
         "flux config get --default=7 foo; flux config get --type=integer foo",
         1,

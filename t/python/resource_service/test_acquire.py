@@ -55,7 +55,7 @@ def test_drain_and_undrain_are_exact_deltas(four):
         ("drain", {"targets": "1", "mode": "overwrite", "reason": "x"}, []),
         ("drain", {"targets": "1-3", "mode": "update"}, [{"down": "2-3"}]),
         ("undrain", {"targets": "1"}, [{"up": "1"}]),
-        ("undrain", {"targets": "1-2", "mode": "force"}, [{"up": "2"}]),
+        ("undrain", {"targets": "1-2", "mode": "overwrite"}, [{"up": "2"}]),
         ("offline", {"targets": "3"}, [{"down": "3", "shrink": "3"}]),
         ("undrain", {"targets": "3"}, []),
         ("online", {"targets": "3"}, []),  # the holder has been told to forget it

@@ -25,7 +25,7 @@ def test_drain_errors(four):
     assert four.fails("drain")[0] == errno.EINVAL
     assert four.fails("drain", targets="3", mode="maybe")[0] == errno.EINVAL
     assert four.fails("drain", targets="3", reason=7)[0] == errno.EPROTO
-    assert four.fails("undrain", targets="3") == (errno.EINVAL, "rank 3 not drained")
+    assert four.fails("undrain", targets="3") == (errno.EEXIST, "rank 3 not drained")
     assert four.fails("undrain", targets="99") == (errno.EINVAL, "idset is out of range")
     assert four.fails("undrain", targets="1", mode="maybe")[0] == errno.EINVAL
 
@@ -48,7 +48,7 @@ def test_drain_modes(four):
     assert reasons()["1"] == (start, "third")
     four.call("drain", targets="1", mode="force-overwrite", reason="second")
     assert reasons() == {"1-2": (start + 10, "second")}
-    four.call("undrain", targets="1-3", mode="force")
+    four.call("undrain", targets="1-3", mode="overwrite")
     assert reasons() == {}
 
 
@@ -64,7 +64,7 @@ def test_recorded_eventlog(four):
     four.call("drain", targets="1", mode="overwrite", reason="other reason")
     four.call("drain", targets="1-2", mode="update", reason="upd")
     four.call("undrain", targets="1")
-    four.call("undrain", targets="1", mode="force")
+    four.call("undrain", targets="1", mode="overwrite")
     four.call("reload", R=make_R("0-9", "0", "vm," * 9 + "vm"), force=True)
     assert four.events() == [
         ("resource-define", {"method": "kvs"}),

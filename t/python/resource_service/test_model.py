@@ -87,7 +87,7 @@ def step(rng, there, model, gone):
         there.call("drain", targets=targets, mode=rng.choice(["update", "overwrite"]))
         model.drained |= ranks
     elif name == "undrain":
-        there.call("undrain", targets=targets, mode="force")
+        there.call("undrain", targets=targets, mode="overwrite")
         model.drained -= ranks
     elif name == "offline":
         there.call("offline", targets=targets)

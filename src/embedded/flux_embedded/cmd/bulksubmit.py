@@ -1,11 +1,45 @@
 """``flux bulksubmit``: one job for each combination of inputs."""
 
-import json
 import sys
 
 from flux_embedded.cmd.lib import bulkargs, submission
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.submitter import Submitter, payloads
+
+#: option -> how a dry run shows it: those in which inputs are filled in
+FILLED = {
+    "queue": "-q",
+    "bank": "-B",
+    "ntasks": "-n",
+    "nodes": "-N",
+    "cores_per_task": "-c",
+    "gpus_per_task": "-g",
+    "cores": "--cores=",
+    "tasks_per_node": "--tasks-per-node=",
+    "tasks_per_core": "--tasks-per-core=",
+    "gpus_per_node": "--gpus-per-node=",
+    "time_limit": "-t",
+    "env": "--env=",
+    "urgency": "--urgency=",
+    "setopt": "-o ",
+    "setattr": "--setattr=",
+    "job_name": "--job-name=",
+    "input": "--input=",
+    "output": "--output=",
+    "error": "--error=",
+    "cc": "--cc=",
+    "bcc": "--bcc=",
+    "log": "--log=",
+    "log_stderr": "--log-stderr=",
+    "dependency": "--dependency=",
+    "taskmap": "--taskmap=",
+    "requires": "--requires=",
+    "wait_event": "--wait-event=",
+    "cwd": "--cwd=",
+    "flags": "--flags=",
+    "begin_time": "--begin-time=",
+    "signal": "--signal=",
+}
 
 
 def main(argv):
@@ -34,35 +68,36 @@ def main(argv):
     if inputs is None:
         inputs = [bulkargs.read(sys.stdin, args.sep)]
     rows = bulkargs.combine(inputs)
+    if not rows:
+        raise CommandError("no jobs provided for bulk submission")
+    defines = dict(text.partition("=")[::2] for text in args.define or ())
+    jobs = [_fill(args, command, bulkargs.Filler(row, n, defines)) for n, row in enumerate(rows)]
     if args.shuffle:
         import random
 
-        random.shuffle(rows)
-    if not rows:
-        raise CommandError("job command and arguments are missing")
-    defines = dict(text.partition("=")[::2] for text in args.define or ())
-    jobs = []
-    for number, row in enumerate(rows):
-        fill = bulkargs.Filler(row, number, defines)
-        one = type(args)(**vars(args))
-        for name, value in vars(args).items():
-            if isinstance(value, str):
-                setattr(one, name, fill(value))
-            elif isinstance(value, list) and name not in ("command", "define"):
-                setattr(one, name, [fill(item) for item in value])
-        words = [fill(word) for word in command]
-        jobs.append((one, words))
-    if args.dry_run:
-        for one, words in jobs:
-            if args.verbose:
-                for payload in payloads(one, words):
-                    print(json.dumps(payload["jobspec"], ensure_ascii=False))
-            else:
-                print("bulksubmit: submit", " ".join(words))
-        return 0
+        random.shuffle(jobs)
     submitter = None
-    for one, words in jobs:
+    for one, words, changed in jobs:
+        if args.dry_run or args.verbose:
+            print("bulksubmit: submit", " ".join([*changed, *words]))
+        if args.dry_run:
+            continue
         for payload in payloads(one, words):
             submitter = submitter or Submitter(args)
             submitter.submit(payload, one)
     return submitter.finish() if submitter else 0
+
+
+def _fill(args, command, fill):
+    """(options, command, changed options as text) of one job."""
+    one = type(args)(**vars(args))
+    changed = []
+    for name, option in FILLED.items():
+        given = getattr(args, name)
+        if given is None:
+            continue
+        value = fill.option(option, given)
+        setattr(one, name, value)
+        if value != given or name == "cc":
+            changed.append(f"{option}{value}")
+    return one, fill.words(command), changed

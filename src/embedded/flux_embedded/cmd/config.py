@@ -2,6 +2,7 @@
 
 import sys
 
+from flux_embedded.broker import paths
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import compact
@@ -107,8 +108,28 @@ def reload(argv):
     return 0
 
 
+#: what is built in, by the name the host has for it
+BUILTIN = {
+    "rc1_path": "flux modprobe rc1",
+    "rc3_path": "flux modprobe rc3",
+    "exec_path": paths.COMMANDS,
+    "python_path": f"{paths.BINDINGS}:{paths.EMBEDDED}",
+}
+
+
+def builtin(argv):
+    parser = Parser("flux-config builtin", "NAME", "Print compiled-in Flux configuration values")
+    opts = parser.parse(argv)
+    if len(opts.args) != 1:
+        raise parser.fail_usage()
+    if opts.args[0] not in BUILTIN:
+        raise CommandError(f"{opts.args[0]} is invalid")
+    print(BUILTIN[opts.args[0]])
+
+
 def main(argv):
     commands = {
+        "builtin": (builtin, "Print compiled-in Flux configuration values"),
         "get": (get, "Query broker configuration values"),
         "load": (load, "Load broker configuration from TOML files or stdin"),
         "reload": (reload, "Reload broker configuration from files"),

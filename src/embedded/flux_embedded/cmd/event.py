@@ -24,8 +24,10 @@ def pub(argv):
         raise parser.fail_usage()
     topic, *words = opts.args
     payload = {"topic": topic}
-    if words:
-        text = " ".join(words)
+    text = " ".join(words)
+    if words and "raw" in opts:
+        payload["payload"] = text
+    elif words:
         try:
             payload["payload"] = json.loads(text)
         except ValueError:

@@ -78,7 +78,7 @@ def _ranks(opts, size):
     beyond = [rank for rank in ranks if rank >= size]
     if beyond:
         text = idset.encode(idset.from_ids(beyond))
-        raise CommandError(f"Error: rank {text}: No route to host", code=68)
+        raise CommandError(f"One or more invalid --ranks specified: {text}")
     return sorted(ranks)
 
 

@@ -2,19 +2,20 @@
 
 import sys
 
-from flux_embedded.cmd.lib import clock, formats, jobids, pyargs, values
+from flux_embedded.cmd.lib import clock, formats, jobids, pyargs
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.outfmt import OutputFormat
 from flux_embedded.cmd.lib.rset import RSet
 from flux_embedded.formats import idset
-from flux_embedded.formats.jobid import f58
 
 HEADINGS = {
     "id": "JOBID",
-    "id.f58": "JOBID",
+    **dict.fromkeys((f"id.{form}" for form in jobids.ENCODERS), "JOBID"),
     "nnodes": "NNODES",
     "allocated.nnodes": "NNODES",
+    "allocated.ranks": "RANKS",
+    "allocated.nodelist": "NODELIST",
     "pending.nnodes": "#ACTIVE",
     "ranks": "RANKS",
     "pending.ranks": "ACTIVE_RANKS",
@@ -28,6 +29,10 @@ FORMATS = {
         "Default flux-housekeeping format string",
         "{id.f58:>12} {nnodes:>6} {pending.nnodes:>7} {runtime!F:>8} {nodelist}",
     ),
+    "pending": (
+        "flux-housekeeping format string including active nodes only",
+        "{id.f58:>12} {pending.nnodes:>7} {runtime!F:>8} {pending.nodelist}",
+    ),
 }
 
 
@@ -40,8 +45,8 @@ class Item:
         self.now = now
 
     def get(self, name):
-        if name in ("id", "id.f58"):
-            return f58(self.job["id"])
+        if name == "id" or name.startswith("id."):
+            return jobids.ENCODERS[name[3:] or "f58"](self.job["id"])
         if name == "t_start":
             return self.job["t_start"]
         if name == "runtime":
@@ -56,14 +61,21 @@ class Item:
 
 
 def list_command(args):
-    chosen = formats.choose(args.format, FORMATS, "FLUX_HOUSEKEEPING_LIST_FORMAT_DEFAULT")
+    chosen = formats.choose(args.format, FORMATS, "housekeeping")
     if chosen is None:
         return 0
-    layout = OutputFormat(chosen[0], HEADINGS)
+    layout = OutputFormat(chosen, HEADINGS)
     client = connect()
     jobs = client.rpc("job-manager.housekeeping-list", {})["jobs"]
     # Ranks of the inventory may be more than there are brokers (fake-resources).
     inventory = RSet.from_dict(client.rpc("resource.status")["R"]) if jobs else None
+    if args.include and jobs:
+        wanted = inventory.find(args.include)
+        for job in jobs:
+            for key in ("allocated", "pending"):
+                ranks = idset.members(idset.decode(job.get(key, "")))
+                job[key] = idset.encode(idset.from_ids([r for r in ranks if r in wanted]))
+        jobs = [job for job in jobs if job["allocated"]]
     items = [Item(job, inventory, clock.now(client)) for job in jobs]
     text = layout.lines(items, Item.get, header=not args.no_header)
     if text:
@@ -72,43 +84,43 @@ def list_command(args):
 
 
 def kill_command(args):
-    signum = values.signal_number(args.signal)
-    if signum is None:
-        raise CommandError(f"--signal={args.signal}: not a signal")
-    payload = {"signum": signum}
+    if not (args.targets or args.jobid or args.all):
+        raise CommandError("specify at least one of --targets, --jobid, or --all")
+    payload = {"signum": args.signal}
     if args.targets:
         payload["ranks"] = args.targets
-    elif not args.all and not args.jobids:
-        raise CommandError("specify at least one of jobids, --targets, or --all")
-    client = connect()
-    if not args.jobids:
-        client.rpc("job-manager.housekeeping-kill", payload)
-    for word in args.jobids:
-        client.rpc("job-manager.housekeeping-kill", {**payload, "jobid": jobids.parse(word)})
-    return 0
+    if args.jobid:
+        payload["jobid"] = jobids.parse(args.jobid, jobids.INVALID)
+    connect().rpc("job-manager.housekeeping-kill", payload)
 
 
 def main(argv):
     parser = pyargs.Parser(prog="flux-housekeeping")
-    sub = parser.add_subparsers(dest="command", parser_class=pyargs.Parser)
+    sub = parser.add_subparsers(dest="subcommand", required=True, parser_class=pyargs.Parser)
     lister = sub.add_parser("list", description="List running housekeeping tasks")
+    lister.add_argument(
+        "-i",
+        "--include",
+        metavar="HOSTS|RANKS",
+        help="Filter output to only include targeted resources",
+    )
     lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
-    lister.add_argument("-o", "--format", metavar="FORMAT", help="Specify output format")
-    lister.add_argument("-i", "--include", metavar="TARGETS", help="accepted for compatibility")
+    lister.add_argument("-o", "--format", help="Specify output format")
     lister.set_defaults(function=list_command)
     kill = sub.add_parser("kill", description="Kill running housekeeping tasks")
     kill.add_argument(
         "-s",
         "--signal",
-        default="SIGTERM",
-        metavar="SIG",
-        help="Specify signal to send (default: SIGTERM)",
+        type=int,
+        default=15,
+        metavar="SIGNUM",
+        help="Specify signal number to send (default: 15)",
     )
     kill.add_argument("-t", "--targets", metavar="RANKS", help="Only target specific ranks")
+    kill.add_argument(
+        "-j", "--jobid", metavar="JOBID", help="target housekeeping tasks for this jobid"
+    )
     kill.add_argument("--all", action="store_true", help="Target all active housekeeping tasks")
-    kill.add_argument("jobids", nargs="*", metavar="JOBID")
     kill.set_defaults(function=kill_command)
     args = parser.parse_args(argv)
-    if args.command is None:
-        raise UsageError(parser.format_usage())
     return args.function(args)

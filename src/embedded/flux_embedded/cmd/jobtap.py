@@ -5,13 +5,13 @@ import os
 
 from flux_embedded.cmd.lib import pyargs
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import compact
 
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-jobtap")
-    sub = parser.add_subparsers(dest="command", parser_class=pyargs.Parser)
+    sub = parser.add_subparsers(dest="subcommand", parser_class=pyargs.Parser, required=True)
     load = sub.add_parser(
         "load", description="Load a jobtap plugin, optionally removing existing plugins first."
     )
@@ -101,8 +101,5 @@ def query_plugin(args):
 
 
 def main(argv):
-    parser = make_parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        raise UsageError(parser.format_usage())
+    args = make_parser().parse_args(argv)
     return args.function(args)

@@ -1,9 +1,9 @@
 """``flux logger``: write a line to the broker's log."""
 
-from flux_embedded.cmd.dmesg import LEVELS
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.formats.levels import LEVELS
 
 
 def main(argv):
@@ -17,8 +17,6 @@ def main(argv):
         ],
     )
     opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
     severity = opts.get("severity", "notice")
     severity = {"error": "err", "warn": "warning"}.get(severity, severity)
     if severity not in LEVELS:

@@ -74,12 +74,6 @@ def show_tree(catalog, name, label=None, indent="", seen=None):
         )
 
 
-def alternatives(handle):
-    """The [modules] alternatives of the configuration."""
-    table = handle.conf_get("modules", {}) if handle is not None else {}
-    return table.get("alternatives", {}) if isinstance(table, dict) else {}
-
-
 def main(argv):
     """Run ``flux modprobe``; return the exit code."""
     from flux.modprobe import ModprobeError
@@ -99,7 +93,7 @@ def run(options):
     import flux
 
     handle = flux.Flux() if not offline or "FLUX_URI" in os.environ else None
-    catalog = Catalog(alternatives=alternatives(handle))
+    catalog = Catalog(config=handle.conf_get("modules", {}) if handle is not None else {})
     if options.command == "show":
         print(json.dumps(catalog.resolve(options.module)))
         return 0

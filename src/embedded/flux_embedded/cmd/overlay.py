@@ -1,18 +1,9 @@
 """``flux overlay``: which broker ranks there are."""
 
-from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.client import connect, rank_of
 from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.optparse import Group, Parser
 from flux_embedded.formats import hostlist, idset
-
-
-def _rank(client, word):
-    if word.isdigit():
-        return int(word)
-    hosts = hostlist.decode(client.rpc("attr.get", {"name": "hostlist"})["value"])
-    if word not in hosts:
-        raise CommandError(f"{word}: no such host or rank")
-    return hosts.index(word)
 
 
 def disconnect(argv):
@@ -25,8 +16,11 @@ def disconnect(argv):
     if len(opts.args) != 1:
         raise parser.fail_usage()
     client = connect()
+    rank = rank_of(client, opts.args[0])
+    if rank is None:
+        raise CommandError(f"{opts.args[0]}: no such host or rank")
     try:
-        client.rpc("overlay.disconnect", {"rank": _rank(client, opts.args[0])})
+        client.rpc("overlay.disconnect", {"rank": rank})
     except OSError as exc:
         raise CommandError(f"disconnect: {error_text(exc)}") from None
     return 0
@@ -41,9 +35,13 @@ def status(argv):
     online = next(iter(client.stream("overlay.monitor", {})))["online"]
     there = set(idset.members(idset.decode(online)))
     for rank, host in enumerate(hosts):
-        state = "full" if rank in there else "offline"
-        print(f"{rank} {host}: {state}")
-    return 0
+        # all ranks are children of rank 0, which is degraded when one is gone
+        if rank == 0:
+            branch, state = "", "full" if len(there) == len(hosts) else "degraded"
+        else:
+            branch = "└─ " if rank == len(hosts) - 1 else "├─ "
+            state = "full" if rank in there else "lost"
+        print(f"{branch}{rank} {host}: {state}")
 
 
 def main(argv):

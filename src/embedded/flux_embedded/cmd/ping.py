@@ -2,9 +2,10 @@
 
 import time
 
-from flux_embedded.cmd.lib.client import connect
+from flux_embedded.cmd.lib.client import connect, rank_of
 from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.kernel import message
 
 
 def main(argv):
@@ -24,21 +25,24 @@ def main(argv):
     opts = parser.parse(argv)
     if len(opts.args) != 1:
         raise parser.fail_usage()
+    client = connect()
     target = opts.args[0]
     rank = str(opts.get("rank", "any"))
     if "!" in target:
         rank, _, target = target.partition("!")
-    elif target.isdigit():
+    elif "rank" not in opts and rank_of(client, target) is not None:
         rank, target = target, "broker"
+    nodeid = message.NODEID_ANY if rank == "any" else rank_of(client, rank)
+    if nodeid is None:
+        raise CommandError(f"invalid nodeid/host: '{rank}'")
     pad = opts.get("pad", 0)
-    client = connect()
     print(f"flux-ping {rank}!{target}")
     count = opts.get("count", 0)
     seq = 0
     while True:
         start = time.monotonic()
         try:
-            answer = client.rpc(f"{target}.ping", {"seq": seq, "pad": "p" * pad})
+            answer = client.rpc(f"{target}.ping", {"seq": seq, "pad": "p" * pad}, nodeid)
         except OSError as exc:
             raise CommandError(f"{rank}!{target}.ping: {error_text(exc)}") from None
         took = (time.monotonic() - start) * 1000

@@ -1,11 +1,12 @@
 """``flux queue``: submission and scheduling, queue by queue."""
 
+import argparse
 import errno
 import sys
 
 from flux_embedded.cmd.lib import pyargs
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, UsageError, error_text
+from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.formats import fsd
 
 NEED_QUEUES = "Named queues are defined. Specify queues or use --all."
@@ -13,24 +14,14 @@ NEED_QUEUES = "Named queues are defined. Specify queues or use --all."
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-queue")
-    sub = parser.add_subparsers(dest="command", parser_class=pyargs.Parser)
+    sub = parser.add_subparsers(dest="subcommand", required=True, parser_class=pyargs.Parser)
 
-    def command(name, function, description):
-        one = sub.add_parser(name, description=description)
+    def command(name, function):
+        one = sub.add_parser(name)
         one.set_defaults(function=function)
         return one
 
-    status = command("status", status_command, "Get queue status")
-    status.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="Display more detail about internal job manager state",
-    )
-    status.add_argument("queue", nargs="*", metavar="QUEUE", help="queue to show (default: all)")
-
-    lister = command("list", list_command, "List queue info")
+    lister = command("list", list_command)
     lister.add_argument(
         "-q",
         "--queue",
@@ -38,43 +29,51 @@ def make_parser():
         metavar="QUEUE,...",
         help="Include only specified queues in output",
     )
+    lister.add_argument(
+        "-o",
+        "--format",
+        help="Specify output format using Python's string format syntax or a defined format by "
+        "name (use 'help' to get a list of names)",
+    )
     lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
-    lister.add_argument("-o", "--format", metavar="FORMAT", help="Specify output format")
 
-    for name, text in (
-        ("enable", "Enable job submission"),
-        ("disable", "Disable job submission"),
-        ("start", "Start scheduling"),
-        ("stop", "Stop scheduling"),
-    ):
-        one = command(name, change_command, text)
-        one.add_argument("-a", "--all", action="store_true", help="Apply to all queues")
-        one.add_argument("-q", "--quiet", action="store_true", help="Display only errors")
-        one.add_argument("-v", "--verbose", action="store_true", help="Display more detail")
-        if name in ("disable", "stop"):
-            one.add_argument("-m", "--message", metavar="REASON", help="Set reason")
+    for name in ("status", "enable", "disable", "start", "stop"):
+        one = command(name, status_command if name == "status" else change_command)
+        one.add_argument("-q", "--queue", dest="old_queue", metavar="NAME", help=argparse.SUPPRESS)
+        if name != "status":
             one.add_argument(
-                "--nocheckpoint", action="store_true", help="accepted for compatibility"
+                "-a",
+                "--all",
+                action="store_true",
+                help="Force command to apply to all queues if none specified",
             )
-        if name == "stop":
+            one.add_argument("--quiet", action="store_true", help="Display only errors")
+        one.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="Display more detail about internal job manager state",
+        )
+        if name in ("stop", "disable"):
+            verb = {"stop": "stopped", "disable": "disabled"}[name]
             one.add_argument(
-                "-f", "--force", action="store_true", help="accepted for compatibility"
+                "--nocheckpoint",
+                action="store_true",
+                help=f"Do not checkpoint that the queue has been {verb}",
             )
-        one.add_argument("queue", nargs="*", metavar="QUEUE", help="queues to change")
+            one.add_argument(
+                "-m", "--message", metavar="REASON", help=f"Add reason that a queue is {verb}"
+            )
+        one.add_argument("queue", metavar="QUEUE", nargs="?", help=f"Queue to {name}")
 
     for name in ("drain", "idle"):
-        one = command(
-            name,
-            wait_command,
-            f"Wait for the queue to become {'empty' if name == 'drain' else 'idle'}",
-        )
-        one.add_argument("-t", "--timeout", metavar="DURATION", help="timeout in FSD")
+        one = command(name, wait_command)
+        one.add_argument("-t", "--timeout", metavar="DURATION", help="timeout after DURATION")
         if name == "idle":
             one.add_argument(
-                "-q",
                 "--quiet",
                 action="store_true",
-                help="Only display pending job count on failure",
+                help="Only display pending job count if nonzero",
             )
     return parser
 
@@ -87,10 +86,20 @@ def _rpc(client, label, topic, payload):
         raise CommandError(f"{label}: {error_text(exc)}") from None
 
 
-def _names(client, wanted=()):
+def _names(client, wanted=None):
     """The queues to speak of; None is the anonymous one."""
-    every = _rpc(client, "list", "queue-list", {})["queues"]
-    return list(wanted) or every or [None]
+    if wanted:
+        return [wanted]
+    return _rpc(client, "list", "queue-list", {})["queues"] or [None]
+
+
+def _wanted(args):
+    """The queue that was named, by either of the two ways to name it."""
+    if args.queue and args.old_queue:
+        raise CommandError(
+            f"Conflicting queues specified as --queue={args.old_queue} and {args.queue}"
+        )
+    return args.queue or args.old_queue
 
 
 def submission_text(status):
@@ -120,36 +129,42 @@ def _show(client, names, texts):
             print(f"{name}: {text(status)}" if name else text(status))
 
 
+def _show_counts(client):
+    count = client.rpc("job-manager.alloc-query", {})
+    print(f"{count['queue_length']} alloc requests queued")
+    print(f"{count['alloc_pending']} alloc requests pending to scheduler")
+    print(f"{count['running']} running jobs")
+
+
 def status_command(args):
+    wanted = _wanted(args)
     client = connect()
-    _show(client, _names(client, args.queue), (submission_text, scheduling_text))
+    _show(client, _names(client, wanted), (submission_text, scheduling_text))
     if args.verbose:
-        count = client.rpc("job-manager.alloc-query", {})
-        print(f"{count['queue_length']} alloc requests queued")
-        print(f"{count['alloc_pending']} alloc requests pending to scheduler")
-        print(f"{count['running']} running jobs")
-    return 0
+        _show_counts(client)
 
 
 def change_command(args):
+    wanted = _wanted(args)
     client = connect()
-    submission = args.command in ("enable", "disable")
+    submission = args.subcommand in ("enable", "disable")
     key, topic = ("enable", "queue-enable") if submission else ("start", "queue-start")
-    payload = {key: args.command in ("enable", "start")}
-    if getattr(args, "message", None) is not None:
-        payload["reason"] = args.message
-    every = _rpc(client, "list", "queue-list", {})["queues"]
-    if every and not args.queue and not args.all:
+    if not submission and not wanted and not args.all and _names(client) != [None]:
         raise CommandError(NEED_QUEUES)
-    if args.queue:
-        for name in args.queue:
-            _rpc(client, key, topic, {**payload, "name": name})
-    else:
-        _rpc(client, key, topic, {**payload, "all": True})
-    if not args.quiet:
-        text = submission_text if submission else scheduling_text
-        _show(client, args.queue or every or [None], (text,))
-    return 0
+    payload = {key: args.subcommand in ("enable", "start"), "all": args.all}
+    if wanted:
+        payload["name"] = wanted
+    reason = getattr(args, "message", None)
+    if args.subcommand == "disable" and not reason:
+        reason = "disabled by administrator"
+    if reason:
+        payload["reason"] = reason
+    _rpc(client, key, topic, payload)
+    if args.quiet:
+        return
+    _show(client, _names(client, wanted), (submission_text if submission else scheduling_text,))
+    if args.verbose and not submission:
+        _show_counts(client)
 
 
 def wait_command(args):
@@ -162,11 +177,11 @@ def wait_command(args):
         timeout = None if timeout == float("inf") else timeout
     client = connect()
     try:
-        answer = client.send(f"job-manager.{args.command}", {}).get(timeout)
+        answer = client.send(f"job-manager.{args.subcommand}", {}).get(timeout)
     except OSError as exc:
         text = "timeout" if exc.errno == errno.ETIMEDOUT else error_text(exc)
-        raise CommandError(f"{args.command}: {text}") from None
-    if args.command == "idle" and (answer["pending"] or not args.quiet):
+        raise CommandError(f"{args.subcommand}: {text}") from None
+    if args.subcommand == "idle" and (answer["pending"] or not args.quiet):
         print(f"{answer['pending']} jobs")
     return 0
 
@@ -185,8 +200,5 @@ def list_command(args):
 
 
 def main(argv):
-    parser = make_parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        raise UsageError(parser.format_usage())
+    args = make_parser().parse_args(argv)
     return args.function(args)

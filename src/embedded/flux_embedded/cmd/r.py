@@ -141,9 +141,9 @@ def decode(argv):
                 }
             )
         if "include" in opts:
-            rset = rset.select(rset.targets(opts.get("include")))
+            rset = rset.select(rset.find(opts.get("include")))
         if "exclude" in opts:
-            rset = rset.select(set(rset.ranks) - rset.targets(opts.get("exclude")))
+            rset = rset.select(set(rset.ranks) - rset.find(opts.get("exclude")))
     except RError as exc:
         raise CommandError(str(exc)) from None
     if opts.get("short"):

@@ -1,8 +1,9 @@
 """``flux resource``: see and manage the instance's resources."""
 
+import argparse
+import errno
 import json
 import os
-import sys
 
 from flux_embedded.cmd.lib import pyargs
 from flux_embedded.cmd.lib.client import connect
@@ -12,7 +13,7 @@ from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
 HOST_COMMANDS = "{acquire-mute,drain,undrain,status,list,info,reload,R,eventlog}"
 
 
-def _format_option(parser, *letters):
+def _format_option(parser):
     parser.add_argument(
         "-o",
         "--format",
@@ -22,21 +23,73 @@ def _format_option(parser, *letters):
     )
 
 
-def _list_options(parser):
+def _header_option(parser):
+    parser.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+
+
+def _color_option(parser):
+    parser.add_argument(
+        "-L",
+        "--color",
+        nargs="?",
+        const="always",
+        default="auto",
+        choices=("never", "auto", "always"),
+        metavar="WHEN",
+        help="accepted, no colors are used",
+    )
+
+
+def _narrow_options(parser):
     add = parser.add_argument
-    _format_option(parser)
-    add("-s", "--states", metavar="STATE,...", help="Output resources in given states")
     add(
         "-i",
         "--include",
         metavar="TARGETS",
         help="Include only specified targets in output set. TARGETS may be provided as an idset or hostlist.",
     )
+    add(
+        "-q",
+        "--queue",
+        action="append",
+        metavar="QUEUE,...",
+        help="Include only specified queues in output",
+    )
+
+
+def _state_options(parser):
+    parser.add_argument(
+        "-s",
+        "--states",
+        metavar="STATE,...",
+        help="Output resources in given states",
+    )
+    parser.add_argument("--from-stdin", action="store_true", help=argparse.SUPPRESS)
+
+
+def _mode_options(parser, what):
+    """How far ``drain`` and ``undrain`` go with ranks that are as asked for already."""
+    parser.add_argument(
+        "-f",
+        "--force",
+        action="count",
+        default=0,
+        help=f"Force overwrite of existing {what} reason. Specify twice to also update {what} timestamp.",
+    )
+    parser.add_argument(
+        "-u",
+        "--update",
+        action="store_true",
+        help=f"Update only. Do not return an error if one or more targets are as asked for already. "
+        f"Do not overwrite any existing {what} reason.",
+    )
 
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-resource")
-    sub = parser.add_subparsers(metavar=HOST_COMMANDS, dest="command", parser_class=pyargs.Parser)
+    sub = parser.add_subparsers(
+        metavar=HOST_COMMANDS, dest="subcommand", required=True, parser_class=pyargs.Parser
+    )
 
     def command(name, function, description=None):
         one = sub.add_parser(name, description=description)
@@ -46,52 +99,35 @@ def make_parser():
     command("acquire-mute", acquire_mute)
 
     drain = command("drain", drain_command)
-    drain.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
-    group = drain.add_mutually_exclusive_group()
-    group.add_argument(
-        "-f",
-        "--force",
-        action="store_true",
-        help="Force overwrite of existing drain reason (only for drain)",
-    )
-    group.add_argument(
-        "-u",
-        "--update",
-        action="store_true",
-        help="Update only. Do not return an error if one or more targets are already drained. Do not overwrite any existing drain reason.",
-    )
+    _mode_options(drain, "drain")
+    _narrow_options(drain)
     _format_option(drain)
-    drain.add_argument(
-        "-i", "--include", metavar="TARGETS", help="Include only specified targets in output set."
-    )
+    _header_option(drain)
+    _color_option(drain)
     drain.add_argument("targets", nargs="?", help="List of targets to drain (IDSET or HOSTLIST)")
-    drain.add_argument("reason", nargs="*", help="Reason")
+    drain.add_argument("reason", nargs=argparse.REMAINDER, help="Reason")
 
     undrain = command("undrain", undrain_command)
-    undrain.add_argument(
-        "-f", "--force", action="store_true", help="Do not fail if any targets are not drained"
-    )
-    undrain.add_argument("targets", help="List of targets to undrain (IDSET or HOSTLIST)")
-    undrain.add_argument("reason", nargs="*", help="Reason")
+    _mode_options(undrain, "undrain")
+    undrain.add_argument("targets", help="List of targets to resume (IDSET or HOSTLIST)")
+    undrain.add_argument("reason", nargs=argparse.REMAINDER, help="Reason")
 
     status = command("status", lazy("status", "status"))
-    _list_options(status)
-    status.add_argument(
-        "-q", "--queue", metavar="QUEUE,...", help="Include only specified queues in output"
-    )
-    status.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+    _format_option(status)
+    _color_option(status)
+    _state_options(status)
+    _narrow_options(status)
+    _header_option(status)
     status.add_argument(
         "--skip-empty",
         action="store_true",
-        default=None,
-        help="Skip empty lines of output even with --states.",
+        help="Skip empty lines of output even with --states",
     )
 
     lister = command("list", lazy("listing", "list_resources"))
-    _list_options(lister)
-    lister.add_argument(
-        "-q", "--queue", metavar="QUEUE,...", help="Include only specified queues in output"
-    )
+    _format_option(lister)
+    _state_options(lister)
+    _narrow_options(lister)
     lister.add_argument(
         "--skip-empty",
         action="store_true",
@@ -104,25 +140,12 @@ def make_parser():
         dest="skip_empty",
         help="Do not skip empty lines, even with --include.",
     )
-    lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+    _header_option(lister)
 
     for name, function in (("info", "info"), ("R", "print_r")):
         one = command(name, lazy("listing", function))
-        one.add_argument(
-            "-s",
-            "--states",
-            metavar="STATE,...",
-            help="Limit output to resources in given states (default: all)",
-        )
-        one.add_argument(
-            "-i",
-            "--include",
-            metavar="TARGETS",
-            help="Include only specified targets in output set.",
-        )
-        one.add_argument(
-            "-q", "--queue", metavar="QUEUE,...", help="Include only specified queues in output"
-        )
+        _state_options(one)
+        _narrow_options(one)
 
     reload = command("reload", reload_command)
     reload.add_argument("path", help="path to R or hwloc <rank>.xml dir")
@@ -142,27 +165,35 @@ def make_parser():
     )
 
     events = command("eventlog", lazy("eventlog", "eventlog"))
-    events.add_argument(
+    add = events.add_argument
+    add(
         "-f",
         "--format",
         default="text",
+        choices=("text", "json"),
         metavar="FORMAT",
         help="Specify output format: text or json",
     )
-    events.add_argument(
+    add(
         "-T",
         "--time-format",
         default="raw",
+        choices=("raw", "iso", "offset", "human"),
         metavar="FORMAT",
         help="Specify time format: raw, iso, offset, or human",
     )
-    events.add_argument("-H", "--human", action="store_true", help="Display human-readable output")
-    events.add_argument(
-        "-F", "--follow", action="store_true", help="Display new events as they are posted"
+    add("-t", "--timeout", metavar="DURATION", help="timeout after DURATION")
+    add("-H", "--human", action="store_true", help="Display human-readable output")
+    add("-F", "--follow", action="store_true", help="Display new events as they are posted")
+    add("-w", "--wait", metavar="EVENT", help="Display events until EVENT is posted and exit")
+    add(
+        "-m",
+        "--match-context",
+        action="append",
+        metavar="KEY=VAL",
+        help="With --wait, also match KEY=VAL in the event's context",
     )
-    events.add_argument(
-        "-w", "--wait", metavar="EVENT", help="Display events until EVENT is posted and exit"
-    )
+    _color_option(events)
 
     prop = command(
         "property",
@@ -212,15 +243,9 @@ def acquire_mute(args):
 def drain_command(args):
     if args.targets is None:
         return lazy("status", "drain_table")(args)
-    mode = "overwrite" if args.force else "update" if args.update else "none"
-    payload = {"targets": args.targets, "mode": mode}
-    if args.reason:
-        payload["reason"] = " ".join(args.reason)
     try:
-        connect().rpc("resource.drain", payload)
+        connect().rpc("resource.drain", _drain_payload(args))
     except OSError as exc:
-        import errno
-
         warn(f"flux-resource: ERROR: {errno_text(exc)}")
         if exc.errno == errno.EEXIST:
             warn("flux-resource: INFO: Use --force to overwrite existing drain reason")
@@ -229,11 +254,21 @@ def drain_command(args):
 
 
 def undrain_command(args):
-    payload = {"targets": args.targets, "mode": "force" if args.force else ""}
+    connect().rpc("resource.undrain", _drain_payload(args))
+
+
+def _drain_payload(args):
+    """The request of ``drain`` and ``undrain``."""
+    if args.update and args.force:
+        raise CommandError("Only one of --force and --update may be specified")
+    payload = {"targets": args.targets}
+    if args.update:
+        payload["mode"] = "update"
+    elif args.force:
+        payload["mode"] = "overwrite" if args.force == 1 else "force-overwrite"
     if args.reason:
         payload["reason"] = " ".join(args.reason)
-    connect().rpc("resource.undrain", payload)
-    return 0
+    return payload
 
 
 def reload_command(args):
@@ -263,15 +298,12 @@ def property_command(args):
 
 
 def targets_command(args):
-    key = "ranks" if args.command in ("online", "offline") else "targets"
-    connect().rpc(f"resource.{args.command}", {key: args.targets})
+    key = "ranks" if args.subcommand in ("online", "offline") else "targets"
+    connect().rpc(f"resource.{args.subcommand}", {key: args.targets})
     return 0
 
 
 def main(argv):
     parser = make_parser()
     args = parser.parse_args(argv)
-    if args.command is None:
-        sys.stderr.write(parser.format_usage())
-        return 1
     return args.function(args)

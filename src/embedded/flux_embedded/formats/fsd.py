@@ -37,7 +37,7 @@ def encode(seconds):
     (``1.020s``); less than a millisecond is ``0s``.
     """
     if seconds == math.inf:
-        return "infinity"
+        return "inf"
     if seconds < 0.001:
         return "0s"
     if seconds < 10:

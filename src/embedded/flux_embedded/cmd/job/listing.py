@@ -16,15 +16,6 @@ ATTRS = (
     "exception_type exception_severity exception_note result expiration annotations waitstatus"
 ).split()
 
-ENCODERS = {
-    "dec": str,
-    "hex": lambda n: f"{n:#x}",
-    "dothex": encodings.dothex,
-    "kvs": encodings.kvs_dir,
-    "f58": encodings.f58,
-    "f58plain": encodings.f58plain,
-}
-
 
 def _print_jobs(client, payload):
     for answer in client.stream("job-list.list", payload):
@@ -139,7 +130,7 @@ def convert(argv):
     )
     opts = parser.parse(argv)
     form = opts.get("to", "dec")
-    encode = ENCODERS.get(form)
+    encode = jobids.ENCODERS.get(form)
     if encode is None:
         if form in ("words", "emoji"):
             raise CommandError(

@@ -74,7 +74,9 @@ def append(argv):
         try:
             event["context"] = json.loads(" ".join(words))
         except ValueError:
-            event["context"] = {k: v for k, _, v in (word.partition("=") for word in words)}
+            event["context"] = None
+        if not isinstance(event["context"], dict):
+            raise CommandError("eventlog_entry_create: Invalid argument")
     store.commit([["append", key, compact(event) + "\n"]])
     return 0
 

@@ -1,16 +1,20 @@
 """``flux kvs namespace``."""
 
+import errno
+
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, strerror
 from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
 
 
-def _each(names, method, extra=None):
+def _each(names, method, extra=None, missing=False):
     client = connect()
     for name in names:
         try:
             client.rpc(f"kvs.namespace-{method}", {"namespace": name, **(extra or {})})
         except OSError as exc:
+            if missing and exc.errno == errno.ENOENT:
+                continue
             raise CommandError(f"{name}: {strerror(exc)}") from None
     return 0
 
@@ -33,7 +37,8 @@ def remove(argv):
     opts = parser.parse(argv)
     if not opts.args:
         raise parser.fail_usage()
-    return _each(opts.args, "remove")
+    # one that is not there is as good as removed
+    return _each(opts.args, "remove", missing=True)
 
 
 def list_namespaces(argv):

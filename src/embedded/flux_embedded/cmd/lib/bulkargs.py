@@ -1,10 +1,11 @@
 """Inputs and replacement strings of ``flux bulksubmit``.
 
 ``:::`` begins a list of inputs, ``::::`` a list of files to read inputs from, ``:::+`` and
-``::::+`` a list that goes in step with the one before. ``{}`` is the (first) input, ``{0}`` the
-same, ``{1}`` that of the second list. After a number, or alone, come: ``.`` basename,
-``%`` without suffix, ``.%`` both, ``.//`` dirname, ``./%`` as ``.%``; ``{seq}`` counts jobs from
-0, ``{seq1}`` from 1, ``{cc}`` is left for ``--cc``.
+``::::+`` a list that goes in step with the one before. ``{}`` is the next input, ``{0}`` that of the
+first list, ``{1}`` that of the second. After a dot comes what is taken of it: ``{./}`` the basename,
+``{.//}`` the dirname, ``{.%}`` all but the suffix, ``{./%}`` the basename without one, ``{.NAME}`` what
+``--define=NAME=EXPR`` makes of it; ``{seq}`` counts jobs from 0, ``{seq1}`` from 1, ``{cc}`` is left for
+``--cc``.
 """
 
 import itertools
@@ -14,7 +15,6 @@ import re
 from flux_embedded.cmd.lib.errors import CommandError
 
 MARK = re.compile(r"(:::|::::)(\+?)$")
-FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 def read(file, sep=None):
@@ -72,41 +72,80 @@ def combine(inputs):
     return [sum(row, []) for row in itertools.product(*groups)]
 
 
+class Input(str):
+    """One input, with what replacement strings can ask of it.
+
+    Args:
+        text: the input.
+        defines: name -> expression of ``x``, evaluated in the caller's own process.
+    """
+
+    def __new__(cls, text, defines):
+        one = super().__new__(cls, text)
+        one.defines = defines
+        return one
+
+    def __getattr__(self, name):
+        if name == "%":
+            return os.path.splitext(self)[0]
+        if name == "/":
+            return os.path.basename(self)
+        if name == "//":
+            return os.path.dirname(self)
+        if name == "/%":
+            return os.path.basename(os.path.splitext(self)[0])
+        if name not in self.defines:
+            raise CommandError(f"Unknown input string method '.{name}'")
+        value = eval(self.defines[name], {"x": str(self)})
+        # a list becomes several words of the command
+        return _LIST.join(map(str, value)) if isinstance(value, list) else value
+
+
+_LIST = "\0"
+_OPEN, _CLOSE = "\1", "\2"
+
+
 class Filler:
-    """Replaces the fields of a text for one row of inputs."""
+    """Fills in the replacement strings of one job.
+
+    Args:
+        row: its inputs.
+        number: its place among the jobs, from 0.
+        defines: see `Input`.
+    """
 
     def __init__(self, row, number, defines=None):
-        self.row = row
-        self.number = number
-        self.defines = defines or {}
+        self.inputs = [Input(text, defines or {}) for text in row]
+        self.names = {"seq": number, "seq1": number + 1, "cc": "{cc}"}
 
     def __call__(self, text):
-        return FIELD.sub(self._field, text)
+        """text with the inputs put in; what is in double braces stays.
 
-    def _field(self, match):
-        name = match.group(1)
-        if name == "seq":
-            return str(self.number)
-        if name == "seq1":
-            return str(self.number + 1)
-        index = re.match(r"\d+", name)
-        rest = name[index.end() :] if index else name
-        column = int(index.group()) if index else 0
-        if column >= len(self.row):
-            return match.group()
-        value = self.row[column]
-        rest = rest[1:] if rest.startswith(".") and rest[1:] in self.defines else rest
-        if rest in self.defines:
-            # the caller's own expression, in the caller's own process
-            return str(eval(self.defines[rest], {"x": value}))
-        if rest == "":
-            return value
-        if rest in (".", "./"):
-            return os.path.basename(value)
-        if rest == "%":
-            return os.path.splitext(value)[0]
-        if rest in (".%", "./%"):
-            return os.path.splitext(os.path.basename(value))[0]
-        if rest in ("//", ".//"):
-            return os.path.dirname(value)
-        return match.group()
+        Raises:
+            KeyError, IndexError: there is no such input
+        """
+        text = text.replace("{{", _OPEN).replace("}}", _CLOSE)
+        return text.format(*self.inputs, **self.names).replace(_OPEN, "{{").replace(_CLOSE, "}}")
+
+    def words(self, command):
+        """The words of a command."""
+        result = []
+        for word in command:
+            try:
+                result += self(word).split(_LIST)
+            except (KeyError, IndexError):
+                raise CommandError(f"Invalid replacement string in command: '{word}'") from None
+            except ValueError as exc:
+                raise CommandError(f"{word}: {exc}") from None
+        return result
+
+    def option(self, name, value):
+        """The value of an option, a text or a list of them."""
+        try:
+            return self(value) if isinstance(value, str) else [self(item) for item in value]
+        except IndexError:
+            raise CommandError(f"Invalid replacement index in {name}{value}'") from None
+        except KeyError as exc:
+            raise CommandError(f"Replacement key {exc} not found in '{name}{value}'") from None
+        except ValueError as exc:
+            raise CommandError(f"{name}{value}: {exc}") from None

@@ -232,3 +232,13 @@ def connect(uri=None):
         reason = exc.strerror or str(exc)
         raise NoInstance(f"broker socket {path}: {reason}", reason) from None
     return Client(sock)
+
+
+def rank_of(client, word):
+    """The broker rank that a number or a host name stands for; None if it is neither."""
+    if word.isdigit():
+        return int(word)
+    from flux_embedded.formats import hostlist
+
+    hosts = hostlist.decode(client.rpc("attr.get", {"name": "hostlist"})["value"])
+    return hosts.index(word) if word in hosts else None

@@ -3,6 +3,7 @@
 import errno
 import os
 
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.rset import RError, RSet
 
 
@@ -75,7 +76,33 @@ class QueueMap:
             RError: there is no such queue
         """
         if name not in self.requires:
-            raise RError(f"{name}: invalid queue specified")
+            raise RError(f"{name}: no such queue")
         return rset.select(
             {r for r in rset.ranks if self.requires[name] <= set(rset.rank_properties(r))}
         )
+
+
+def narrow(rset, args, client, everything):
+    """rset cut down by ``--include`` and ``--queue``.
+
+    Args:
+        everything: the RSet that targets are looked for in
+
+    Raises:
+        CommandError: one of them is malformed, or there is no such queue
+    """
+    if args.include:
+        try:
+            rset = rset.select(everything.find(args.include))
+        except RError as exc:
+            raise CommandError(f"--include: {exc}") from None
+    if args.queue:
+        queues = QueueMap(client.rpc("config.get") or {})
+        ranks = set()
+        for name in (name for text in args.queue for name in text.split(",")):
+            try:
+                ranks.update(queues.select(rset, name).ranks)
+            except RError as exc:
+                raise CommandError(f"--queue: {exc}") from None
+        rset = rset.select(ranks)
+    return rset

@@ -1,12 +1,23 @@
 """Job ids on the command line."""
 
 from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.formats import jobid
 from flux_embedded.formats.jobid import decode, f58
 
 #: how the commands that flux-core writes in Python say it
 INVALID = "invalid JobID value: '{}'"
 
-__all__ = ["INVALID", "decode", "f58", "parse", "parse_all"]
+#: form of a job id -> function of its number
+ENCODERS = {
+    "dec": str,
+    "hex": lambda n: f"{n:#x}",
+    "dothex": jobid.dothex,
+    "kvs": jobid.kvs_dir,
+    "f58": jobid.f58,
+    "f58plain": jobid.f58plain,
+}
+
+__all__ = ["ENCODERS", "INVALID", "decode", "f58", "parse", "parse_all"]
 
 
 def parse(text, message='error parsing jobid: "{}"'):

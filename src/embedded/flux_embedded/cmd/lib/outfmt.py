@@ -121,21 +121,22 @@ class Field:
             return self._fit(str(value), self.layout)
 
     def heading(self, text):
-        layout = self.layout
-        if not SPEC.fullmatch(layout):
-            match = re.match(r"(.?[<>^=])?(\d+)?", layout)
-            layout = match.group() if match else ""
-            if layout.startswith("0") or (layout and not layout.startswith(("<", ">", "^"))):
-                layout = ">" + layout.lstrip("0")
-        return format(text, layout)
+        """A heading as wide and aligned as the values, but never cut."""
+        match = re.match(r"(.?[<>^=])?0?(\d+)?", self.layout)
+        align, width = match.groups() if match else (None, None)
+        return format(text, f"{align or ('>' if self.layout[:1].isdigit() else '')}{width or ''}")
+
+    @property
+    def width(self):
+        """The least width."""
+        match = re.match(r"(?:.?[<>^=])?(\d+)?", self.layout)
+        return int(match.group(1) or 0) if match else 0
 
     def widen(self, width):
         """Make the field width characters wide."""
-        match = SPEC.fullmatch(self.layout)
-        align = (match.group(1) if match else None) or "<"
+        match = re.match(r"(.?[<>^=])?(\d+)?(.*)", self.layout)
         prefix = self.spec[: len(self.spec) - len(self.layout)]
-        self.spec = f"{prefix}{align}{width}"
-        self.mark = False
+        self.spec = f"{prefix}{match.group(1) or '<'}{width}{match.group(3)}"
 
 
 class OutputFormat:
@@ -152,6 +153,7 @@ class OutputFormat:
 
     def __init__(self, text, headings, known=None, error_prefix=""):
         self.headings = headings
+        self.known = known
         self.sort = []
         match = re.match(r"sort:([-\w.,]+)\s+", text)
         if match:
@@ -167,15 +169,26 @@ class OutputFormat:
             if name is None:
                 self.tail += literal
                 continue
-            if name not in headings and not (known and known(name)):
+            if name and not self.exists(name):
                 raise CommandError(f"{error_prefix}Unknown format field: {name}")
             self.fields.append(Field(self.tail + literal, name, spec or "", conversion))
             self.tail = ""
+
+    def without(self, *names):
+        """Leave some fields out, each with the text before it."""
+        self.fields = [field for field in self.fields if field.name not in names]
+        return self
+
+    def exists(self, name):
+        """Whether there is such a field."""
+        return name in self.headings or bool(self.known and self.known(name))
 
     def names(self):
         return [field.name for field in self.fields]
 
     def heading(self, name):
+        if name.startswith("annotations."):
+            return self.headings.get(name, name[len("annotations.") :].upper())
         return self.headings.get(name, name.upper())
 
     def lines(self, items, value, header=True):
@@ -189,6 +202,8 @@ class OutputFormat:
         items = list(items)
         for key in reversed(self.sort):
             name = key.lstrip("-")
+            if not self.exists(name):
+                raise CommandError(f"Invalid sort key: {name}")
             items.sort(
                 key=lambda item: (value(item, name) in ("", None), value(item, name)),
                 reverse=key.startswith("-"),
@@ -210,7 +225,8 @@ class OutputFormat:
                 dropped.add(column)
             elif field.expand:
                 longest = max([len(text) for text in texts], default=0)
-                field.widen(max(longest, len(self.heading(field.name)) if header else 0))
+                name = self.heading(field.name) if header else ""
+                field.widen(max(longest, len(name), field.width))
         kept = [(n, f) for n, f in enumerate(fields) if n not in dropped]
         out = []
         if header:

@@ -1,8 +1,10 @@
 """The table of ``flux queue list``."""
 
+import math
+
 from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.inventory import QueueMap, sched_status
+from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, sched_status
 from flux_embedded.cmd.lib.outfmt import OutputFormat
 from flux_embedded.formats import fsd
 
@@ -23,6 +25,9 @@ HEADINGS = {
     "limits.range.nnodes": "NNODES",
     "limits.range.ncores": "NCORES",
     "limits.range.ngpus": "NGPUS",
+    "limits.range.effective.nnodes": "NNODES",
+    "limits.range.effective.ncores": "NCORES",
+    "limits.range.effective.ngpus": "NGPUS",
     "limits.min.nnodes": "MINNODES",
     "limits.max.nnodes": "MAXNODES",
     "limits.min.ncores": "MINCORES",
@@ -30,17 +35,34 @@ HEADINGS = {
     "limits.min.ngpus": "MINGPUS",
     "limits.max.ngpus": "MAXGPUS",
 }
+HEADINGS.update(
+    (
+        f"resources.{state}.{item}",
+        item[1:].upper() + ("" if state == "all" else f":{state[:5].upper()}"),
+    )
+    for item in ("nnodes", "ncores", "ngpus")
+    for state in ("all", "free", "allocated", "up", "down")
+)
+
+_STATE = (
+    "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
+)
+_TIMES = "{defaults.timelimit!F:>8} {limits.timelimit!F:>8} "
 FORMATS = {
     "default": (
         "Default flux-queue list format string",
-        "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
-        "{defaults.timelimit:>8} {limits.timelimit:>8} {limits.range.nnodes:>10} {limits.range.ncores:>10} "
+        _STATE + _TIMES + "{limits.range.effective.nnodes:>10} "
+        "{limits.range.effective.ncores:>10} {limits.range.effective.ngpus:>10}",
+    ),
+    "policy": (
+        "flux-queue list with policy limits only",
+        _STATE + _TIMES + "{limits.range.nnodes:>10} {limits.range.ncores:>10} "
         "{limits.range.ngpus:>10}",
     ),
-    "nocolor": (
-        "Default format without color",
-        "?:{queuem:<8.8} {enabled:>2} {started:>2} {defaults.timelimit:>8} {limits.timelimit:>8} "
-        "{limits.range.nnodes:>10} {limits.range.ncores:>10} {limits.range.ngpus:>10}",
+    "nodes": (
+        "Show queue status plus all/up/allocated/free nodes",
+        _STATE + "{resources.all.nnodes:>6} {resources.up.nnodes:>10} {resources.down.nnodes:>10} "
+        "{resources.allocated.nnodes:>11} {resources.free.nnodes:>10}",
     ),
 }
 GREEN, RED, OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
@@ -56,19 +78,25 @@ def _dig(table, path):
 
 
 class QueueInfo:
-    """What the table shows of one queue."""
+    """What the table shows of one queue.
 
-    def __init__(self, name, status, config, rset):
+    Args:
+        name: None for the anonymous one
+        status: response of ``job-manager.queue-status``
+        config: the instance's configuration
+        resources: state -> RSet of the queue
+    """
+
+    def __init__(self, name, status, config, resources):
         self.name = name
         self.status = status
         self.config = config
-        self.rset = rset
+        self.resources = resources
 
     def policy(self, path):
-        """A policy value: the queue's own, its parent's, or the global one."""
-        queues = self.config.get("queues") or {}
-        own = queues.get(self.name) or {}
-        for table in (own, queues.get(own.get("parent")) or {}, self.config):
+        """A policy value: the queue's own, else the global one."""
+        own = (self.config.get("queues") or {}).get(self.name) or {}
+        for table in (own, self.config):
             value = _dig(table, "policy." + path)
             if value is not None:
                 return value
@@ -77,15 +105,17 @@ class QueueInfo:
     def _time(self, path):
         value = self.policy(path)
         if value is None:
-            return "inf"
-        seconds = fsd.parse(value) if isinstance(value, str) else float(value)
-        return fsd.encode(seconds) if seconds not in (0, float("inf")) else "inf"
+            return math.inf
+        return fsd.parse(value) if isinstance(value, str) else float(value)
 
-    def _limit(self, which, name):
-        value = self.policy(f"limits.job-size.{which}.{name}")
-        if value is None or value < 0:
-            return 0 if which == "min" else self.rset.count(COUNTED[name])
-        return value
+    def _limit(self, which, what):
+        value = self.policy(f"limits.job-size.{which}.{what}")
+        if value is None:
+            return 0 if which == "min" else math.inf
+        return math.inf if value < 0 else value
+
+    def _count(self, state, what):
+        return self.resources[state].count(COUNTED[what])
 
     def get(self, name):
         enabled, started = self.status["enable"], self.status["start"]
@@ -110,29 +140,36 @@ class QueueInfo:
             return self._time("jobspec.defaults.system.duration")
         if name == "limits.timelimit":
             return self._time("limits.duration")
-        _, which, what = name.split(".")
-        if which == "range":
-            return f"{self._limit('min', what)}-{self._limit('max', what)}"
-        return self._limit(which, what)
+        if name.startswith("resources."):
+            return self._count(*name.split(".")[1:])
+        what = name.rpartition(".")[2]
+        if not name.startswith("limits.range."):
+            return self._limit(name.split(".")[1], what)
+        most = self._limit("max", what)
+        if ".effective." in name:
+            most = min(most, self._count("all", what))
+        return f"{self._limit('min', what)}-{most}"
 
 
 def lines(client, names, wanted, layout, header):
     """The lines of the table; None after ``-o help``."""
-    chosen = formats.choose(layout, FORMATS, "FLUX_QUEUE_LIST_FORMAT_DEFAULT")
+    chosen = formats.choose(layout, FORMATS, "queue", "list")
     if chosen is None:
         return None
-    table = OutputFormat(chosen[0], HEADINGS)
+    table = OutputFormat(chosen, HEADINGS)
     for name in wanted:
         if name not in names:
             raise CommandError(f"No such queue: {name}")
     config = client.rpc("config.get") or {}
-    everything = sched_status(client).all
+    status = sched_status(client)
     queues = QueueMap(config)
     items = []
     for name in names:
         if wanted and name not in wanted:
             continue
-        status = client.rpc("job-manager.queue-status", {"name": name} if name else {})
-        rset = queues.select(everything, name) if name in queues.requires else everything
-        items.append(QueueInfo(name, status, config, rset))
+        resources = {state: status.get(state) for state in SchedStatus.STATES}
+        if name in queues.requires:
+            resources = {state: queues.select(rset, name) for state, rset in resources.items()}
+        answer = client.rpc("job-manager.queue-status", {"name": name} if name else {})
+        items.append(QueueInfo(name, answer, config, resources))
     return table.lines(items, QueueInfo.get, header)

@@ -312,11 +312,11 @@ class RSet:
                 raise RError(f"rank {rank} not found in target resource list")
         self.properties[name] = self.properties.get(name, set()) | members
 
-    def targets(self, text):
-        """The ranks that an idset or hostlist names.
+    def find(self, text):
+        """The ranks that an idset or hostlist names, as far as they are here.
 
         Raises:
-            RError: neither, or a host is not there
+            RError: it is neither
         """
         try:
             return set(idset.members(idset.decode(text)))
@@ -326,13 +326,7 @@ class RSet:
             names = hostlist.decode(text)
         except ValueError as exc:
             raise RError(str(exc)) from None
-        by_host = {}
-        for rank, host in self.hosts.items():
-            by_host.setdefault(host, []).append(rank)
-        missing = [name for name in names if name not in by_host]
-        if missing:
-            raise RError(f"invalid hosts: {hostlist.encode(missing)}")
-        return {rank for name in names for rank in by_host[name]}
+        return {rank for rank, host in self.hosts.items() if host in set(names)}
 
 
 def _bracketed(bounds):

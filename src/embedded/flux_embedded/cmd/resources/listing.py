@@ -1,13 +1,14 @@
 """``flux resource list``, ``info`` and ``R``."""
 
+import json
 import sys
 
 from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, sched_status
+from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, narrow, sched_status
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RError, RSet
+from flux_embedded.cmd.lib.rset import RSet
 
 HEADINGS = {
     "state": "STATE",
@@ -22,9 +23,12 @@ HEADINGS = {
     "rlist": "LIST",
 }
 
-_COLUMNS = "{state:>10} ?:{queue:<10.10+} ?:{propertiesx:<10.10+} {nnodes:>6} {ncores:>6} "
+_COLUMNS = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} "
 FORMATS = {
-    "default": ("Default flux-resource list format string", _COLUMNS + "{ngpus:>5} {nodelist}"),
+    "default": (
+        "Default flux-resource list format string",
+        _COLUMNS + "?+:{ngpus:>5} {nodelist}",
+    ),
     "rlist": ("Format including resource list details", _COLUMNS + "+{ngpus:>5} {rlist}"),
 }
 
@@ -87,42 +91,40 @@ def split_states(text, default):
     return states
 
 
-def narrow(rset, args, queues, everything):
-    """rset cut down by ``--include`` and ``--queue``."""
-    try:
-        if args.include:
-            rset = rset.select(everything.targets(args.include))
-        if args.queue:
-            parts = [queues.select(rset, name) for name in args.queue.split(",")]
-            rset = rset.select({rank for part in parts for rank in part.ranks})
-    except RError as exc:
-        raise CommandError(str(exc)) from None
-    return rset
-
-
 def _queues(client, wanted=True):
     return QueueMap(client.rpc("config.get") or {}) if wanted else QueueMap({})
 
 
+def _status(args, states):
+    """(client, SchedStatus, {state: RSet cut down to what was asked for})."""
+    if args.from_stdin:
+        client, status = None, SchedStatus(json.load(sys.stdin))
+    else:
+        client = connect()
+        status = sched_status(client)
+    return client, status, {s: narrow(status.get(s), args, client, status.all) for s in states}
+
+
 def list_resources(args):
-    chosen = formats.choose(args.format, FORMATS, "FLUX_RESOURCE_LIST_FORMAT_DEFAULT")
+    states = split_states(args.states, "free,allocated,down")
+    chosen = formats.choose(args.format, FORMATS, "resource", "list")
     if chosen is None:
         return 0
-    states = split_states(args.states, "free,allocated,down")
-    layout = OutputFormat(chosen[0], HEADINGS)
-    client = connect()
+    layout = OutputFormat(chosen, HEADINGS)
+    client, _, rsets = _status(args, states)
     names = layout.names()
-    status = sched_status(client)
-    queues = _queues(client, "queue" in names or "propertiesx" in names or args.queue)
+    queues = _queues(client, client and ("queue" in names or "propertiesx" in names or args.queue))
+    if args.queue:
+        wanted = {name for text in args.queue for name in text.split(",")}
+        queues.requires = {name: needs for name, needs in queues.requires.items() if name in wanted}
     lines = []
-    rsets = [(state, narrow(status.get(state), args, queues, status.all)) for state in states]
     if "state" not in names:
         # lines that nothing tells apart are one
         whole = RSet()
-        for _, rset in rsets:
+        for rset in rsets.values():
             whole = whole.union(rset)
-        rsets = [(",".join(states), whole)]
-    for state, rset in rsets:
+        rsets = {",".join(states): whole}
+    for state, rset in rsets.items():
         lines += make_lines(rset, state, names, queues)
     skip = bool(args.include) if args.skip_empty is None else args.skip_empty
     if skip:
@@ -134,13 +136,10 @@ def list_resources(args):
 
 
 def _selected(args):
-    states = split_states(args.states, "all")
-    client = connect()
-    status = sched_status(client)
-    queues = _queues(client, args.queue)
+    _, status, rsets = _status(args, split_states(args.states, "all"))
     result = RSet()
-    for state in states:
-        result = result.union(narrow(status.get(state), args, queues, status.all))
+    for rset in rsets.values():
+        result = result.union(rset)
     result.expiration = status.all.expiration
     return result
 
@@ -148,9 +147,7 @@ def _selected(args):
 def info(args):
     rset = _selected(args)
     print(f"{rset.count('node')} Nodes, {rset.count('core')} Cores, {rset.count('gpu')} GPUs")
-    return 0
 
 
 def print_r(args):
     print(_selected(args).dumps())
-    return 0

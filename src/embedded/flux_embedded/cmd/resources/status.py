@@ -4,10 +4,10 @@ import sys
 
 from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.inventory import QueueMap
+from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.inventory import narrow
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RError, RSet
+from flux_embedded.cmd.lib.rset import RSet
 from flux_embedded.formats import idset
 
 HEADINGS = {
@@ -15,6 +15,8 @@ HEADINGS = {
     "statex": "STATE",
     "up": "UP",
     "up.ascii": "UP",
+    "color_up": "",
+    "color_off": "",
     "status": "STATUS",
     "nnodes": "NNODES",
     "ranks": "RANKS",
@@ -26,27 +28,40 @@ HEADINGS = {
 STATUS_FORMATS = {
     "default": (
         "Default flux-resource status format string",
-        "{statex:>12}{up:>2} {nnodes:>6} {nodelist}",
+        "{state:>12} {color_up}{up:>2}{color_off} {nnodes:>6} {nodelist}",
     ),
     "long": (
         "Long flux-resource status format string",
-        "{statex:>12}{up:>2} {nnodes:>6} +:{reason:<30.30+} {nodelist}",
+        "{state:>12} {color_up}{up:>2}{color_off} {nnodes:>6} +:{reason:<30.30} {nodelist}",
     ),
 }
 DRAIN_FORMATS = {
+    "long": (
+        "Long flux-resource drain format string",
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} +:{reason:<30.30} {nodelist}",
+    ),
     "default": (
         "Default flux-resource drain format string",
         "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
     ),
-    "long": (
-        "Long flux-resource drain format string",
-        "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} {reason:<30.30+} {nodelist}",
-    ),
 }
 
 #: in the order in which they are shown
-ONLINE_STATES = ("avail", "exclude", "torpid", "housekeeping", "draining", "drained")
-STATES = (*ONLINE_STATES, "drain", "offline", "online", "allocated", "all")
+SHOWN = ("avail", "exclude", "allocated", "torpid", "housekeeping", "draining", "drained")
+DEFAULT = tuple(state for state in SHOWN if state != "allocated")
+STATES = (
+    "all",
+    "online",
+    "avail",
+    "offline",
+    "exclude",
+    "drain",
+    "draining",
+    "drained",
+    "torpid",
+    "allocated",
+    "housekeeping",
+)
 
 
 class Row:
@@ -62,9 +77,9 @@ class Row:
 
     def get(self, name):
         if name == "state":
-            return self.state
-        if name == "statex":
             return self.state if self.online else self.state + "*"
+        if name == "statex":
+            return self.state
         if name == "up":
             return "✔" if self.online else "✗"
         if name == "up.ascii":
@@ -121,110 +136,114 @@ class ResourceStatus:
             return set()
         return {rank for job in jobs for rank in _members(job.get("pending"))}
 
-    def rows(self, states, empty):
-        """The rows for these states.
+    def keep(self, ranks):
+        """Forget all other ranks."""
+        for name in (*SHOWN, "offline"):
+            setattr(self, name, getattr(self, name) & ranks)
+
+    def rows(self, states, onlines):
+        """The rows of some states, those without ranks too.
 
         Args:
-            states: names; ``all`` and ``drain`` among them stand for several.
-            empty: with those that have no ranks.
+            states: names of `SHOWN`
+            onlines: True, False or both: which ranks
         """
+        if {"draining", "drained"} & set(states):
+            self.torpid -= {
+                r for name in ("draining", "drained") if name in states for r in getattr(self, name)
+            }
         rows = []
-        for state, online in states:
-            ranks = getattr(self, state) & (
-                set(self.inventory.ranks) - self.offline if online else self.offline
-            )
-            if ranks or empty:
-                rows.append(Row(state, ranks, online, self.inventory))
+        for state in SHOWN:
+            if state not in states:
+                continue
+            found = getattr(self, state)
+            for online in onlines:
+                ranks = found - self.offline if online else found & self.offline
+                if state in ("draining", "drained") and (found or not online):
+                    rows += self._by_reason(state, ranks, online)
+                else:
+                    rows.append(Row(state, ranks, online, self.inventory))
         return rows
 
-    def by_reason(self, row):
-        """The row, or one for each reason its ranks were drained for."""
-        if row.state not in ("drain", "draining", "drained") or not row.ranks:
-            return [row]
-        return [
-            Row(row.state, row.ranks & ranks, row.online, self.inventory, timestamp, reason)
-            for ranks, timestamp, reason in self.drains
-            if row.ranks & ranks
+    def _by_reason(self, state, ranks, online):
+        """A row for each reason, and time, for which ranks were drained, in the order of ranks."""
+        parts = [
+            Row(state, ranks & some, online, self.inventory, timestamp, reason)
+            for some, timestamp, reason in self.drains
+            if ranks & some
         ]
+        return sorted(parts, key=lambda row: min(row.ranks))
 
 
-def _expand(texts):
-    """(state, online) pairs for the names in ``--states``."""
-    pairs = []
-    for name in texts:
+def _states(text):
+    """(states to show, whether online and offline ranks are)."""
+    names = text.split(",") if text else list(DEFAULT)
+    for name in names:
         if name not in STATES:
-            raise CommandError(f"Invalid resource state {name} specified")
-        if name == "all":
-            pairs += [(state, online) for state in ONLINE_STATES for online in (True, False)]
-        elif name in ("online", "offline"):
-            pairs += [(state, name == "online") for state in ONLINE_STATES]
-        else:
-            pairs.append((name, True))
-    return pairs
+            raise CommandError(
+                f"Invalid resource state {name} specified\n"
+                f"flux-resource: INFO: valid states: {','.join(STATES)}"
+            )
+    if not set(names) - {"online", "offline"}:
+        names += DEFAULT
+    if "all" in names:
+        names += SHOWN
+    if "drain" in names:
+        names += ("draining", "drained")
+    onlines = [
+        online
+        for online, own, other in ((True, "online", "offline"), (False, "offline", "online"))
+        if own in names or other not in names
+    ]
+    return names, onlines
 
 
 def status(args):
-    chosen = formats.choose(args.format, STATUS_FORMATS, "FLUX_RESOURCE_STATUS_FORMAT_DEFAULT")
-    if chosen is None:
+    if args.states == "help":
+        warn(f"flux-resource: INFO: valid states: {','.join(STATES)}")
         return 0
-    layout = OutputFormat(chosen[0], HEADINGS)
-    pairs = _expand(args.states.split(",") if args.states else ["all"])
-    client = connect()
-    current = ResourceStatus(client)
-    rows = current.rows(pairs, empty=bool(args.states) and not args.skip_empty)
-    if {"reason", "timestamp"} & set(layout.names()):
-        rows = [part for row in rows for part in current.by_reason(row)]
-    if args.states:
-        # offline ranks of a state that was asked for by name
-        named = [(s, False) for s, online in pairs if online and s in args.states.split(",")]
-        rows += current.rows(named, empty=False)
-    rows = _narrow(rows, args, current, client)
-    _print(layout, rows, args)
-    return 0
-
-
-def _narrow(rows, args, current, client):
-    wanted = None
-    try:
-        if args.include:
-            wanted = current.inventory.targets(args.include)
-        if getattr(args, "queue", None):
-            queues = QueueMap(client.rpc("config.get") or {})
-            parts = [queues.select(current.inventory, name) for name in args.queue.split(",")]
-            ranks = {rank for part in parts for rank in part.ranks}
-            wanted = ranks if wanted is None else wanted & ranks
-    except RError as exc:
-        raise CommandError(str(exc)) from None
-    if wanted is None:
-        return rows
-    for row in rows:
-        row.ranks &= wanted
-    return [row for row in rows if row.ranks]
-
-
-def _print(layout, rows, args):
-    text = layout.lines(rows, Row.get, header=not args.no_header)
-    if text:
-        sys.stdout.write("\n".join(text) + "\n")
+    return _show(args, STATUS_FORMATS, "status", args.skip_empty or not args.states)
 
 
 def drain_table(args):
-    """The drained ranks, latest last, those that a job still holds apart."""
-    chosen = formats.choose(args.format, DRAIN_FORMATS, "FLUX_RESOURCE_DRAIN_FORMAT_DEFAULT")
+    """The drained ranks, those that a job still holds apart."""
+    args.states = "drain"
+    return _show(args, DRAIN_FORMATS, "drain", True)
+
+
+def _show(args, named, table, skip_empty):
+    states, onlines = _states(args.states)
+    chosen = formats.choose(args.format, named, "resource", table)
     if chosen is None:
         return 0
-    layout = OutputFormat(chosen[0], HEADINGS)
+    layout = OutputFormat(chosen, HEADINGS).without("color_up", "color_off")
     client = connect()
     current = ResourceStatus(client)
-    rows = []
-    for ranks, timestamp, reason in current.drains:
-        for state in ("draining", "drained"):
-            part = ranks & getattr(current, state)
-            for online in (True, False):
-                some = part - current.offline if online else part & current.offline
-                if some:
-                    name = state if online else state + "*"
-                    rows.append(Row(name, some, online, current.inventory, timestamp, reason))
-    rows = _narrow(rows, args, current, client)
-    _print(layout, rows, args)
+    if args.include or args.queue:
+        current.keep(set(narrow(current.inventory, args, client, current.inventory).ranks))
+    rows = _alike(current.rows(states, onlines), layout)
+    rows = [
+        row
+        for row in rows
+        if row.ranks or not (skip_empty or (not row.online and "offline" not in states))
+    ]
+    text = layout.lines(rows, Row.get, header=not args.no_header)
+    if text:
+        sys.stdout.write("\n".join(text) + "\n")
     return 0
+
+
+def _alike(rows, layout):
+    """Rows that only their ranks tell apart in what is shown put together."""
+    found = {}
+    for row in rows:
+        key = tuple(
+            field.text(row.get(field.name))
+            for field in layout.fields
+            if field.name not in ("nodelist", "ranks", "nnodes")
+        )
+        if key in found:
+            found[key].ranks = found[key].ranks | row.ranks
+        else:
+            found[key] = row
+    return list(found.values())

@@ -59,16 +59,16 @@ class Administration:
     def undrain(self, msg):
         body = msg.body or {}
         ranks, mode = self._targets(msg), body.get("mode") or "none"
-        if mode not in ("none", "force"):
-            raise OSError(errno.EINVAL, f"mode={mode!r}: expected none or force")
+        if not isinstance(mode, str) or mode not in _OVERWRITE:
+            raise OSError(errno.EINVAL, f"invalid undrain mode '{mode}' specified")
         others = difference(ranks, self.state.drains.ranks)
         if others and mode == "none":
-            raise OSError(errno.EINVAL, f"{_ranks(others)} not drained")
+            raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
         if body.get("reason"):
             context["reason"] = body["reason"]
-        context["overwrite"] = 1 if mode == "force" else 0
+        context["overwrite"] = _OVERWRITE[mode]
         self.journal.post("undrain", context)
         self._update()
         self.respond(msg, {})
