@@ -53,7 +53,7 @@ def test_written_for_people():
     }
     for seconds, text in cases.items():
         assert fsd(seconds) == text
-    assert fsd(math.inf) == "infinity"
+    assert fsd(math.inf) == "inf"
 
 
 def test_set_treedict():
