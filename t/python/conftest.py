@@ -6,7 +6,9 @@ directory or into the tree, never to the user's home.
 """
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -40,11 +42,18 @@ for name in (
 ):
     os.environ.pop(name, None)
 
+#: Where this run puts temporary files, if it was told nothing else.
+OURS = []
+
 import shared  # noqa: E402  (the path above comes first)
 
 
 def pytest_configure(config):
-    """Keep hypothesis' example database out of the home directory and the same examples in every run."""
+    """Temporary files of a run of its own; hypothesis keeps no database and draws the same examples in every run."""
+    if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+        # Short: there are sockets in it.
+        OURS.append(tempfile.mkdtemp(prefix="fp."))
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = OURS[0]
     try:
         import hypothesis
     except ImportError:
@@ -53,6 +62,13 @@ def pytest_configure(config):
         "tree", database=None, deadline=None, derandomize=True, print_blob=True
     )
     hypothesis.settings.load_profile("tree")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Nothing stays in /tmp, but for whoever wants to look why a test failed."""
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        for directory in OURS:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
+#: The same from our own schedulers.
+UNKNOWN_HERE = UNKNOWN + "; this scheduler also has reason-depth"
 
 
 def failure(*args, module="sched-fifo"):
@@ -42,14 +44,14 @@ def failure(*args, module="sched-fifo"):
             "log-level=bogus",
             "log-level='bogus' is invalid: expected one of emerg, alert, crit, err, warning, notice, info, debug",
         ),
-        ("log_level=debug", UNKNOWN.format("log_level=debug")),
-        ("foo", UNKNOWN.format("foo")),
-        ("queue-depth", UNKNOWN.format("queue-depth")),
-        ("forecast-period=1", UNKNOWN.format("forecast-period=1")),
-        ("mode=foobar", UNKNOWN.format("mode=foobar")),
+        ("log_level=debug", UNKNOWN_HERE.format("log_level=debug")),
+        ("foo", UNKNOWN_HERE.format("foo")),
+        ("queue-depth", UNKNOWN_HERE.format("queue-depth")),
+        ("forecast-period=1", UNKNOWN_HERE.format("forecast-period=1")),
+        ("mode=foobar", UNKNOWN_HERE.format("mode=foobar")),
         ("mode=limited=-1", "mode=limited= requires a positive integer, got '-1'"),
         ("mode=limited=0", "mode=limited= requires a positive integer, got '0'"),
-        ("alloc-mode=worst-fit", UNKNOWN.format("alloc-mode=worst-fit")),
+        ("alloc-mode=worst-fit", UNKNOWN_HERE.format("alloc-mode=worst-fit")),
         ("pool-class=nosuchmodule", "pool-class='nosuchmodule': could not load pool class"),
         ("pool-class=json", "pool-class='json': could not load pool class"),
         (
@@ -74,7 +76,7 @@ def test_a_pool_class_that_is_no_class():
 
 
 def test_test_hello_nopartial_is_sched_simples():
-    assert failure("test-hello-nopartial") == UNKNOWN.format("test-hello-nopartial")
+    assert failure("test-hello-nopartial") == UNKNOWN_HERE.format("test-hello-nopartial")
     rig = Rig(R(1, 1))
     rig.load_file("sched-simple", "test-hello-nopartial")
     assert rig.manager.hello_request == {"partial-ok": False}

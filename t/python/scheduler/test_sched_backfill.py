@@ -7,7 +7,10 @@ from peers import R, Rig, Simulation, jobspec
 
 from flux.scheduler import policy
 
-UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
+UNKNOWN = (
+    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
+    " this scheduler also has reason-depth, reservations"
+)
 
 
 def sched(rig):

@@ -131,7 +131,11 @@ def _checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
             init(self, *args, **kwargs)
             if depth == 0:
                 for arg in self.__dict__.get("_pending_args", ()):
-                    raise ValueError(f"unknown argument {arg!r}: built-in options are {OPTIONS}")
+                    own = ", ".join(self.own_options)
+                    raise ValueError(
+                        f"unknown argument {arg!r}: built-in options are {OPTIONS}"
+                        + (f"; this scheduler also has {own}" if own else "")
+                    )
         except ValueError as exc:
             # The load command shows an errno only: the log is where the reason can be found.
             if depth == 0 and getattr(self, "log", None) is not None:
@@ -199,6 +203,10 @@ class Scheduler(BrokerModule):
 
     #: Further arguments for the pool's class.
     pool_kwargs: dict[str, Any] = {}
+
+    #: Names of module arguments beside the built-in ones, for the error about an unknown argument;
+    #: ``take_argument`` of `PolicyScheduler` adds what it is asked for.
+    own_options: tuple[str, ...] = ()
 
     #: What keeps the pending jobs.
     _queue_class: type[PendingQueue] = PendingQueue

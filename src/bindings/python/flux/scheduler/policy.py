@@ -78,6 +78,7 @@ class PolicyScheduler(Scheduler):
         Returns:
             list of str: its values, the last one given last
         """
+        self.own_options += (name,)
         prefix = name + "="
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
