@@ -1,0 +1,85 @@
+"""A scheduler that decides nothing: every job gets rank 0, core 0 at once.
+
+What a broker module in Python costs and how many jobs a broker can start, without any scheduling; R is
+stored before the answer, as RFC 27 asks.
+"""
+
+import errno
+import json
+
+from flux.brokermod import BrokerModule, request_handler
+from flux.constants import FLUX_RPC_STREAMING
+from flux.kvs import KVSTxn
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+        "nodelist": ["n0"],
+        "starttime": 0,
+        "expiration": 0,
+    },
+}
+TEXT = json.dumps(R)
+
+
+class Null(BrokerModule):
+    def run(self):
+        self.handle.service_register("sched").get()
+        self.set_running()
+        self.acquire = self.handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
+        self.acquire.get()
+        hello = self.handle.rpc(
+            "job-manager.sched-hello", {"partial-ok": True}, flags=FLUX_RPC_STREAMING
+        )
+        try:
+            while True:
+                hello.get()
+                hello.reset()
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                raise
+        self.handle.rpc("job-manager.sched-ready", {"mode": "unlimited"}).get()
+        self.waiting = []
+        self.batch = []
+        self.timer = self.handle.timer_watcher_create(0.0, lambda *args: self.commit())
+        super().run()
+
+    @request_handler("sched.alloc", prefix=False)
+    def alloc(self, msg):
+        if not self.waiting and not self.batch:
+            self.timer.reset(after=0.0)
+        self.waiting.append((msg, msg.payload["id"]))
+
+    def commit(self):
+        self.batch, self.waiting = self.waiting, []
+        txn = KVSTxn(self.handle)
+        for _, jobid in self.batch:
+            digits = f"{jobid:016x}"
+            directory = ".".join(digits[i : i + 4] for i in range(0, 16, 4))
+            txn.put(f"job.{directory}.R", TEXT, raw=True)
+        txn.commit_async().then(self.stored)
+
+    def stored(self, future):
+        future.get()
+        for msg, jobid in self.batch:
+            self.handle.respond(msg, f'{{"id": {jobid}, "type": 0, "R": {TEXT}}}')
+        self.batch = []
+        if self.waiting:
+            self.commit()
+
+    @request_handler("sched.free", prefix=False)
+    def free(self, msg):
+        msg.payload["id"]
+
+    @request_handler("sched.cancel", prefix=False)
+    def cancel(self, msg):
+        pass
+
+    @request_handler("sched.prioritize", prefix=False)
+    def prioritize(self, msg):
+        pass
+
+
+def mod_main(h, *args):
+    Null(h, *args).run()
