@@ -64,12 +64,24 @@ def describe(args):
     return args["userid"], queue, nodes_of(jobspec)
 
 
+def limits_of(p, job):
+    """The limits that apply to a job: {None or its queue: nodes}."""
+    return {
+        which: limit
+        for which, limit in p.limits.items()
+        if limit is not None and which in (None, job[1])
+    }
+
+
+def is_before(p, one, other):
+    """Whether `other`, submitted after `one`, has to wait for it."""
+    return one[0] == other[0] and not limits_of(p, one).keys().isdisjoint(limits_of(p, other))
+
+
 def is_beyond(p, job, others):
     """Whether the limits leave no room for `job` beside `others`."""
-    user, queue, nodes = job
-    for which, limit in p.limits.items():
-        if limit is None or which not in (None, queue):
-            continue
+    user, _, nodes = job
+    for which, limit in limits_of(p, job).items():
         used = sum(n for u, q, n in others if u == user and which in (None, q))
         if used + nodes > limit:
             return True
@@ -89,7 +101,7 @@ def new(p, topic, args):
 
 def depend(p, topic, args):
     id, job = args["id"], describe(args)
-    earlier = any(other[0] == job[0] for other in p.held.values())
+    earlier = any(is_before(p, held, job) for held in p.held.values())
     if earlier or is_beyond(p, job, p.counted.values()):
         p.held[id] = job
         p.dependency_add(CURRENT_JOB, DEPENDENCY)
@@ -105,10 +117,11 @@ def inactive(p, topic, args):
 
 def release(p):
     """Let go of the jobs that there is room for now."""
-    waiting = set()
+    waiting = []
     for id, job in list(p.held.items()):
-        if job[0] in waiting or is_beyond(p, job, p.counted.values()):
-            waiting.add(job[0])
+        earlier = any(is_before(p, other, job) for other in waiting)
+        if earlier or is_beyond(p, job, p.counted.values()):
+            waiting.append(job)
         elif p.held.pop(id, None):
             p.counted[id] = job
             p.dependency_remove(id, DEPENDENCY)

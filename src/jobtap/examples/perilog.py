@@ -104,7 +104,7 @@ def start_process(p, id, kind, request):
     read, write = os.pipe()
     command = ["flux", "exec", "--rank", request["ranks"], "--", *request["command"]]
     process = subprocess.Popen(
-        ["sh", "-c", f'"$@"; echo $? >&{write}', "sh", *command],
+        ["sh", "-c", f'trap : TERM; "$@"; echo $? >/dev/fd/{write}', "sh", *command],
         env=environ,
         stdin=subprocess.DEVNULL,
         pass_fds=[write],

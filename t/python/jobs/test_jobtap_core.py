@@ -1,0 +1,455 @@
+"""What flux-core's job manager does with plugins, in the embedded one: the points in which they once differed."""
+
+import asyncio
+import errno
+import signal
+
+import pytest
+from jobs_instance import make_R
+
+from flux.jobtap import CURRENT_JOB, JobtapError
+
+DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
+
+
+@pytest.fixture
+def add(inst):
+    """add(init, name="core.py", **args) -> a Plugin."""
+    jobtap = inst.jm.jobtap
+
+    def add(init, name="core.py", **args):
+        return jobtap.add(jobtap.host.create(name, "/nowhere/" + name, args), init)
+
+    return add
+
+
+@pytest.fixture
+def p(add):
+    return add(lambda p: None)
+
+
+def logged(inst):
+    return [entry.text for entry in inst.ctx.ring.entries() if "jobtap" in entry.text]
+
+
+@pytest.mark.parametrize("answer", [-1, -7, False])
+def test_1_a_negative_answer_refuses(inst, p, answer):
+    p.add_handler("job.validate", lambda p, topic, args: answer)
+    with pytest.raises(OSError, match="rejected by job-manager plugin 'core.py'"):
+        inst.submit()
+    p.add_handler("job.validate", None)
+    id = inst.submit()
+    p.add_handler("job.update.attributes.system.x", lambda p, topic, args: answer)
+    with pytest.raises(OSError, match="update rejected by job-manager plugin 'core.py'"):
+        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
+    p.add_handler("conf.update", lambda p, topic, args: answer)
+    with pytest.raises(OSError, match="configuration rejected by job-manager plugin 'core.py'"):
+        inst.rpc("config.load", {"config": {}})
+    p.add_handler("job.state.*", lambda p, topic, args: answer)
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=1)
+    inst.advance(2)
+    assert inst.state(id) == INACTIVE  # what cannot be refused goes on
+
+
+@pytest.mark.parametrize("answer", [0, 1, True, None])
+def test_1_any_other_does_not(inst, p, answer):
+    p.add_handler("job.validate", lambda p, topic, args: answer)
+    assert inst.submit()
+
+
+def gate(p):
+    p.open = []
+
+    def dependency(p, topic, args):
+        p.dependency_add(CURRENT_JOB, "gate")
+        p.open.append((topic, args["id"]))
+
+    p.add_handler("job.dependency.gate", dependency)
+    p.add_handler("job.state.depend", lambda p, topic, args: p.open.append((topic, args["id"])))
+
+
+def test_2_a_plugin_loaded_late_learns_of_jobs_in_depend(inst, add):
+    add(gate)
+    id = inst.submit(dependencies=[{"scheme": "gate", "value": ""}])
+    inst.rpc("job-manager.jobtap", {"remove": "core.py"})
+    p = add(gate)
+    assert p.open == [("job.dependency.gate", id), ("job.state.depend", id)]
+    assert inst.events(id).count("dependency-add") == 1
+    p.dependency_remove(id, "gate")
+    assert inst.state(id) == SCHED
+
+
+def test_3_loading_reprioritizes(inst, add):
+    id = inst.submit()
+    add(lambda p: p.add_handler("job.priority.get", lambda p, topic, args: {"priority": 77}))
+    assert inst.jm.jobs[id].priority == 77
+
+
+def test_4_updates_are_collected(inst, p):
+    seen = []
+
+    def update(p, topic, args):
+        seen.append((topic, args["jobspec"]["attributes"]["system"].get("x")))
+        p.jobspec_update({"attributes.system.x": topic})
+        p.jobspec_update({"attributes.system.y": 1})
+        assert args["jobspec"]["attributes"]["system"].get("x") == seen[-1][1]
+
+    p.add_handler("job.validate", update)
+    p.add_handler("job.new", update)
+    p.add_handler("job.state.depend", update)
+    id = inst.submit()
+    assert seen == [
+        ("job.validate", None),
+        ("job.new", "job.validate"),
+        ("job.state.depend", "job.new"),
+    ]
+    updates = [event["context"] for event in inst.eventlog(id) if event["name"] == "jobspec-update"]
+    assert [update["attributes.system.x"] for update in updates] == [
+        "job.validate",
+        "job.new",
+        "job.state.depend",
+    ]
+    assert all(update["attributes.system.y"] == 1 for update in updates)
+
+
+def test_4_the_next_plugin_sees_the_update_of_a_new_job(inst, add):
+    seen = []
+    add(
+        lambda p: p.add_handler(
+            "job.validate", lambda p, t, a: p.jobspec_update({"attributes.system.x": 1})
+        )
+    )
+    add(
+        lambda p: p.add_handler(
+            "job.validate",
+            lambda p, t, a: seen.append(a["jobspec"]["attributes"]["system"].get("x")),
+        ),
+        "two.py",
+    )
+    inst.submit()
+    assert seen == [1]
+
+
+def test_4_a_callback_that_fails_updates_nothing(inst, p):
+    def priority(p, topic, args):
+        p.jobspec_update({"attributes.system.x": 1})
+        raise ValueError
+
+    p.add_handler("job.state.priority", priority)
+    assert "jobspec-update" not in inst.events(inst.submit())
+
+
+@pytest.mark.parametrize(
+    "name, context, number",
+    [
+        ("submit", {"userid": 1, "urgency": 16, "flags": 0}, errno.EINVAL),
+        ("invalidate", None, errno.EINVAL),
+        ("memo", None, errno.EPROTO),
+        ("jobspec-update", {"attributes.system": 5}, errno.EINVAL),
+        ("jobspec-update", {"resources": 1}, errno.EINVAL),
+        ("urgency", {"urgency": 99, "userid": 0}, errno.EINVAL),
+        ("priority", {"priority": -7}, errno.EINVAL),
+        ("priority", {"priority": 1 << 33}, errno.EINVAL),
+        ("exception", {"type": "x", "severity": 8, "note": ""}, errno.EINVAL),
+        ("set-flags", {"flags": ["nosuch"]}, errno.EINVAL),
+        ("alloc", {}, errno.EINVAL),
+        ("two words", None, errno.EINVAL),
+        ("x", {"y": "\ud800"}, errno.EINVAL),
+        ("x", {"y": "\0"}, errno.EINVAL),
+        ("x", {"y": 1 << 64}, errno.EINVAL),
+    ],
+)
+def test_5_what_would_leave_a_job_in_limbo_is_refused(inst, p, name, context, number):
+    id = inst.submit()
+    before = inst.events(id)
+    with pytest.raises(OSError) as caught:
+        p.event_post(id, name, context)
+    assert caught.value.errno == number
+    assert inst.events(id) == before
+    inst.load_sched(auto=lambda body: make_R())
+    inst.cancel(id)
+    assert inst.state(id) == INACTIVE
+
+
+@pytest.mark.parametrize(
+    "updates", [{"resources": 1}, {"version": 2}, {"attributes.system": 5}, 5, {"x": 1}]
+)
+def test_6_updates_in_an_answer_are_checked(inst, p, updates):
+    p.add_handler(
+        "job.update.attributes.system.x",
+        lambda p, topic, args: {"updates": updates, "validated": True},
+    )
+    id = inst.submit()
+    with pytest.raises(OSError, match="core.py: job.update.attributes.system.x: update"):
+        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
+    assert "jobspec-update" not in inst.events(id)
+
+
+def test_7_an_epilog_of_a_job_without_resources_holds_back_clean(inst, p):
+    p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("late"))
+    id = inst.submit()
+    inst.cancel(id)
+    assert inst.events(id)[-1] == "epilog-start" and inst.state(id) == CLEANUP
+    p.epilog_finish(id, "late", 0)
+    assert inst.events(id)[-2:] == ["epilog-finish", "clean"]
+
+
+def test_8_annotations_are_an_event_for_subscribers(inst, p):
+    seen = []
+    p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
+    p.add_handler(
+        "job.event.annotations", lambda p, topic, args: seen.append(args["entry"]["context"])
+    )
+    p.add_handler("job.state.priority", lambda p, topic, args: {"annotations": {"x": 1}})
+    inst.submit()
+    assert seen == [{"annotations": {"x": 1}}]
+
+
+def test_9_job_update_has_updates(inst, p):
+    seen = []
+    p.add_handler("job.update", lambda p, topic, args: seen.append(args["updates"]))
+    id = inst.submit()
+    p.jobspec_update_id(id, {"attributes.system.x": 1})
+    assert seen == [{"attributes.system.x": 1}]
+
+
+def test_9_job_update_key_has_both_forms(inst, p):
+    seen = []
+    p.add_handler(
+        "job.update.attributes.system.x",
+        lambda p, topic, args: seen.append(
+            (args["key"], args["value"], args["updates"], args["cred"]["rolemask"] & 1)
+        ),
+    )
+    id = inst.submit()
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
+    assert seen == [("attributes.system.x", 1, {"attributes.system.x": 1}, 1)]
+
+
+def test_10_alloc_bypass_keeps_a_job_from_the_scheduler(inst, p):
+    inst.load_sched()
+    p.add_handler(
+        "job.validate", lambda p, topic, args: p.job_set_flag(CURRENT_JOB, "alloc-bypass")
+    )
+    id = inst.submit()
+    inst.run()
+    assert inst.state(id) == SCHED and inst.sched.of("alloc") == []
+
+
+def test_10_R_needs_the_flag(inst, p):
+    p.add_handler("job.state.sched", lambda p, topic, args: {"R": make_R()})
+    inst.load_sched()
+    id = inst.submit()
+    inst.run()
+    assert inst.state(id) == SCHED and len(inst.sched.of("alloc")) == 1
+    assert any("R without the flag alloc-bypass" in text for text in logged(inst))
+
+
+def test_11_no_order_can_be_asked_for(p):
+    p.set_load_sort_order("none")
+    p.set_load_sort_order(None)
+
+
+def test_12_a_priority_may_be_in_any_answer(inst, p):
+    p.add_handler("job.state.sched", lambda p, topic, args: {"priority": 42})
+    assert inst.jm.jobs[inst.submit()].priority == 42
+    p.add_handler("job.state.sched", None)
+    p.add_handler("job.new", lambda p, topic, args: {"R": make_R()})
+    id = inst.submit()
+    assert inst.jm.jobs[id].R is None
+    assert any("job.new: R may only be set in job.state.sched" in text for text in logged(inst))
+
+
+def test_12_a_priority_that_is_none_is_an_exception(inst, p):
+    p.add_handler("job.state.priority", lambda p, topic, args: {"priority": "foo"})
+    id = inst.submit()
+    assert inst.state(id) == PRIORITY
+    event = inst.eventlog(id)[-1]
+    assert event["name"] == "exception" and event["context"]["type"] == "job.state.priority"
+    assert event["context"]["severity"] == 4
+
+
+def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
+    fired = []
+    id = inst.submit()
+    p.job_subscribe(id)
+    p.service_register("hello", lambda p, msg: p.handle.respond(msg, {}))
+    p.handle.timer_watcher_create(1.0, lambda *args: fired.append("timer"), repeat=1.0).start()
+    future = p.handle.rpc("kvs.dir", {"key": "."})
+    future.then(lambda f: fired.append("future"))
+    handle = p.handle
+    inst.rpc("job-manager.jobtap", {"remove": "core.py"})
+    inst.advance(5)
+    assert fired == []
+    for attempt in (
+        lambda: p.event_post(id, "x"),
+        lambda: p.add_handler("job.new", print),
+        lambda: p.reprioritize_all(),
+        lambda: p.service_register("again", print),
+        lambda: handle.rpc("kvs.dir", {"key": "."}),
+        lambda: handle.timer_watcher_create(0, print),
+        lambda: future.get(),
+    ):
+        with pytest.raises(OSError, match="plugin core.py was removed"):
+            attempt()
+    assert not inst.jm.jobs[id].subscribers
+
+
+def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
+    kept = []
+
+    def check(p, topic, args):
+        kept.append(args)
+        jobspec = args["jobspec"]
+        for attempt in (
+            lambda: args.__setitem__("id", 1),
+            lambda: jobspec.__setitem__("x", 1),
+            lambda: jobspec["attributes"]["system"].update(x=1),
+            lambda: jobspec["attributes"]["system"].pop("duration"),
+            lambda: jobspec["resources"].append(1),
+            lambda: jobspec["resources"][0]["with"][0].__setitem__("count", 9),
+        ):
+            with pytest.raises((TypeError, AttributeError)):
+                attempt()
+
+    p.add_handler("job.validate", check)
+    p.add_handler("job.state.depend", check)
+    id = inst.submit()
+    inst.cancel(id)
+    assert [args["id"] for args in kept] == [id, id]
+    assert [args["state"] for args in kept] == [1, DEPEND]
+
+
+@pytest.mark.parametrize(
+    "exc", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), SystemExit(2)]
+)
+def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
+    def boom(*args):
+        raise exc
+
+    p = add(lambda p: p.add_handler("job.state.*", boom))
+    others = []
+    add(lambda p: p.add_handler("job.state.*", lambda p, t, a: others.append(t)), "other.py")
+    p.handle.timer_watcher_create(1.0, boom).start()
+    p.handle.rpc("kvs.dir", {"key": "."}).then(boom)
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run=1)
+    inst.advance(2)
+    assert inst.state(id) == INACTIVE and len(others) == 6
+    text = "\n".join(logged(inst))
+    for where in ("job.state.run", "timer", "response to kvs.dir"):
+        assert f"core.py: {where}: {type(exc).__name__}" in text
+    p.add_handler("job.validate", boom)
+    with pytest.raises(OSError, match=f"core.py: job.validate: .*{exc or type(exc).__name__}"):
+        inst.submit()
+
+
+def test_17_texts_name_the_plugin(inst, p):
+    p.add_handler("job.validate", lambda p, topic, args: p.reject_job())
+    with pytest.raises(OSError, match="rejected by job-manager plugin 'core.py'"):
+        inst.submit()
+
+
+def test_17_the_service_name_ends_at_the_first_dot(inst, add):
+    def init(p):
+        p.service_register("hello", lambda p, msg: p.handle.respond(msg, {"x": 1}))
+
+    add(init, "my.cool-plugin.py")
+    assert inst.rpc("job-manager.my.hello") == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "event, context",
+    [
+        ("urgency", {"urgency": 16, "userid": 0}),
+        ("flux-restart", None),
+        ("jobspec-update", {"attributes.system.x": 1}),
+    ],
+)
+def test_18_endless_posting_is_refused(inst, p, event, context):
+    p.add_handler(
+        "job.state.sched", lambda p, topic, args: p.event_post(CURRENT_JOB, event, context)
+    )
+    id = inst.submit()
+    assert inst.state(id) == SCHED
+    text = f"core.py has posted {event} to job {id} again and again"
+    assert any(text in line for line in logged(inst))
+    inst.cancel(id)
+    assert inst.state(id) == INACTIVE
+
+
+def test_18_two_jobs_that_never_rest(inst, p):
+    one, two = inst.submit(), inst.submit()
+    p.add_handler(
+        "job.event.debug.ball",
+        lambda p, t, args: p.event_post(two if args["id"] == one else one, "debug.ball"),
+    )
+    p.job_subscribe(one)
+    p.job_subscribe(two)
+    p.event_post(one, "debug.ball")
+    inst.run()
+    assert any("core.py has posted debug.ball" in line for line in logged(inst))
+
+
+def test_18_waiting_for_the_job_manager_is_refused(inst, p):
+    errors = []
+
+    def check(p, topic, args):
+        import flux
+
+        for handle in (p.handle, flux.Flux()):
+            for wait in (
+                lambda h: h.rpc("job-manager.getinfo").get(),
+                lambda h: h.rpc("job-manager.getinfo").wait_for(5),
+                lambda h: h.reactor_run(),
+            ):
+                with pytest.raises(OSError) as caught:
+                    wait(handle)
+                errors.append(caught.value.errno)
+        p.handle.rpc("kvs.dir", {"key": "."}).get()
+
+    p.add_handler("job.validate", check)
+    inst.submit()
+    assert errors == [errno.EDEADLK] * 6
+
+
+def test_signals_are_not_a_plugins_affair(inst, p):
+    former = signal.getsignal(signal.SIGUSR1)
+
+    def check(p, topic, args):
+        with pytest.raises(OSError, match="a plugin may not do that"):
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    p.add_handler("job.validate", check)
+    inst.submit()
+    assert signal.getsignal(signal.SIGUSR1) is former
+    signal.signal(signal.SIGUSR1, former)  # others may
+
+
+def test_a_file_that_others_can_write_is_not_run(inst, tmp_path):
+    path = tmp_path / "open.py"
+    path.write_text("def plugin_init(p):\n    pass\n")
+    path.chmod(0o666)
+    with pytest.raises(OSError, match="others can write it"):
+        inst.rpc("job-manager.jobtap", {"load": str(path)})
+    path.chmod(0o644)
+    inst.rpc("job-manager.jobtap", {"load": str(path)})
+
+
+def test_a_callback_that_calls_sees_the_same_args(inst, add):
+    add(lambda p: p.add_handler("my.topic", lambda p, t, a: {"id": a["id"], "x": a.get("x")}))
+
+    def init(p):
+        p.add_handler(
+            "job.validate",
+            lambda p, t, a: p.answers.append(p.call(CURRENT_JOB, "my.topic", a)),
+        )
+        p.answers = []
+
+    p = add(init, "caller.py")
+    id = inst.submit()
+    assert p.answers == [{"id": id, "x": None}]
+    with pytest.raises(JobtapError, match="my.other of job-manager plugin 'core.py' failed"):
+        inst.jm.jobtap.plugins[-2].add_handler("my.other", lambda p, t, a: -1)
+        p.call(id, "my.other")
