@@ -22,6 +22,18 @@ def test_the_man_page_has_every_option_of_flux_start(srcdir):
     assert not {option for option in options if "**" + option not in page}
 
 
+def test_comments_of_attributes_have_no_colon_in_their_first_line(srcdir):
+    """Sphinx napoleon would read what stands before it as a type."""
+    bindings = srcdir / "src" / "bindings" / "python" / "flux"
+    wrong = []
+    for path in sorted(bindings.rglob("*.py")):
+        lines = path.read_text().splitlines()
+        for before, line in zip(["", *lines], lines):
+            if re.match(r"    #: .*:( |$)", line) and not before.startswith("    #:"):
+                wrong.append(f"{path.name}: {line.strip()}")
+    assert wrong == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "NEWS.md"])
 def test_linked_files_exist(srcdir, name):
     text = (srcdir / name).read_text()

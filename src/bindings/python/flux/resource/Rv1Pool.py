@@ -67,10 +67,10 @@ class Rv1Pool(Hooks, ResourcePoolImplementation):
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
-    #: Class of its index: a policy may keep more in it.
+    #: Class of its index; a policy may keep more in it.
     index_class = RankIndex
 
-    #: Whether this is the pool of an allocation: what is local to the instance is not in its R.
+    #: Whether this is the pool of an allocation; what is local to the instance is not in its R.
     _granted = False
     #: What the pool of an allocation has of its ``_base``, until its books are opened.
     _selection: Selection = ()

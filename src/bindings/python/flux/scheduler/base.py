@@ -182,7 +182,7 @@ class Scheduler(BrokerModule):
         ValueError: an argument has a bad value, or nobody took it
     """
 
-    #: Most requests the job manager sends at a time: a positive int, or "unlimited".
+    #: Most requests the job manager sends at a time, a positive int or "unlimited".
     queue_depth: Union[int, str] = "unlimited"
 
     #: Longest delay that gathers a burst of events into one pass, seconds.
@@ -191,14 +191,14 @@ class Scheduler(BrokerModule):
     #: Weight of a new sample in the moving averages of the pace, 0 to 1.
     SCHED_EWMA_ALPHA = 0.25
 
-    #: Whether passes are wanted while ``_queue`` is empty. None: if the class overrides `alloc`, since
-    #: its queue may be somewhere else.
+    #: Whether passes are wanted while ``_queue`` is empty. None means yes if the class overrides
+    #: `alloc`, since its queue may be somewhere else.
     schedule_when_empty: Optional[bool] = None
 
     #: Whether hello may report jobs that have returned part of their resources.
     hello_partial_ok = True
 
-    #: Class of the pool; None: R's writer, if it names one, else ResourcePool.
+    #: Class of the pool. None means the one that R's writer names, else ResourcePool.
     pool_class: Optional[type] = None
 
     #: Further arguments for the pool's class.

@@ -33,7 +33,7 @@ class Bar(NamedTuple):
     kind: str
     label: str
     start: float
-    #: infinity: nobody knows
+    #: infinity if nobody knows
     end: float
     #: how many ranks
     count: int
