@@ -80,6 +80,7 @@ class LeanEngine:
         self._ends = []
         self._actions = []
         self._serial = 0
+        self._hooks = {}
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
@@ -137,6 +138,37 @@ class LeanEngine:
         """Have ``function(engine)`` called at a time, before the submissions of that instant."""
         self._serial += 1
         heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
+
+    def on(self, event, id, function):
+        """Have ``function(engine)`` called when a job of the trace is submitted, starts or ends.
+
+        Args:
+            event (str): "submit", "start" or "end"
+            id (str): the job, as the trace calls it
+        """
+        self._hooks.setdefault((event, id), []).append(function)
+
+    def _happened(self, event, active):
+        for function in self._hooks.pop((event, active.job.id), ()):
+            # Not from within what happens now: it may be an answer of the scheduler's.
+            self.at(self.now, function)
+
+    def submit_extra(self, job):
+        """Submit a job that is in no trace; observers are not told of it."""
+        self.manager.submit(len(self.jobs) + self.manager.extra, -1, job)
+
+    def extend(self, active, seconds):
+        """Change the limit of a running job by so many seconds.
+
+        Raises:
+            ValueError: it does not run, or has no limit
+        """
+        job = active.job
+        if active.state != states.RUN or not job.limit:
+            raise ValueError(f"job {job.id} does not run under a limit")
+        active.limit = (active.limit or job.limit) + seconds
+        self.manager.set_expiration(active, active.start + active.limit)
+        self.end_at(active, active.start + min(job.run, active.limit))
 
     # -- the order of events ------------------------------------------------------------------------------
 
@@ -212,7 +244,8 @@ class LeanEngine:
             active = entry[2]
             if active.end_entry is entry:
                 job = active.job
-                timeout = job.limit and job.run > job.limit
+                limit = active.limit or job.limit
+                timeout = limit and job.run > limit
                 self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
                 return True
         return False
@@ -227,7 +260,9 @@ class LeanEngine:
         if self._next < len(self.jobs) and self.jobs[self._next].submit + self.epoch <= when:
             index = self._next
             self._next += 1
-            self.manager.submit(index + 1, index, self.jobs[index])
+            active = self.manager.submit(index + 1, index, self.jobs[index])
+            if self._hooks:
+                self._happened("submit", active)
             return True
         return False
 
@@ -235,7 +270,9 @@ class LeanEngine:
 
     def began(self, active):
         self.end_at(active, self.kernel.time + active.job.seconds)
-        if self.observer is not None:
+        if self._hooks:
+            self._happened("start", active)
+        if self.observer is not None and active.index >= 0:
             self.observer.began(active)
 
     def end_at(self, active, when):
@@ -246,13 +283,15 @@ class LeanEngine:
 
     def ended(self, active, how):
         active.end_entry = None
-        if self.observer is not None:
+        if self._hooks:
+            self._happened("end", active)
+        if self.observer is not None and active.index >= 0:
             self.observer.ended(active, how)
 
     def rejected(self, active, note):
-        if self.observer is not None:
+        if self.observer is not None and active.index >= 0:
             self.observer.rejected(active, note)
 
     def annotated(self, active):
-        if self.observer is not None:
+        if self.observer is not None and active.index >= 0:
             self.observer.annotated(active)

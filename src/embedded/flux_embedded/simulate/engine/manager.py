@@ -33,7 +33,7 @@ class ActiveJob:
     __slots__ = (
         "id", "index", "job", "userid", "priority", "flags", "t_submit", "state", "packed", "R",
         "annotations", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "start",
-        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end", "subscribers",
+        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end", "subscribers", "limit",
     )  # fmt: skip
 
     def __init__(self, id, index, job, t_submit, packed):
@@ -60,6 +60,8 @@ class ActiveJob:
         self.end_entry = None
         self.end = None
         self.subscribers = None
+        #: the limit of a running job, where it was changed
+        self.limit = None
 
     @property
     def jobspec(self):
@@ -95,6 +97,7 @@ class Manager(Peer):
         self.running = 0
         self.pump_wanted = False
         self.complaints = []
+        self.extra = 0
         self._specs = {}
         self.queues = Queues(self)
         if queues:
@@ -174,6 +177,24 @@ class Manager(Peer):
             else:
                 self.alloc.priority_changed(active)
 
+    def set_queue(self, name, started):
+        """Start or stop a queue; None: the anonymous one, or all.
+
+        Raises:
+            ValueError: there is no such queue
+        """
+        table = self.queues.table
+        if name is not None and name not in table:
+            raise ValueError(f"there is no queue {name!r}")
+        for queue in table.values() if name is None else [table[name]]:
+            queue.started = started
+        self.alloc.requeue_eligible(list(self.jobs.values()))
+
+    def set_expiration(self, active, expiration):
+        """Tell the scheduler that a running job may go on until `expiration`."""
+        active.R = rlite.with_expiration(active.R, expiration)
+        self.tell("sched.expiration", {"id": active.id, "expiration": expiration})
+
     # -- what the job manager's parts call ------------------------------------------------------------
 
     def schedule(self):
@@ -214,6 +235,11 @@ class Manager(Peer):
 
     def holding_resources(self):
         return [active for active in self.jobs.values() if active.state == states.RUN]
+
+    def count_extra(self):
+        """A number for the next job that is in no trace."""
+        self.extra += 1
+        return self.extra
 
     def log(self, level, text):
         self.complaints.append(text)
