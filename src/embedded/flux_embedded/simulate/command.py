@@ -163,16 +163,17 @@ class Call:
         if options.diff:
             self._diff_pair(policies)
         config = self._config()
-        settings = self._settings(config)
         workloads = self._workloads(config)
         workload = workloads[0][1]
+        self.now = workload.epoch
+        settings = self._settings(config)
         self._announce(workload, policies)
         if options.save_trace:
             files.write_trace(workload, options.save_trace)
             return 0
         tasks = []
         for seed, one in workloads:
-            own = self._settings(config, one, seed) if len(workloads) > 1 else settings
+            own = self._settings(config) if len(workloads) > 1 else settings
             own.provenance = self._provenance(one, own, seed)
             for each in policies:
                 tasks.append(run.Task(one, each, own, self._directory(each, seed), seed))
@@ -272,11 +273,13 @@ class Call:
             found[0][1].notes.fact(f"submissions are shaken by up to {shake:g} s")
         return found
 
-    def _settings(self, config, workload=None, seed=None):
+    def _settings(self, config):
         from flux_embedded.simulate.run import Settings
 
         options = self.options
         engine = options.engine or "lean"
+        if options.live and engine == "instance":
+            raise ValueError("--live needs the lean engine")
         if options.jobtap and engine == "lean":
             if options.engine:
                 raise ValueError("--jobtap needs a whole instance: leave --engine=lean out")
@@ -293,6 +296,8 @@ class Call:
             from flux_embedded.simulate.script import Script
 
             script = Script.read(options.script)
+            if options.live:
+                script.by_the_clock(self.now)
         return Settings(
             engine=engine,
             grain=options.grain,
@@ -302,6 +307,7 @@ class Call:
             jobtap=[os.path.abspath(path) for path in options.jobtap],
             eventlogs=options.eventlogs,
             swf=options.swf,
+            live=options.live,
         )
 
     def _provenance(self, workload, settings, seed):
@@ -351,8 +357,9 @@ class Call:
             self.say(f"  {line}")
         load = workload.offered_load()
         days = workload.jobs[-1].submit / 86400
+        span = f" over {days:.1f} days, offered load {load:.2f}," if days else ""
         self.say(
-            f"{len(workload.jobs):,} jobs over {days:.1f} days, offered load {load:.2f}, on {workload.machine}; "
+            f"{len(workload.jobs):,} jobs{span} on {workload.machine}; "
             f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
         )
 
@@ -399,6 +406,11 @@ class Call:
         if options.json:
             keys = ("policy", "seed", "figures", "classes", "interrupted", "jobs_per_second")
             print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
+        elif options.live:
+            from flux_embedded.simulate.live import starts_table
+
+            names = [summary["policy"] for summary in summaries]
+            print("\n".join(["", *table.lines(starts_table(names, summaries))]))
         elif options.seeds:
             groups = {}
             for summary in summaries:

@@ -17,6 +17,8 @@ from flux_embedded.simulate.results.outcome import Outcome
 from flux_embedded.simulate.results.picture import picture_data
 from flux_embedded.simulate.workload.text import digest
 
+#: Jobs of an instance whose starts are listed.
+LISTED = 200
 #: Seconds between two reports of progress from a run.
 REPORT_EVERY = 0.25
 
@@ -46,7 +48,7 @@ class Settings:
         self.swf = False
         self.directory = None
         self.provenance = {}
-        self.running = ()
+        self.live = False
         self.__dict__.update(keys)
 
 
@@ -77,7 +79,9 @@ def make_engine(workload, policy, settings, outcome):
             epoch=epoch,
             grain=settings.grain,
             forecast=settings.forecast,
-            config=settings.config,
+            config=settings.config or {"queues": workload.queues},
+            running=workload.running,
+            down=workload.down,
         )
     if settings.script is not None:
         settings.script.install(engine)
@@ -128,6 +132,14 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         ],
         "log_lines": len(engine.log.lines),
     }
+    if workload.running or settings.live:
+        jobs = workload.jobs[:LISTED]
+        summary["asked"] = {job.id: (job.user or "", job.size) for job in jobs}
+        summary["starts"] = {
+            job.id: outcome.epoch + outcome.start[i]
+            for i, job in enumerate(jobs)
+            if outcome.start[i] == outcome.start[i]
+        }
     return outcome, summary
 
 

@@ -14,6 +14,7 @@ and a clock. An event is ``submit``, ``start`` or ``end`` and a job of the trace
 import re
 import shlex
 import subprocess
+import time
 
 from flux_embedded.formats import fsd, states
 from flux_embedded.simulate.job import Job, Shape
@@ -36,8 +37,10 @@ class Step:
         action (str), words (list of str): what is to be done
     """
 
-    def __init__(self, line, time, event, words):
+    def __init__(self, line, time, event, words, is_clock=False):
         self.line = line
+        #: whether the time is one of a clock, without a day
+        self.is_clock = is_clock
         self.time = time
         self.event = event
         self.action, *self.words = words
@@ -93,6 +96,14 @@ class Script:
         if not least <= len(step.words) <= most:
             raise ScriptError(f"{self.name}:{step.line}: expected {step.action} {usage}".rstrip())
 
+    def by_the_clock(self, now):
+        """Have clock times without a day mean the next such time after `now` (seconds since the epoch)."""
+        clock = time.localtime(now)
+        today = clock.tm_hour * 3600 + clock.tm_min * 60 + clock.tm_sec
+        for step in self.steps:
+            if step.is_clock:
+                step.time = (step.time - today) % 86400
+
     def install(self, engine):
         """Have `engine` (a LeanEngine) do what the script says.
 
@@ -133,7 +144,9 @@ def _step(number, body):
         when = 86400 * float(words[0][:-1]) + seconds(_clock(words[1]))
         rest = words[2:]
     elif ":" in words[0]:
-        when, rest = seconds(_clock(words[0])), words[1:]
+        if len(words) < 2:
+            raise ValueError("nothing is to be done then")
+        return Step(number, seconds(_clock(words[0])), None, words[1:], True)
     else:
         when, rest = _duration(words[0]), words[1:]
     if not rest:

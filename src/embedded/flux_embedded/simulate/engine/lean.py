@@ -38,6 +38,8 @@ class LeanEngine:
         forecast (bool): let the scheduler estimate and explain
         config (dict): the configuration: queues, resource.exclude
         actions (list): (seconds, ``function(engine)``) to be done at a time, in order
+        running (list): (Job, R, start, end in seconds since the epoch) of jobs that run already
+        down (str): idset of ranks that are not to be used
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class LeanEngine:
         config=None,
         actions=(),
         log_level=4,
+        running=(),
+        down="",
     ):
         if grain not in GRAINS:
             raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
@@ -96,6 +100,11 @@ class LeanEngine:
         peers.Broker(self.kernel, "config", peers.configuration(config))
         peers.Broker(self.kernel, "event", peers.events())
         self.task = None
+        self._adopted = len(running)
+        if down:
+            self.resource.down(self.resource.ranks_of(down))
+        for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
+            self.end_at(self.manager.adopt(number, job, R, start), end)
 
     @property
     def now(self):
@@ -155,7 +164,7 @@ class LeanEngine:
 
     def submit_extra(self, job):
         """Submit a job that is in no trace; observers are not told of it."""
-        self.manager.submit(len(self.jobs) + self.manager.extra, -1, job)
+        self.manager.submit(len(self.jobs) + self._adopted + self.manager.extra, -1, job)
 
     def extend(self, active, seconds):
         """Change the limit of a running job by so many seconds.

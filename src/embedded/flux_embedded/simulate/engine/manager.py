@@ -41,7 +41,8 @@ class ActiveJob:
         self.index = index
         self.job = job
         self.userid = OWNER
-        self.priority = priority_of(job.urgency)
+        given = job.extra.get("priority") if job.extra else None
+        self.priority = priority_of(job.urgency) if given is None else given
         self.flags = 0
         self.t_submit = t_submit
         self.state = states.SCHED
@@ -124,6 +125,14 @@ class Manager(Peer):
         if active.queue_name is not None and active.queue_name not in self.queues.table:
             active.queue_name = None
         self.alloc.enqueue(active)
+        return active
+
+    def adopt(self, id, job, R, start):
+        """A job runs already when the scheduler comes."""
+        active = ActiveJob(id, -1, job, start, self._packed(job))
+        active.state, active.R, active.start = states.RUN, R, start
+        self.jobs[id] = active
+        self.running += 1
         return active
 
     def _packed(self, job):

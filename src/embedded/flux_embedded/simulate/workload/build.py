@@ -59,6 +59,11 @@ class Workload:
         self.epoch = epoch
         self.notes = notes
         self.name = name
+        #: jobs that run already, as `LeanEngine` has them, and ranks that are not to be used
+        self.running = ()
+        self.down = ""
+        #: the configuration's queues, where the jobs come with some
+        self.queues = {}
 
     @property
     def units(self):

@@ -262,7 +262,7 @@ def _limit(row, notes, number):
     text = row.first("timelimitraw")
     if text is not None and text.lower() not in UNLIMITED:
         return float(text) * 60
-    text = row.first("timelimit", "limit", "requested_time")
+    text = text or row.first("timelimit", "limit", "requested_time")
     if text is None:
         return None
     if text.lower() in UNLIMITED:

@@ -1,0 +1,57 @@
+"""Run by ``flux python`` in an instance, a real one or ours: what is there, as one JSON object.
+
+It uses ordinary messages only, changes nothing, and takes no other import than the bindings.
+"""
+
+import json
+import sys
+import time
+
+import flux
+
+LOOKUPS_AT_ONCE = 256
+INACTIVE = 64
+
+
+def lookup(h, ids, keys):
+    """{id: {key: text}} of jobs; a key that a job does not have is left out."""
+    found = {}
+    for start in range(0, len(ids), LOOKUPS_AT_ONCE):
+        some = [(id, key) for id in ids[start : start + LOOKUPS_AT_ONCE] for key in keys]
+        futures = [
+            h.rpc("job-info.lookup", {"id": id, "keys": [key], "flags": 0}) for id, key in some
+        ]
+        for (id, key), future in zip(some, futures):
+            try:
+                found.setdefault(id, {})[key] = future.get()[key]
+            except OSError:
+                found.setdefault(id, {})
+    return found
+
+
+def main():
+    everything = "all" in sys.argv[1:]
+    h = flux.Flux()
+    states = ["pending", "running"] + (["inactive"] if everything else [])
+    query = {"max_entries": 0, "attrs": ["all"], "constraint": {"states": states}}
+    jobs = h.rpc("job-list.list", query).get()["jobs"]
+    ids = [job["id"] for job in jobs]
+    keys = ["eventlog", "R"] if everything else ["jobspec", "R"]
+    try:
+        now = h.rpc("broker.now", {}).get()["now"]  # where the clock is a virtual one
+    except OSError:
+        now = time.time()
+    answer = {
+        "now": now,
+        "jobs": jobs,
+        "files": {str(id): texts for id, texts in lookup(h, ids, keys).items()},
+        "resources": h.rpc("resource.status").get(),
+    }
+    try:
+        answer["config"] = h.rpc("config.get", {}).get()
+    except OSError:
+        answer["config"] = {}
+    json.dump(answer, sys.stdout)
+
+
+main()

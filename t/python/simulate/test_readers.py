@@ -1,0 +1,524 @@
+"""Readers of traces: what they take, what they leave out and say, and damaged files."""
+
+import gzip
+import io
+import json
+import sqlite3
+import tarfile
+
+import pytest
+from shared import data_path
+
+from flux_embedded.simulate.workload import columns, lublin
+from flux_embedded.simulate.workload.build import Options, build
+from flux_embedded.simulate.workload.estimates import estimator
+from flux_embedded.simulate.workload.formats import detect, reader
+from flux_embedded.simulate.workload.record import Source, TraceError
+
+HEADER = "; Version: 2.2\n; UnixStartTime: 1000000000\n; MaxProcs: 64\n; MaxNodes: 32\n; Queue: 1 long (72 h)\n"
+
+
+def swf(*rows, header=HEADER):
+    return header + "".join(" ".join(map(str, row)) + "\n" for row in rows)
+
+
+def row(number=1, submit=0, run=10, size=2, limit=20, status=1, wait=0, requested=None, **more):
+    fields = [number, submit, wait, run, size, -1, -1, size if requested is None else requested]
+    fields += [limit, -1, status, more.get("user", 7), -1, -1, more.get("queue", 1), -1]
+    return [*fields, more.get("before", -1), -1]
+
+
+def write(tmp_path, text, name="trace.swf", encoding="utf-8"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+    return str(path)
+
+
+def read(path, form="auto"):
+    source = Source(path)
+    return list(reader(source, form)), source
+
+
+def refusal(path, form="auto"):
+    with pytest.raises(TraceError) as caught:
+        read(path, form)
+    return str(caught.value).replace(path, "FILE")
+
+
+# -- SWF ------------------------------------------------------------------------------------------------------
+
+
+def test_swf(tmp_path):
+    records, source = read(write(tmp_path, swf(row(), row(2, 5, 11.5, 4, -1))))
+    first, second = records
+    assert (first.id, first.submit, first.run, first.limit, first.cores) == ("1", 0, 10, 20, 2)
+    assert (first.user, first.queue, first.extra) == ("7", "long", {"wait": 0})
+    assert (second.run, second.limit) == (11.5, None)
+    assert (source.start, source.procs, source.nodes) == (1e9, 64, 32)
+
+
+def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path):
+    records, source = read(
+        write(
+            tmp_path,
+            swf(
+                row(size=4, requested=8), row(2, size=4, requested=-1), row(3, size=-1, requested=8)
+            ),
+        )
+    )
+    assert [record.cores for record in records] == [8, 4, 8]
+    assert any("another number of processors" in line for line in source.notes.lines())
+
+
+@pytest.mark.parametrize(
+    "job, said",
+    [
+        (row(run=-1), "1 jobs left out: no run time (first: line 6)"),
+        (row(run=-1, status=5), "1 jobs left out: no run time (cancelled before they ran)"),
+        (row(size=-1), "1 jobs left out: no size"),
+        (row(status=2), "1 lines about parts of preempted jobs left out"),
+    ],
+)
+def test_swf_says_what_it_leaves_out(tmp_path, job, said):
+    records, source = read(write(tmp_path, swf(job, row(2))))
+    assert [record.id for record in records] == ["2"]
+    assert any(line.startswith(said) for line in source.notes.lines())
+
+
+def test_swf_in_the_wild(tmp_path):
+    text = swf(row() + ["{1,2,3}", "q_2w", "1:ppn=12"]).replace(" ", "\t") + "\n\n"
+    text = "; Note: Universit\u00e4t\n" + text
+    records, source = read(write(tmp_path, text, encoding="latin-1"))
+    assert len(records) == 1
+    assert any("more than 18 columns" in line for line in source.notes.lines())
+
+
+def test_swf_of_a_million_columns(tmp_path):
+    line = " ".join(map(str, row())) + " 1" * 1_000_000
+    records, _ = read(write(tmp_path, HEADER + line + "\n" + " ".join(map(str, row(2))) + "\n"))
+    assert [record.id for record in records] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (swf(row(), row(2)[:17]), "FILE:7: 17 columns: a record of this format has 18 or more"),
+        (swf(row(), row(2, run="nan")), "FILE:7: column 4 is nan, not a number"),
+        (swf(row(), row(2, submit="inf")), "FILE:7: column 2 is inf, not a number"),
+        (swf(row(), row(2, run="ten")), "FILE:7: column 4 is 'ten', not a number"),
+        (swf(row(), row(2, submit=-5)), "FILE:7: the job is submitted at -5"),
+    ],
+)
+def test_damaged_swf(tmp_path, text, said):
+    assert refusal(write(tmp_path, text)).startswith(said)
+
+
+def test_gzip(tmp_path):
+    packed = gzip.compress(swf(*[row(n, n) for n in range(1, 2000)]).encode())
+    records, _ = read(write(tmp_path, packed, "trace.swf.gz"))
+    assert len(records) == 1999
+    cut = refusal(write(tmp_path, packed[: len(packed) // 2], "cut.swf.gz"))
+    assert "the compressed file ends here, before its end" in cut and cut.split(":")[1].isdigit()
+    broken = bytearray(packed)
+    broken[-8:-4] = b"\xff" * 4  # its checksum
+    assert "damaged" in refusal(write(tmp_path, bytes(broken), "broken.swf.gz"))
+
+
+def test_no_file_and_no_format(tmp_path):
+    assert refusal(str(tmp_path / "none")) == "FILE: there is no such file"
+    assert "none of the formats known" in refusal(write(tmp_path, "hello\nworld\n"))
+    assert "none of the formats known" in refusal(write(tmp_path, ""))
+    assert "none of the formats known" in refusal(write(tmp_path, bytes(range(256)) * 20))
+
+
+# -- tables ---------------------------------------------------------------------------------------------------
+
+SACCT = (
+    "JobID|JobIDRaw|User|Partition|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|ReqTRES|State\n"
+    "10|10|ann|batch|2024-03-01T10:00:00|2024-03-01T10:05:00|2024-03-01T10:06:00|2024-03-01T10:07:00|60|5|2|8|billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,node=2|COMPLETED\n"
+    "10.batch|10.batch||||||||||||COMPLETED\n"
+    "11_7|12|bob|batch|2024-03-01T10:01:00|2024-03-01T10:01:00|2024-03-01T10:06:00|2024-03-01T10:07:00|90|UNLIMITED|1|4|cpu=4,node=1|TIMEOUT\n"
+    "11_[8-99%4]|13|bob|batch|2024-03-01T10:01:00|Unknown|Unknown|Unknown|0|5|1|4|cpu=4|PENDING\n"
+    "14|14|eve|batch|2024-03-01T10:02:00|2024-03-01T10:02:00|None|2024-03-01T10:03:00|0|5|1|4|cpu=4,node=1|CANCELLED by 12\n"
+)
+
+
+def test_sacct(tmp_path):
+    path = write(tmp_path, SACCT, "jobs.txt")
+    records, source = read(path)
+    assert detect(Source(path)) == "sacct"
+    first, second = records
+    assert (first.id, first.run, first.limit, first.nodes, first.cores, first.gpus) == (
+        "10",
+        60,
+        300,
+        2,
+        8,
+        4,
+    )
+    assert (first.user, first.queue) == ("ann", "batch")
+    assert first.submit - first.extra["submitted"] == 300  # it comes in when it was eligible
+    assert first.extra["wait"] == 60
+    assert (second.id, second.limit) == ("12", None)
+    said = "\n".join(source.notes.lines())
+    for part in (
+        "1 jobs could not have started",
+        "1 lines about job steps",
+        "rest of a job array",
+        "cancelled before they ran",
+        "1 jobs have no limit of their own",
+    ):
+        assert part in said
+
+
+def test_sacct_without_header_and_with_a_bad_line(tmp_path):
+    body = SACCT.partition("\n")[2]
+    assert "no column for the" in refusal(write(tmp_path, body), "sacct")
+    assert "FILE:2: 3 fields under 14 columns" in refusal(
+        write(tmp_path, SACCT.partition("\n")[0] + "\n1|2|3\n")
+    )
+    bad = SACCT.replace("2024-03-01T10:00:00|2024-03-01T10:05:00", "yesterday|Unknown")
+    assert refusal(write(tmp_path, bad)) == "FILE:2: 'yesterday' is no time"
+
+
+def test_csv_of_flux_fiction(tmp_path):
+    text = "# made by hand\nJobID,NNodes,NCPUS,Timelimit,Submit,Elapsed,NGPUS\n1,2,5,01:30:00,2018-09-28T10:32:04,00:09:47,3\n1,4,2,1-00:00:00,2018-09-28T10:32:04,09:47,0\n"
+    records, source = read(write(tmp_path, text, "a.csv"))
+    assert [(r.nodes, r.cores, r.gpus, r.limit, r.run) for r in records] == [
+        (2, 5, 3, 5400, 587),
+        (4, 4, 0, 86400, 587),
+    ]
+    said = "\n".join(source.notes.lines())
+    assert "fewer cores than nodes" in said and "do not divide" in said
+
+
+def test_own_results_are_a_trace(tmp_path):
+    from flux_embedded.simulate.results.files import COLUMNS
+
+    values = dict.fromkeys(COLUMNS, "")
+    values.update(
+        job_id="a",
+        submission_time="5",
+        requested_number_of_resources="3",
+        requested_time="60",
+        execution_time="20",
+        final_state="COMPLETED_SUCCESSFULLY",
+        starting_time="9",
+    )
+    text = ",".join(COLUMNS) + "\n" + ",".join(values[name] for name in COLUMNS) + "\n"
+    ((record,), _) = read(write(tmp_path, text, "jobs.csv"))
+    assert (record.id, record.submit, record.run, record.limit, record.cores) == ("a", 5, 20, 60, 3)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("00:10", 10),
+        ("01:02:03", 3723),
+        ("1-00:00:00", 86400),
+        ("2:00:00:01", 172801),
+        ("1-12", 129600),
+        ("00:00:01.5", 1.5),
+        ("90", 90),
+    ],
+)
+def test_durations(text, value):
+    assert columns.seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "a:b", "x-1", "-5", "1:2:3:4:5", "nan", "::"])
+def test_no_durations(text):
+    with pytest.raises(ValueError, match="is no duration"):
+        columns.seconds(text)
+
+
+# -- Flux -----------------------------------------------------------------------------------------------------
+
+
+def listed(**keys):
+    job = {
+        "id": 1,
+        "userid": 5,
+        "t_submit": 100.0,
+        "t_sched": 101.0,
+        "t_run": 150.0,
+        "t_cleanup": 170.0,
+        "nnodes": 2,
+        "ncores": 8,
+        "duration": 60.0,
+        "state": 64,
+    }
+    job.update(keys)
+    return {key: value for key, value in job.items() if value is not None}
+
+
+def test_flux_jobs(tmp_path):
+    jobs = [listed(), listed(id=2, t_run=None, t_cleanup=None), listed(id=3, t_cleanup=None)]
+    records, source = read(write(tmp_path, json.dumps({"jobs": jobs}), "jobs.json"))
+    (record,) = records
+    assert (record.submit, record.run, record.limit, record.nodes, record.cores) == (
+        101,
+        20,
+        60,
+        2,
+        8,
+    )
+    said = "\n".join(source.notes.lines())
+    assert "never ran" in said and "have not ended" in said and "what a job was given" in said
+    lines, _ = read(write(tmp_path, "\n".join(map(json.dumps, jobs)), "jobs.jsonl"))
+    assert lines == records
+
+
+def test_flux_jobs_damaged(tmp_path):
+    text = json.dumps(listed()) + "\n{broken\n"
+    assert "FILE:2: not JSON" in refusal(write(tmp_path, text, "jobs.jsonl"))
+    assert "no t_submit" in refusal(write(tmp_path, '{"jobs": [{"id": 1}]}', "jobs.json"))
+    assert "t_run is -5" in refusal(
+        write(tmp_path, json.dumps({"jobs": [listed(t_run=-5)]}), "jobs.json")
+    )
+
+
+SPEC = {
+    "version": 1,
+    "resources": [
+        {
+            "type": "node",
+            "count": 2,
+            "with": [
+                {
+                    "type": "slot",
+                    "count": 1,
+                    "label": "task",
+                    "with": [{"type": "core", "count": 4}],
+                }
+            ],
+        }
+    ],
+    "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 60, "queue": "batch", "environment": {"HOME": "/"}}},
+}
+EVENTS = [
+    (100, "submit", {"userid": 5, "urgency": 20, "flags": 0, "version": 1}),
+    (100, "validate", None),
+    (110, "depend", None),
+    (111, "priority", {"priority": 20}),
+    (120, "alloc", None),
+    (121, "start", None),
+    (141, "finish", {"status": 0}),
+    (142, "release", {"ranks": "all", "final": True}),
+    (142, "free", None),
+    (142, "clean", None),
+]
+
+
+def log(events=EVENTS):
+    lines = []
+    for when, name, context in events:
+        event = {"timestamp": float(when), "name": name}
+        if context:
+            event["context"] = context
+        lines.append(json.dumps(event))
+    return "\n".join(lines) + "\n"
+
+
+def test_eventlogs(tmp_path):
+    for name, events in (("job-1", EVENTS), ("job-2", EVENTS[:4]), ("job-3", EVENTS[:6])):
+        (tmp_path / "logs" / name).mkdir(parents=True)
+        (tmp_path / "logs" / name / "eventlog").write_text(log(events))
+        (tmp_path / "logs" / name / "jobspec").write_text(json.dumps(SPEC))
+    ((record,), source) = read(str(tmp_path / "logs"))
+    assert (record.submit, record.run, record.limit, record.nodes, record.cores) == (
+        111,
+        20,
+        60,
+        2,
+        8,
+    )
+    assert (record.urgency, record.queue, record.user) == (20, "batch", "5")
+    assert record.extra["jobspec"]["resources"] == SPEC["resources"]
+    packed = tmp_path / "dump.tar"
+    with tarfile.open(packed, "w") as archive:
+        for name, text in (("eventlog", log()), ("jobspec", json.dumps(SPEC))):
+            member = tarfile.TarInfo(f"job.0000.0000.0000.0001/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    ((again,), _) = read(str(packed))
+    assert again.run == record.run
+    (tmp_path / "logs" / "job-1" / "eventlog").write_text(log() + "nonsense\n")
+    assert "FILE:11: job-1/eventlog: not an event" in refusal(str(tmp_path / "logs"))
+
+
+def test_accounting(tmp_path):
+    path = tmp_path / "FluxAccounting.db"
+    database = sqlite3.connect(path)
+    database.execute(
+        "create table jobs (id char(16) primary key, userid int, t_submit real, t_run real, t_inactive real, ranks text, R text, jobspec text)"
+    )
+    database.execute(
+        "insert into jobs values ('1', 5, 100, 120, 140, '0-1', '', ?)", [json.dumps(SPEC)]
+    )
+    database.execute("insert into jobs values ('2', 5, 100, 0, 140, '', '', ?)", [json.dumps(SPEC)])
+    database.commit()
+    database.close()
+    ((record,), source) = read(str(path))
+    assert (record.submit, record.run, record.nodes, record.cores) == (100, 20, 2, 8)
+    assert "no jobs that never ran" in "\n".join(source.notes.lines())
+    assert "not a database" in refusal(write(tmp_path, b"SQLite format 3\0" + b"x" * 200, "bad.db"))
+
+
+def test_batsim(tmp_path):
+    document = {
+        "nb_res": 4,
+        "jobs": [
+            {"id": "w!1", "subtime": 10, "res": 2, "profile": "d", "walltime": 60},
+            {"id": "w!0", "subtime": 1.5, "res": 1, "profile": "old"},
+            {"id": "w!2", "subtime": 1, "res": 1, "profile": "p"},
+        ],
+        "profiles": {
+            "d": {"type": "DelayProfile", "delay": 12.5},
+            "old": {"type": "delay", "delay": 3},
+            "p": {"type": "parallel", "cpu": [1]},
+        },
+    }
+    records, source = read(write(tmp_path, json.dumps(document), "w.json"))
+    assert [(r.id, r.submit, r.run, r.limit, r.nodes) for r in records] == [
+        ("w!1", 10, 12.5, 60, 2),
+        ("w!0", 1.5, 3, None, 1),
+    ]
+    assert source.nodes == 4
+    assert "profile of type parallel" in "\n".join(source.notes.lines())
+    document["jobs"][0]["profile"] = "none"
+    assert "jobs[0]: profile 'none' is not there" in refusal(
+        write(tmp_path, json.dumps(document), "w.json")
+    )
+    del document["jobs"][0]["profile"]
+    assert "jobs[0]: no 'profile'" in refusal(write(tmp_path, json.dumps(document), "w.json"))
+
+
+# -- workloads ------------------------------------------------------------------------------------------------
+
+
+def workload(tmp_path, text, **options):
+    return build(Options(traces=[write(tmp_path, text)], **options))
+
+
+def test_order_and_numbers(tmp_path):
+    work = workload(tmp_path, swf(row(1, 50), row(1, 20), row(1, 30)))
+    assert [(job.id, job.submit) for job in work.jobs] == [("1", 0), ("1#2", 10), ("1#3", 30)]
+    assert work.epoch == 1e9 + 20
+    said = "\n".join(work.notes.lines())
+    assert (
+        "1 jobs come before the one above" in said and "2 jobs have the number of another" in said
+    )
+
+
+def test_machine_and_unit(tmp_path):
+    text = swf(row(size=3))
+    work = workload(tmp_path, text)
+    assert (work.machine.nodes, work.machine.cores, work.unit, work.jobs[0].size) == (
+        32,
+        64,
+        "core",
+        3,
+    )
+    work = workload(tmp_path, text, unit="node")
+    assert (work.jobs[0].size, work.jobs[0].shape.nodes, work.jobs[0].shape.exclusive) == (
+        2,
+        2,
+        True,
+    )
+    work = workload(tmp_path, text, nodes=2, cores_per_node=1)
+    assert "1 jobs ask for more than the machine has" in "\n".join(work.notes.lines())
+    work = workload(tmp_path, swf(row(size=3), header=""))
+    assert work.machine.nodes == 3
+    assert "the trace does not say" in "\n".join(work.notes.lines())
+
+
+def test_limits_and_estimates(tmp_path):
+    text = swf(row(limit=-1, run=100), row(2, limit=50, run=100))
+    work = workload(tmp_path, text)
+    assert [job.limit for job in work.jobs] == [0, 50]
+    assert [job.seconds for job in work.jobs] == [100, 50]
+    assert "ran longer than their limit" in "\n".join(work.notes.lines())
+    assert [job.limit for job in workload(tmp_path, text, limits="run").jobs] == [100, 100]
+    assert [job.limit for job in workload(tmp_path, text, limits="x2").jobs] == [200, 200]
+    assert [job.limit for job in workload(tmp_path, text, estimates="run").jobs] == [100, 50]
+    made_up = workload(tmp_path, text, estimates="tsafrir").jobs[0].limit
+    assert made_up >= 100
+    assert made_up == workload(tmp_path, text, estimates="tsafrir").jobs[0].limit
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limits": "y2"},
+        {"limits": "x0.5"},
+        {"estimates": "f:0"},
+        {"estimates": "guess"},
+        {"window": "5-2"},
+        {"window": "soon"},
+        {"scale_arrivals": 0},
+        {"jobs": 1, "window": "400-500"},
+    ],
+)
+def test_options_that_cannot_be(tmp_path, options):
+    with pytest.raises(ValueError):
+        workload(tmp_path, swf(row(limit=-1)), **options)
+
+
+def test_window_jobs_and_scale(tmp_path):
+    text = swf(*[row(n, 86400 * n) for n in range(10)])
+    assert [job.id for job in workload(tmp_path, text, window="2-5").jobs] == ["2", "3", "4"]
+    assert [job.id for job in workload(tmp_path, text, window="2").jobs] == ["0", "1"]
+    assert [job.id for job in workload(tmp_path, text, jobs=3).jobs] == ["0", "1", "2"]
+    assert workload(tmp_path, text, scale_arrivals=0.5).jobs[9].submit == 86400 * 4.5
+    dated = workload(tmp_path, text, window="2001-09-10/2001-09-12")
+    assert [job.id for job in dated.jobs] == ["1", "2"]
+
+
+def test_estimates_are_never_below_the_run_time():
+    import random
+
+    rng = random.Random(1)
+    for text in ("run", "f:5", "tsafrir"):
+        limit = estimator(text)
+        assert all(
+            limit(run, rng) >= run for run in (0.5, 59, 3600, 86000, 900000) for _ in range(50)
+        )
+
+
+def test_lublin():
+    rows = lublin.generate("", 3000, 128, 1)
+    assert rows == lublin.generate("", 3000, 128, 1) != lublin.generate("", 3000, 128, 2)
+    sizes = [size for _, _, size, _ in rows]
+    assert min(sizes) == 1 and max(sizes) <= 128
+    serial = sum(size == 1 for size in sizes) / len(sizes)
+    power = sum(size & (size - 1) == 0 for size in sizes) / len(sizes)
+    assert abs(serial - 0.244) < 0.05  # as the model has it
+    assert power > 0.244 + 0.5
+    assert all(a[0] <= b[0] for a, b in zip(rows, rows[1:]))
+    assert max(run for _, run, _, _ in rows) <= 162754  # e^12
+    night = sum(1 for submit, _, _, _ in rows if 2 <= submit / 3600 % 24 < 6)
+    noon = sum(1 for submit, _, _, _ in rows if 10 <= submit / 3600 % 24 < 14)
+    assert noon > 2 * night
+    assert {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)} == {
+        "batch",
+        "interactive",
+    }
+    for bad in ("type=odd", "uLow=x", "nonsense=1"):
+        with pytest.raises(ValueError, match="model lublin"):
+            lublin.generate(bad, 1, 128, 1)
+
+
+@pytest.mark.parametrize(
+    "name, jobs",
+    [
+        ("SDSC-SP2-pyss-5k.swf", 4606),
+        ("metacentrum-wagap-2013.swf.gz", 17898),
+        ("NASA-iPSC-1993-3.1-cln.swf.gz", 18239),
+        ("lassen_250_10250.csv", 10001),
+    ],
+)
+def test_traces(name, jobs):
+    work = build(Options(traces=[str(data_path(f"traces/{name}"))]))
+    assert len(work.jobs) == jobs
