@@ -20,6 +20,8 @@ def plugin_init(p):
     p.limits = {}
     p.held = {}  # job -> (user, queue, nodes), in order of submission
     p.counted = {}  # the same, of those that count
+    # When it is loaded again it has to know who is running before it looks at who waits.
+    p.set_load_sort_order("-state")
     p.add_handler("conf.update", conf_update)
     p.add_handler("job.validate", validate)
     p.add_handler("job.new", new)

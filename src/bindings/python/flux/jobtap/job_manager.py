@@ -118,10 +118,8 @@ def drop_future(future):
     """Destroy a future now, whoever may still have it."""
     future.stop()
     flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
-    pimpl = future.pimpl
-    if pimpl is not None and pimpl.handle is not None:
-        core_lib.flux_future_destroy(pimpl.handle)
-        pimpl.handle = None
+    if future.pimpl is not None:
+        future.pimpl.handle = None  # which destroys it
 
 
 class Frame:
