@@ -16,7 +16,7 @@ class LookAhead(PolicyScheduler):
             try:
                 alloc = self.resources.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                self._backlog.block(job)
+                self._backlog.block(job, alike=True)
             except Exception as reason:
                 self.refuse(job, reason)
             else:

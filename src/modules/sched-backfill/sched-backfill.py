@@ -78,6 +78,7 @@ class BackfillScheduler(PolicyScheduler):
         head = self.head_of(job)
         if job in self.promises:
             self.promises.drop(job)
+            self._backlog.allow()  # its promise kept others from starting
             self.start(job, alloc, selection_type="reserved")
         elif head is None:
             self.start(job, alloc, selection_type="immediate")
@@ -97,6 +98,7 @@ class BackfillScheduler(PolicyScheduler):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.waiting.add(job, self.ranks_of(job))
+            self._backlog.block(job, alike=True)
 
     def may_have_promise(self, job):
         """Whether fewer jobs than ``reservations`` have one for ranks that this job could want, and

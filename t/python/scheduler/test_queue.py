@@ -208,6 +208,61 @@ def test_jobs_moved_while_they_are_new_are_looked_at_once_each():
     assert sorted(found) == list(range(21, 41))
 
 
+class Asks:
+    """As much of a pool's request as a backlog looks at."""
+
+    def __init__(self, shape, duration=0.0):
+        self.shape = shape
+        self.duration = duration
+
+
+def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
+    backlog = Backlog()
+    asked = [("a", 60), ("b", 60), ("a", 60), ("a", 30), ("a", 0), ("b", 0), ("a", 30), ("c", 1)]
+    for jobid, (shape, duration) in enumerate(asked, 1):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks(shape, duration)))
+
+    def looks():
+        found = []
+        for pending in backlog.to_look_at(lambda: 0.0):
+            if pending is not None:
+                found.append(pending.jobid)
+                backlog.block(pending, alike=True)
+        return found
+
+    assert looks() == [1, 2, 4, 8]
+    assert looks() == []
+    # One that comes ahead of them is looked at, one behind them is not.
+    backlog.push(PendingJob(9, 31, 0.0, Request(), Asks("a", 60)))
+    backlog.push(PendingJob(10, 16, 0.0, Request(), Asks("a", 60)))
+    assert looks() == [9]
+    # Whoever has something of its own is looked at, and what is found ends with the epoch.
+    job = backlog.settle()[3]
+    job.special = True
+    backlog.wake(1.0)
+    assert looks() == [9, 2, job.jobid, 4, 8]
+    assert backlog.stats(5.0)["unlooked"] == 0
+
+
+def test_what_was_refused_does_not_hold_when_its_job_has_gone_or_things_change():
+    for change in ("gone", "allowed", "again"):
+        backlog = Backlog()
+        jobs = [PendingJob(jobid, 16, 0.0, Request(), Asks("a", 60)) for jobid in (1, 2, 3)]
+        backlog.push(jobs[0])
+        for pending in backlog.to_look_at(lambda: 0.0):
+            if pending is not None:
+                backlog.block(pending, alike=True)
+        if change == "gone":
+            backlog.remove(jobs[0])
+        elif change == "allowed":
+            backlog.allow()
+        else:
+            backlog.again(jobs[0])
+        backlog.push(jobs[1])
+        found = [pending.jobid for pending in backlog.to_look_at(lambda: 0.0) if pending]
+        assert 2 in found, change
+
+
 # -- an order of one's own -------------------------------------------------------------------------------
 
 

@@ -190,14 +190,17 @@ def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it
 
 
 def deep(jobs=2000, **keys):
-    """A backfill scheduler with a blocked head, and jobs behind it that do not fit now."""
+    """A backfill scheduler with a blocked head, and jobs behind it that do not fit now.
+
+    Each may run shorter than those ahead of it, so that none of these speaks for it.
+    """
     rig = Rig(R(16, 4))
     rig.load_file("sched-backfill", "reason-depth=0", **keys)
     rig.alloc(1, jobspec(1, nodes=15, cores=4, duration=100000))
     rig.settle()
     rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=10), priority=30)
     for jobid in range(3, jobs + 3):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=90000 - jobid))
     rig.settle()
     return rig
 
@@ -213,9 +216,13 @@ def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
     rig = deep()
     looked = counting(rig)
     for jobid in range(5001, 5021):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=50000 - jobid))
         rig.settle()
     assert sorted(looked) == list(range(5001, 5021))
+    for jobid in range(6001, 6021):
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=60000))
+        rig.settle()
+    assert len(looked) == 20
 
 
 def test_trap_4_a_release_wakes_everybody():
@@ -307,7 +314,10 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     rig.settle()
     before = rig.sched.stats_get()["sched_yields"]
     for jobid in range(2, 302):
-        rig.alloc(jobid, jobspec(1, nodes=9) if module != "sched-backfill" else jobspec(1, nodes=4))
+        spec = jobspec(1, nodes=9)
+        if module == "sched-backfill":
+            spec = jobspec(1, nodes=4, duration=10000 - jobid)
+        rig.alloc(jobid, spec)
     rig.settle()
     assert rig.sched.stats_get()["sched_yields"] - before >= 300 / STEP
     assert rig.sched.stats_get()["sched_passes"] <= 3

@@ -55,6 +55,7 @@ class Promises:
             self.held.discard(job)
             self.due = min(self.due, when)
         job.shadow = when
+        job.special = True
         if job not in self:
             insort(self._jobs, job)
 
@@ -63,6 +64,7 @@ class Promises:
         if job in self:
             del self._jobs[bisect_left(self._jobs, job)]
             self.held.discard(job)
+            job.special = False
             self.plan.cancel(job.jobid)
 
     def overdue(self, now):

@@ -26,6 +26,7 @@ job is open and holding at the same time: a request for one that holds resources
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 if TYPE_CHECKING:
@@ -239,6 +240,10 @@ class PendingJob:
         next_order: of the queue: what `order` is to be once the heap is put in order
         queued (bool): of a `Backlog`: whether the job is in it, and not set aside
         looked (int): of a `Backlog`: the epoch in which the job was found blocked
+        shape: of a `Backlog`: what jobs that ask for the same have in common; None: not known
+        limit (float): of a `Backlog`: seconds the job may run; infinite without a limit
+        special (bool): of a `Backlog`: what was found of other jobs of its shape does not hold for
+            this one, as for a job with resources promised
 
     A policy may hang attributes of its own on a job.
     """
@@ -252,6 +257,9 @@ class PendingJob:
         "next_order",
         "queued",
         "looked",
+        "shape",
+        "limit",
+        "special",
         "t_submit",
         "request",
         "resource_request",
@@ -273,6 +281,9 @@ class PendingJob:
         self.place = 0
         self.queued = False
         self.looked = 0
+        self.shape: Any = None
+        self.limit = inf
+        self.special = False
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request
