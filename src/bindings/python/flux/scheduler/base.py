@@ -241,7 +241,9 @@ class Scheduler(BrokerModule):
         self._requests = Requests(
             self._backlog, self.order if ordered else None, self._success_failed
         )
-        self._commits = host.Committer(h, self.log, self.now, self._kvs_lost)
+        self._takes_objects = host.takes_objects(h)
+        keep = host.Announcer if self._takes_objects else host.Committer
+        self._commits = keep(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
             h,
             self._requests,
@@ -506,12 +508,19 @@ class Scheduler(BrokerModule):
             annotations (dict): to attach
         """
         jobid = self._requests.jobid_of(msg)
-        text = json.dumps(R)
-        extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-        answer = f'{{"id": {jobid}, "type": {SUCCESS}, "R": {text}{extra}}}'
+        answer: Any
+        if self._takes_objects:
+            respond, text = self.handle.respond_object, ""
+            answer = {"id": jobid, "type": SUCCESS, "R": R}
+            if annotations:
+                answer["annotations"] = annotations
+        else:
+            respond, text = self.handle.respond, json.dumps(R)
+            extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
+            answer = f'{{"id": {jobid}, "type": {SUCCESS}, "R": {text}{extra}}}'
 
         def stored() -> None:
-            self._mishaps.guard("alloc: respond", self.handle.respond, msg, answer)
+            self._mishaps.guard("alloc: respond", respond, msg, answer)
             if self._passes.changed is not None:
                 self._passes.changed()
 

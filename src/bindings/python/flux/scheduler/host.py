@@ -140,6 +140,11 @@ def counted(number: int, noun: str) -> str:
 # -- keys ------------------------------------------------------------------------------------------------
 
 
+def takes_objects(handle: Any) -> bool:
+    """Whether the job manager is in this process, and takes R as it is: nobody needs it in a KVS."""
+    return getattr(type(handle), "takes_objects", False) is True
+
+
 def kvs_dir(jobid: int) -> str:
     """The KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC 19)."""
     digits = f"{jobid:016x}"
@@ -549,3 +554,13 @@ class Committer:
             return
         self._arm(self._delay)
         self._delay = min(2 * self._delay, LONGEST_RETRY)
+
+
+class Announcer(Committer):
+    """In place of a `Committer` where nothing is to be stored; it keeps its order of events."""
+
+    def _commit(self) -> None:
+        batch, self._waiting = self._waiting, []
+        for _, _, done in batch:
+            self.stored += 1
+            done()

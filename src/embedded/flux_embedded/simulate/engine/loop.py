@@ -31,6 +31,43 @@ class ObjectMessage(Message):
         return marshal.loads(marshal.dumps(self._obj))
 
 
+class LastMessage(ObjectMessage):
+    """A message whose sender has no more use for the object."""
+
+    __slots__ = ()
+
+    @property
+    def payload(self):
+        return self._obj
+
+
+class MadeMessage(Message):
+    """A message whose object is made anew whenever somebody asks for it.
+
+    Args:
+        type, topic: as for a `Message`
+        make: ``make()`` returns the object
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, type, topic, make):
+        super().__init__(type, topic)
+        self._make = make
+
+    @property
+    def payload(self):
+        return self._make()
+
+    @property
+    def body(self):
+        return self._make()
+
+    @property
+    def payload_str(self):
+        return message.encode(self._make())
+
+
 class Loop(Kernel):
     """Delivers messages at once, and asks a driver for what happens next.
 
@@ -115,6 +152,19 @@ class Handle(Flux):
     wants_forecast = False
 
 
+class DirectHandle(Handle):
+    """One whose job manager is in the same process, and takes objects."""
+
+    #: See `flux.scheduler.host.takes_objects`.
+    takes_objects = True
+
+
+class ForecastHandle(DirectHandle):
+    """The same where estimates and reasons are asked for."""
+
+    wants_forecast = True
+
+
 class Scheduler(ModuleTask):
     """The scheduler's module, on the stack of whoever calls `run`.
 
@@ -125,7 +175,7 @@ class Scheduler(ModuleTask):
     """
 
     def __init__(self, kernel, name, path, args, forecast=False):
-        kernel.module_handle = None if forecast else Handle
+        kernel.module_handle = ForecastHandle if forecast else DirectHandle
         super().__init__(kernel, name, path, args)
         kernel.task = self
         kernel.add_service(name, self)
@@ -136,6 +186,14 @@ class Scheduler(ModuleTask):
 
     def post(self, item):
         self.inbox.append(item)
+
+    def _dispatch_request(self, msg):
+        # Nobody but the engine sends anything: no guests, and seldom more than one watcher.
+        watchers = self._exact.get(msg.topic)
+        if watchers is not None and len(watchers) == 1 and not self._globs:
+            self.guard(watchers[0].call, msg)
+        else:
+            super()._dispatch_request(msg)
 
     @property
     def is_stopped(self):
@@ -200,6 +258,9 @@ class Peer(Endpoint):
 
     def tell(self, topic, obj, flags=0):
         """Send a request without a matchtag."""
-        msg = ObjectMessage(message.REQUEST, topic, None, obj, 0, flags)
+        self.send_message(ObjectMessage(message.REQUEST, topic, None, obj, 0, flags))
+
+    def send_message(self, msg):
+        """Send a request that is made already."""
         msg.sender = self
         self.kernel.request(msg)

@@ -8,13 +8,13 @@ becomes of a job on either side of that: it is submitted, and it runs for as lon
 import marshal
 
 from flux_embedded.formats import rlite, states
-from flux_embedded.kernel.message import OWNER
-from flux_embedded.services.job_manager.alloc import Alloc
+from flux_embedded.kernel.message import OWNER, REQUEST
+from flux_embedded.services.job_manager.alloc import SUCCESS, Alloc
 from flux_embedded.services.job_manager.free import Free
 from flux_embedded.services.job_manager.job import EMPTY
 from flux_embedded.services.job_manager.peer import Peer as SchedulerPeer
 from flux_embedded.services.job_manager.queues import Queues
-from flux_embedded.simulate.engine.loop import Peer
+from flux_embedded.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux_embedded.simulate.job import jobspec
 
 #: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
@@ -66,8 +66,23 @@ class ActiveJob:
 
     @property
     def jobspec(self):
-        """What the job asks for; an object of the caller's own."""
-        return marshal.loads(self.packed)
+        """What the job asks for, packed: `Manager.send_untagged` unpacks it for each reader."""
+        return self.packed
+
+
+class QuickAlloc(Alloc):
+    """The requests for resources, with a shorter look at each R: ``check`` has the long one."""
+
+    @staticmethod
+    def _is_well_formed(kind, body):
+        if kind != SUCCESS or type(body["id"]) is not int:
+            return Alloc._is_well_formed(kind, body)
+        execution = body["R"]["execution"]
+        entries = execution["R_lite"]
+        return bool(execution["nodelist"]) and all(
+            isinstance(entry["rank"], str) and isinstance(entry["children"], dict)
+            for entry in entries
+        )
 
 
 class Manager(Peer):
@@ -106,7 +121,7 @@ class Manager(Peer):
             for queue in self.queues.table.values():
                 queue.started = True
         self.peer = SchedulerPeer(self)
-        self.alloc = Alloc(self)
+        self.alloc = QuickAlloc(self)
         self.free = Free(self)
         self.methods = {
             "sched-hello": self.peer.hello,
@@ -213,7 +228,16 @@ class Manager(Peer):
         function(*args)
 
     def send_untagged(self, topic, obj):
-        self.tell(topic, obj)
+        if topic == "sched.alloc":
+            # What is in it is made anew for each reader, who may change it.
+            packed = obj["jobspec"]
+
+            def make():
+                return {**obj, "jobspec": marshal.loads(packed)}
+
+            self.send_message(MadeMessage(REQUEST, topic, make))
+        else:
+            self.send_message(LastMessage(REQUEST, topic, None, obj))
 
     def notify(self, topic, obj):
         from flux_embedded.kernel.message import FLAG_NORESPONSE

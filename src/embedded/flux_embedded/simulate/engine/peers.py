@@ -1,6 +1,7 @@
 """The other services a scheduler talks to: resource, KVS, job-info, and the broker's own."""
 
 import errno
+import marshal
 
 from flux_embedded.formats import idset
 from flux_embedded.kernel import message
@@ -130,7 +131,7 @@ class JobInfo(Peer):
         for key in body["keys"]:
             value = None
             if active is not None and key in ("R", "jobspec"):
-                value = active.R if key == "R" else active.jobspec
+                value = active.R if key == "R" else marshal.loads(active.packed)
             if value is None:
                 raise OSError(errno.ENOENT, "invalid key")
             answer[key] = value
