@@ -31,7 +31,7 @@ from flux.jobtap.plugin import Plugin, service_name
 from flux.message import Message
 
 LOG_ERR, LOG_DEBUG = 3, 7
-NEW, RUN, CLEANUP, INACTIVE = 1, 16, 32, 64
+NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
 #: What job-manager takes for "no priority yet".
 C_PRIORITY_UNAVAIL = -2
 
@@ -128,13 +128,16 @@ class Frame:
     Attributes:
         args: its flux_plugin_arg_t
         updates (dict): what it has collected with jobspec_update, or None
+        dependencies (dict): (job, description) -> whether it is open, of what it has added and removed; the events
+            are processed when it has returned
     """
 
-    __slots__ = ("args", "updates")
+    __slots__ = ("args", "updates", "dependencies")
 
     def __init__(self, args):
         self.args = args
         self.updates = None
+        self.dependencies = {}
 
 
 class Host:
@@ -249,11 +252,10 @@ class Host:
         return lib.jobtap_error(self.p, args, text.encode(errors="replace"))
 
     def _answer(self, topic, args, view, answer):
-        priority = answer.get("priority")
-        if priority is not None and type(priority) is int:
-            if not PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX and topic.startswith("job."):
-                text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
-                self.report(topic, JobtapError(text))
+        if "priority" in answer and topic.startswith("job."):
+            priority = answer["priority"]
+            if type(priority) is not int or not PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX:
+                self._not_a_priority(topic, view, priority)
                 answer["priority"] = priority = PRIORITY_UNAVAIL
             if priority == PRIORITY_UNAVAIL:
                 answer["priority"] = priority = C_PRIORITY_UNAVAIL
@@ -268,6 +270,14 @@ class Host:
         if "R" in answer and topic == "job.state.sched":
             self._take_R(view["id"], answer["R"])
         _check(lib.jobtap_answer(args, json.dumps(answer).encode()))
+
+    def _not_a_priority(self, topic, view, priority):
+        text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
+        self.report(topic, JobtapError(text))
+        if type(priority) is not int and topic != "job.priority.get":
+            stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
+            note = f"{self.plugin.name}: {text}{stuck}"
+            self.raise_exception(self.plugin, view["id"], topic, 4, note)
 
     def _take_R(self, id, R):
         """A plugin gives a job its resources: what the scheduler would do for that."""
@@ -430,13 +440,22 @@ class Host:
             raise belongings.endless(self.plugin.name, name, id)
 
     def dependency_add(self, plugin, id, description):
-        rc = lib.flux_jobtap_dependency_add(self.p, self._id(id), description.encode())
-        _check(rc, {errno.EEXIST: f"dependency {description} was added before", **_DEPEND})
+        id = self._id(id)
+        texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
+        known = _running[-1].dependencies if _running else {}
+        if known.get((id, description)):
+            return
+        if (id, description) in known:
+            raise OSError(errno.EEXIST, texts[errno.EEXIST])
+        _check(lib.flux_jobtap_dependency_add(self.p, id, description.encode()), texts)
+        known[id, description] = True
 
     def dependency_remove(self, plugin, id, description):
         id = self._id(id)
         rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
         _check(rc, {errno.ENOENT: f"no job {id}, or no open dependency {description}", **_DEPEND})
+        if _running:
+            _running[-1].dependencies[id, description] = False
 
     def reprioritize_job(self, plugin, id, priority):
         _check(lib.flux_jobtap_reprioritize_job(self.p, self._id(id), priority), _JOB)

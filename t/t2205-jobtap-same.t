@@ -1,0 +1,50 @@
+#!/bin/sh
+
+test_description='the same plugin and the same jobs give the same eventlogs on either host'
+
+. "$(dirname "$0")/sharness.sh"
+. "$SHARNESS_TEST_SRCDIR/jobtap/lib.sh"
+test_under_flux 2 job
+
+# What the hosts may choose: times, the annotations of the scheduler and the owner's userid.
+eventlog() {
+	flux job wait-event -t 30 $1 clean >/dev/null &&
+	flux job eventlog $1 | sed -e "s/^[0-9.]* //" -e "s/ annotations={.*}//" -e "s/userid=[0-9]*/userid=ME/"
+}
+rpc() { flux python -c "import flux, json, sys; print(flux.Flux().rpc(sys.argv[1], json.loads(sys.argv[2])).get())" "$@"; }
+both() { test_cmp "$SHARNESS_TEST_SRCDIR/jobtap/same/$1" $1; }
+
+test_expect_success 'load the plugin' '
+	cp "$SHARNESS_TEST_SRCDIR/jobtap/same.py" . && flux jobtap load same.py
+'
+for mode in plain flag depend bad-priority priority update raise cancel; do
+	test_expect_success "a job of mode $mode" '
+		id=$(flux submit --setattr=mode=$mode true) &&
+		if test $mode = bad-priority; then flux job wait-event -t 30 $id exception && flux cancel $id; fi &&
+		eventlog $id >$mode && both $mode
+	'
+done
+test_expect_success 'a rejected job' '
+	test_must_fail flux submit --setattr=mode=reject true 2>err && grep "not this one" err
+'
+test_expect_success 'a dependency, and what has happened when it is removed' '
+	id=$(flux submit --dependency=gate:x true) && flux job wait-event -t 30 $id dependency-add &&
+	flux jobtap load -r same.py same.py &&
+	rpc job-manager.same.open "{\"id\": $(flux job id $id), \"description\": \"gate=x\"}" >out &&
+	grep "8" out && eventlog $id >gate && both gate
+'
+test_expect_success 'updates by request and by a service' '
+	id=$(flux submit --urgency=hold true) &&
+	flux update $id same=yes &&
+	test_must_fail flux update $id same=no 2>err && grep "update rejected by job-manager plugin .same.py." err &&
+	test_must_fail flux update $id other=1 &&
+	rpc job-manager.same.rename "{\"id\": $(flux job id $id)}" &&
+	flux job urgency $id default && eventlog $id >updated && both updated
+'
+test_expect_success 'a canceled job' '
+	id=$(flux submit --urgency=hold true) && flux cancel $id && eventlog $id >canceled && both canceled
+'
+test_expect_success 'a failed job' '
+	id=$(flux submit false) && eventlog $id >failed && both failed
+'
+test_done
