@@ -98,6 +98,13 @@ test_expect_success GREENLET 'make uninstall removes every file' '
 	find dest -type f >left &&
 	test_must_be_empty left
 '
+test_expect_success GREENLET,EMBEDDED 'the installed harness runs a test of a site, from any directory' '
+	{ make -C build install prefix="$PWD/prefix" >harness.out 2>&1 || { cat harness.out; false; }; } &&
+	mkdir elsewhere && cp "$FLUX_SOURCE_DIR"/doc/examples/first.* elsewhere/ &&
+	(unset TEST_UNDER_FLUX_ACTIVE SHARNESS_TEST_DIRECTORY SHARNESS_TRASH_DIRECTORY &&
+		cd elsewhere && FLUX_TEST_LIB="$OLDPWD/prefix/lib/flux-scheduler/test" sh ./first.t >out 2>&1 || { cat out; false; }) &&
+	grep "^# passed all 4" elsewhere/out
+'
 
 #
 # A real Flux.  These stand-ins answer what configure asks a flux command, and no more.
@@ -195,6 +202,12 @@ test_expect_success REAL_FLUX 'an instance runs with it, given the variables tha
 	(. ./variables && flux start sh where.sh) >where.out &&
 	grep "^installed" where.out &&
 	grep "$PWD/site/opt/lib/flux-scheduler/bindings" where.out
+'
+test_expect_success REAL_FLUX 'and so does a test of the site, with the installed harness' '
+	mkdir elsewhere && cp "$FLUX_SOURCE_DIR"/doc/examples/first.* elsewhere/ &&
+	(unset TEST_UNDER_FLUX_ACTIVE SHARNESS_TEST_DIRECTORY SHARNESS_TRASH_DIRECTORY FLUX_MODULE_PATH_PREPEND &&
+		cd elsewhere && FLUX_TEST_LIB="$OLDPWD/site/opt/lib/flux-scheduler/test" sh ./first.t >out 2>&1 || { cat out; false; }) &&
+	grep "^# passed all 4" elsewhere/out
 '
 
 test_done
