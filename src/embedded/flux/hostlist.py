@@ -17,7 +17,7 @@ def decode(text):
 def _names(arg):
     """The host names that `arg` stands for: string, Hostlist, or iterable of strings."""
     if isinstance(arg, Hostlist):
-        return arg._hosts
+        return arg.hosts
     if isinstance(arg, str):
         return _format.decode(arg)
     names = []
@@ -39,22 +39,22 @@ class Hostlist:
         TypeError: not made of strings
     """
 
-    __slots__ = ("_hosts", "_places")
+    __slots__ = ("hosts", "_places")
     __hash__ = None
 
     def __init__(self, arg=""):
-        self._hosts = list(_names(arg))
+        self.hosts = list(_names(arg))
         self._places = None
 
     # -- changing it -----------------------------------------------------------
 
     def append(self, *args):
         """Add hosts at the end; returns how many."""
-        before = len(self._hosts)
+        before = len(self.hosts)
         for arg in args:
-            self._hosts += _names(arg)
+            self.hosts += _names(arg)
         self._places = None
-        return len(self._hosts) - before
+        return len(self.hosts) - before
 
     def delete(self, hosts):
         """Take each of `hosts` out once; returns how many were found."""
@@ -62,25 +62,25 @@ class Hostlist:
         for name in _names(hosts):
             wanted[name] = wanted.get(name, 0) + 1
         kept = []
-        for name in self._hosts:
+        for name in self.hosts:
             if wanted.get(name):
                 wanted[name] -= 1
             else:
                 kept.append(name)
-        deleted = len(self._hosts) - len(kept)
-        self._hosts = kept
+        deleted = len(self.hosts) - len(kept)
+        self.hosts = kept
         self._places = None
         return deleted
 
     def sort(self):
         """Sort by prefix, then by number; returns self."""
-        self._hosts.sort(key=_format.sort_key)
+        self.hosts.sort(key=_format.sort_key)
         self._places = None
         return self
 
     def uniq(self):
         """Sort and leave out repeats; returns self."""
-        self._hosts = list(dict.fromkeys(self._hosts))
+        self.hosts = list(dict.fromkeys(self.hosts))
         return self.sort()
 
     # -- asking it -------------------------------------------------------------
@@ -88,7 +88,7 @@ class Hostlist:
     def _positions(self):
         if self._places is None:
             places = {}
-            for i, name in enumerate(self._hosts):
+            for i, name in enumerate(self.hosts):
                 places.setdefault(name, i)
             self._places = places
         return self._places
@@ -124,48 +124,48 @@ class Hostlist:
 
     def count(self):
         """The length of the list."""
-        return len(self._hosts)
+        return len(self.hosts)
 
     def copy(self):
-        return _of_names(list(self._hosts))
+        return _of_names(list(self.hosts))
 
     def expand(self):
         """The names as a list of str."""
-        return list(self._hosts)
+        return list(self.hosts)
 
     def encode(self):
         """The list as a string, ranges in brackets."""
-        return _format.encode(self._hosts)
+        return _format.encode(self.hosts)
 
     # -- as a container --------------------------------------------------------
 
     def __len__(self):
-        return len(self._hosts)
+        return len(self.hosts)
 
     def __contains__(self, host):
         return host in self._positions()
 
     def __iter__(self):
-        return iter(self._hosts)
+        return iter(self.hosts)
 
     def __getitem__(self, index):
         """One name by position, or a Hostlist by slice or by an IDset of positions."""
         if isinstance(index, int):
             try:
-                return self._hosts[index]
+                return self.hosts[index]
             except IndexError:
                 raise IndexError(f"hostlist has no host at position {index}") from None
         if isinstance(index, slice):
-            return _of_names(self._hosts[index])
+            return _of_names(self.hosts[index])
         try:
-            return _of_names([self._hosts[i] for i in index])
+            return _of_names([self.hosts[i] for i in index])
         except IndexError:
             raise IndexError(f"hostlist of {len(self)} hosts has no positions {index}") from None
 
     def __eq__(self, other):
         if not isinstance(other, Hostlist):
             return NotImplemented
-        return self._hosts == other._hosts
+        return self.hosts == other.hosts
 
     def __str__(self):
         return self.encode()
@@ -176,5 +176,5 @@ class Hostlist:
 
 def _of_names(names):
     result = Hostlist()
-    result._hosts = names
+    result.hosts = names
     return result

@@ -9,7 +9,7 @@ __all__ = ["IDset"]
 def _bounds(arg):
     """The bounds of whatever can stand for a set."""
     if isinstance(arg, IDset):
-        return arg._bounds
+        return arg.bounds
     if isinstance(arg, str):
         return _format.decode(arg)
     if isinstance(arg, int):
@@ -40,18 +40,18 @@ class IDset:
         TypeError: a member is not an integer
     """
 
-    __slots__ = ("_bounds", "_flags")
+    __slots__ = ("bounds", "_flags")
     __hash__ = None
 
     def __init__(self, arg="", flags=IDSET_FLAG_RANGE):
         # Mutators replace the list, so that copies may share it.
-        self._bounds = _bounds(arg)
+        self.bounds = _bounds(arg)
         self._flags = flags
 
     @classmethod
     def _make(cls, bounds, flags=IDSET_FLAG_RANGE):
         self = cls.__new__(cls)
-        self._bounds = bounds
+        self.bounds = bounds
         self._flags = flags
         return self
 
@@ -70,17 +70,17 @@ class IDset:
         b = a if b is None else _check(b)
         if b < a:
             a, b = b, a
-        self._bounds = _format.combine(self._bounds, [a, b + 1], how)
+        self.bounds = _format.combine(self.bounds, [a, b + 1], how)
         return self
 
     def add(self, other):
         """Add the members of another set; returns self."""
-        self._bounds = _format.combine(self._bounds, _bounds(other), _format.UNION)
+        self.bounds = _format.combine(self.bounds, _bounds(other), _format.UNION)
         return self
 
     def subtract(self, other):
         """Remove the members of another set; returns self."""
-        self._bounds = _format.combine(self._bounds, _bounds(other), _format.DIFFERENCE)
+        self.bounds = _format.combine(self.bounds, _bounds(other), _format.DIFFERENCE)
         return self
 
     # -- asking it -------------------------------------------------------------
@@ -91,7 +91,7 @@ class IDset:
 
     def _index(self, i):
         """How many bounds are at or below `i`; odd inside a range."""
-        bounds = self._bounds
+        bounds = self.bounds
         low, high = 0, len(bounds)
         while low < high:
             middle = (low + high) // 2
@@ -103,15 +103,15 @@ class IDset:
 
     def count(self):
         """The number of members."""
-        return _format.count(self._bounds)
+        return _format.count(self.bounds)
 
     def first(self):
         """The least member; 4294967294 if there is none."""
-        return self._bounds[0] if self._bounds else IDSET_INVALID_ID
+        return self.bounds[0] if self.bounds else IDSET_INVALID_ID
 
     def last(self):
         """The greatest member; 4294967294 if there is none."""
-        return self._bounds[-1] - 1 if self._bounds else IDSET_INVALID_ID
+        return self.bounds[-1] - 1 if self.bounds else IDSET_INVALID_ID
 
     def next(self, i):
         """The least member above `i`; 4294967294 if there is none."""
@@ -119,25 +119,25 @@ class IDset:
         at = self._index(i)
         if at & 1:
             return i
-        return self._bounds[at] if at < len(self._bounds) else IDSET_INVALID_ID
+        return self.bounds[at] if at < len(self.bounds) else IDSET_INVALID_ID
 
     def equal(self, other):
         """Whether another set has the same members."""
-        return self._bounds == _bounds(other)
+        return self.bounds == _bounds(other)
 
     def copy(self):
-        return self._make(self._bounds, self._flags)
+        return self._make(self.bounds, self._flags)
 
     def expand(self):
         """The members as a list."""
-        return list(_format.members(self._bounds))
+        return list(_format.members(self.bounds))
 
     def encode(self, flags=None):
         """The set as a string; `flags` in place of those it was made with."""
         if flags is None:
             flags = self._flags
         return _format.encode(
-            self._bounds, bool(flags & IDSET_FLAG_BRACKETS), bool(flags & IDSET_FLAG_RANGE)
+            self.bounds, bool(flags & IDSET_FLAG_BRACKETS), bool(flags & IDSET_FLAG_RANGE)
         )
 
     def set_flags(self, flags):
@@ -147,7 +147,7 @@ class IDset:
     # -- combining sets --------------------------------------------------------
 
     def _combined(self, others, how):
-        bounds = self._bounds
+        bounds = self.bounds
         for other in others:
             bounds = _format.combine(bounds, _bounds(other), how)
         return self._make(bounds, self._flags)
@@ -181,17 +181,17 @@ class IDset:
         return self.count()
 
     def __bool__(self):
-        return bool(self._bounds)
+        return bool(self.bounds)
 
     def __iter__(self):
-        return _format.members(self._bounds)
+        return _format.members(self.bounds)
 
     def __getitem__(self, index):
         """The member at a position in ascending order."""
         if index < 0:
             index += self.count()
         left = index
-        it = iter(self._bounds)
+        it = iter(self.bounds)
         for lo, hi in zip(it, it):
             if 0 <= left < hi - lo:
                 return lo + left
@@ -201,7 +201,7 @@ class IDset:
     def __eq__(self, other):
         if not isinstance(other, IDset):
             raise TypeError(f"cannot compare an IDset with {type(other).__name__}")
-        return self._bounds == other._bounds
+        return self.bounds == other.bounds
 
     def __str__(self):
         return self.encode()

@@ -53,8 +53,8 @@ class KVSTxn:
     def __init__(self, h, path=".", namespace=None):
         self._handle = h
         self._prefix = "" if path in (".", "") else path.rstrip(".") + "."
-        self._namespace = namespace
-        self._ops = []
+        self.namespace = namespace
+        self.ops = []
 
     def put(self, key, value, raw=False):
         """Set a key: to what JSON makes of `value`, or to the str or bytes itself with `raw`.
@@ -68,23 +68,23 @@ class KVSTxn:
             value = value.decode("utf-8", "surrogateescape")
         elif not isinstance(value, str):
             raise TypeError(f"kvs value {value!r} is neither str nor bytes")
-        self._ops.append(["put", self._prefix + _key(key), value])
+        self.ops.append(["put", self._prefix + _key(key), value])
 
     def unlink(self, key):
         """Remove a key or directory; a missing one is no error."""
-        self._ops.append(["unlink", self._prefix + _key(key)])
+        self.ops.append(["unlink", self._prefix + _key(key)])
 
     def mkdir(self, key):
         """Make a directory."""
-        self._ops.append(["mkdir", self._prefix + _key(key)])
+        self.ops.append(["mkdir", self._prefix + _key(key)])
 
     def symlink(self, key, target):
         """Make `key` stand for another key."""
-        self._ops.append(["symlink", self._prefix + _key(key), _key(target)])
+        self.ops.append(["symlink", self._prefix + _key(key), _key(target)])
 
     def clear(self):
         """Forget what waits to be committed."""
-        self._ops = []
+        self.ops = []
 
     def commit(self, flags=0):
         """Commit and wait until it is done.
@@ -96,7 +96,7 @@ class KVSTxn:
 
     def commit_async(self, flags=0):
         """Commit; returns a Future whose ``get()`` is None.  The transaction may be dropped at once."""
-        return _send(self._handle, self._ops, self._namespace)
+        return _send(self._handle, self.ops, self.namespace)
 
     def __enter__(self):
         return self
@@ -111,7 +111,7 @@ def _send(h, ops, namespace):
     if namespace is not None:
         payload["namespace"] = namespace
     # The object goes along as it is: nothing changes an op once it is in a transaction.
-    return h._send(PlainRPC, "kvs.commit", None, payload, NODEID_ANY, 0)
+    return h.send_rpc(PlainRPC, "kvs.commit", None, payload, NODEID_ANY, 0)
 
 
 def _txn(h, _kvstxn):
@@ -147,7 +147,7 @@ def put_symlink(h, key, target, _kvstxn=None):
 def commit_async(h, flags=0, namespace=None, _kvstxn=None):
     """Commit a transaction, or what waits in the handle's own; returns a Future (``get()`` is None)."""
     txn = _txn(h, _kvstxn)
-    future = _send(h, txn._ops, namespace if namespace is not None else txn._namespace)
+    future = _send(h, txn.ops, namespace if namespace is not None else txn.namespace)
     if _kvstxn is None:
         txn.clear()
     return future
@@ -201,7 +201,7 @@ def get_dir(h, path=".", namespace=None):
         NotADirectoryError: it is a value
     """
     directory = KVSDir(h, path, namespace)
-    directory._entries()
+    directory.entries()
     return directory
 
 
@@ -237,10 +237,10 @@ class KVSDir(Mapping):
     def __init__(self, h, path=".", namespace=None):
         self._handle = h
         self.path = path
-        self._namespace = namespace
+        self.namespace = namespace
 
-    def _entries(self):
-        return _request(self._handle, "dir", self.path, self._namespace)["entries"]
+    def entries(self):
+        return _request(self._handle, "dir", self.path, self.namespace)["entries"]
 
     def key_at(self, name):
         """The full key of a name in here."""
@@ -248,18 +248,18 @@ class KVSDir(Mapping):
 
     def files(self):
         """The names of values and links, in order."""
-        return [name for name, kind, _ in self._entries() if kind != "dir"]
+        return [name for name, kind, _ in self.entries() if kind != "dir"]
 
     def directories(self):
         """The names of directories, in order."""
-        return [name for name, kind, _ in self._entries() if kind == "dir"]
+        return [name for name, kind, _ in self.entries() if kind == "dir"]
 
     def exists(self, name):
-        return exists(self._handle, self.key_at(name), self._namespace)
+        return exists(self._handle, self.key_at(name), self.namespace)
 
     def __getitem__(self, name):
         try:
-            return get(self._handle, self.key_at(name), self._namespace)
+            return get(self._handle, self.key_at(name), self.namespace)
         except FileNotFoundError as exc:
             raise KeyError(name) from exc
 
@@ -267,7 +267,7 @@ class KVSDir(Mapping):
         return self.exists(name)
 
     def __iter__(self):
-        return iter([name for name, _, _ in self._entries()])
+        return iter([name for name, _, _ in self.entries()])
 
     def __len__(self):
-        return len(self._entries())
+        return len(self.entries())

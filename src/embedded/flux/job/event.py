@@ -109,7 +109,7 @@ def event_watch_async(h, jobid, eventlog="eventlog"):
         eventlog (str): ``eventlog``, or another path in the job's directory
     """
     payload = {"id": int(JobID(jobid)), "path": eventlog, "flags": 0}
-    return h._send(
+    return h.send_rpc(
         JobEventWatchFuture,
         "job-info.eventlog-watch",
         None,

@@ -131,13 +131,13 @@ def job_list(h, max_entries=1000, attrs=("all",), since=0.0, constraint=None):
     payload = {"max_entries": max_entries, "attrs": list(attrs), "since": since}
     if constraint is not None:
         payload["constraint"] = constraint
-    return h._send(JobListRPC, "job-list.list", None, payload, NODEID_ANY, 0)
+    return h.send_rpc(JobListRPC, "job-list.list", None, payload, NODEID_ANY, 0)
 
 
 def job_list_id(h, jobid, attrs=("all",)):
     """Request one job; returns a future with ``get_job()`` and ``get_info()``."""
     payload = {"id": int(JobID(jobid)), "attrs": list(attrs)}
-    return h._send(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
+    return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
 
 
 def get_job(h, jobid):
@@ -151,7 +151,7 @@ def get_job(h, jobid):
 def result_async(h, jobid):
     """Wait for a job to become inactive; returns a future with ``get_info()``."""
     payload = {"id": int(JobID(jobid)), "attrs": ["all"], "state": FLUX_JOB_STATE_INACTIVE}
-    return h._send(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
+    return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
 
 
 def result(h, jobid):

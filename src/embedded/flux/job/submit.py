@@ -61,7 +61,7 @@ def submit_async(
         flags |= FLUX_JOB_NOVALIDATE
     # As text, so that the caller may go on changing the object.
     payload = json.dumps({"jobspec": jobspec, "urgency": urgency, "flags": flags})
-    return h._send(SubmitFuture, "job-ingest.submit", payload, None, NODEID_ANY, 0)
+    return h.send_rpc(SubmitFuture, "job-ingest.submit", payload, None, NODEID_ANY, 0)
 
 
 def submit(h, jobspec, urgency=FLUX_JOB_URGENCY_DEFAULT, **flags):

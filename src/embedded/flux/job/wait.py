@@ -24,7 +24,7 @@ class JobWaitFuture(RPC):
 def wait_async(h, jobid=None):
     """Wait for a waitable job (default: any) to become inactive; returns a future."""
     payload = {} if jobid is None else {"id": int(JobID(jobid))}
-    return h._send(JobWaitFuture, "job-manager.wait", None, payload, NODEID_ANY, 0)
+    return h.send_rpc(JobWaitFuture, "job-manager.wait", None, payload, NODEID_ANY, 0)
 
 
 def wait(h, jobid=None):

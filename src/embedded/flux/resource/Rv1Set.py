@@ -27,14 +27,14 @@ class Rv1Set(ResourceSetImplementation):
 
     version = 1
 
-    # _have: rank -> what it has, ((type, bounds), ...) with bounds a tuple as
-    # in formats.idset; ranks that are alike share the object. _hosts: rank ->
-    # host name, empty where R has no nodelist. _properties: name -> set of ranks.
+    # have: rank -> what it has, ((type, bounds), ...) with bounds a tuple as
+    # in formats.idset; ranks that are alike share the object. hosts: rank ->
+    # host name, empty where R has no nodelist. properties: name -> set of ranks.
 
     def __init__(self, R=None):
-        self._have = {}
-        self._hosts = {}
-        self._properties = {}
+        self.have = {}
+        self.hosts = {}
+        self.properties = {}
         self.starttime = 0.0
         self.expiration = 0.0
         if R is not None:
@@ -63,7 +63,7 @@ class Rv1Set(ResourceSetImplementation):
             _check_property(name)
             members = self._members(_decode(ranks, where))
             if members:
-                self._properties[name] = members
+                self.properties[name] = members
         for key in ("starttime", "expiration"):
             value = execution.get(key, 0.0)
             if (
@@ -80,7 +80,7 @@ class Rv1Set(ResourceSetImplementation):
         if not isinstance(entry, dict):
             raise ValueError(f"{where}: expected an object")
         ranks = _decode(entry.get("rank"), f"{where}.rank")
-        if _idset.count(ranks) + len(self._have) > MAX_RANKS:
+        if _idset.count(ranks) + len(self.have) > MAX_RANKS:
             raise ValueError(f"{where}.rank: more than {MAX_RANKS} ranks")
         children = entry.get("children")
         if not isinstance(children, dict):
@@ -94,12 +94,12 @@ class Rv1Set(ResourceSetImplementation):
 
     def _merge(self, have):
         """Add what ranks have to what they had."""
-        if self._have.keys().isdisjoint(have):
-            self._have.update(have)
+        if self.have.keys().isdisjoint(have):
+            self.have.update(have)
             return
         for rank, kinds in have.items():
-            old = self._have.get(rank)
-            self._have[rank] = kinds if old is None else _combine(old, kinds, _idset.UNION)
+            old = self.have.get(rank)
+            self.have[rank] = kinds if old is None else _combine(old, kinds, _idset.UNION)
 
     def _read_nodelist(self, nodelist):
         if not isinstance(nodelist, list):
@@ -112,24 +112,24 @@ class Rv1Set(ResourceSetImplementation):
                 hosts += _hostlist.decode(text)
             except ValueError as exc:
                 raise ValueError(f"execution.nodelist: {exc}") from None
-        if len(hosts) != len(self._have):
-            raise ValueError(f"execution.nodelist: {len(hosts)} hosts for {len(self._have)} ranks")
-        self._hosts = dict(zip(sorted(self._have), hosts))
+        if len(hosts) != len(self.have):
+            raise ValueError(f"execution.nodelist: {len(hosts)} hosts for {len(self.have)} ranks")
+        self.hosts = dict(zip(sorted(self.have), hosts))
 
     def _members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
-        if _idset.count(bounds) < len(self._have):
-            return {rank for rank in _idset.members(bounds) if rank in self._have}
+        if _idset.count(bounds) < len(self.have):
+            return {rank for rank in _idset.members(bounds) if rank in self.have}
         bounds = IDset._make(bounds)
-        return {rank for rank in self._have if bounds.test(rank)}
+        return {rank for rank in self.have if bounds.test(rank)}
 
     # -- R out -----------------------------------------------------------------
 
     def _groups(self):
         """Ranks that have the same: [(bounds of ranks, what they have)] by lowest rank."""
         groups = {}
-        for rank in sorted(self._have):
-            groups.setdefault(self._have[rank], []).append(rank)
+        for rank in sorted(self.have):
+            groups.setdefault(self.have[rank], []).append(rank)
         return [(_idset.from_ids(ranks), kinds) for kinds, ranks in groups.items()]
 
     def to_dict(self):
@@ -144,9 +144,9 @@ class Rv1Set(ResourceSetImplementation):
             "starttime": self.starttime,
             "expiration": self.expiration,
         }
-        if self._hosts or not self._have:
+        if self.hosts or not self.have:
             execution["nodelist"] = [self.nodelist().encode()]
-        if self._properties:
+        if self.properties:
             execution["properties"] = self.get_properties()
         return {"version": 1, "execution": execution}
 
@@ -165,20 +165,20 @@ class Rv1Set(ResourceSetImplementation):
     # -- asking it -------------------------------------------------------------
 
     def ranks(self):
-        return IDset(self._have)
+        return IDset(self.have)
 
     def nodelist(self):
         hosts = Hostlist()
-        if self._hosts:
-            hosts.append([self._hosts[rank] for rank in sorted(self._have)])
+        if self.hosts:
+            hosts.append([self.hosts[rank] for rank in sorted(self.have)])
         return hosts
 
     def count(self, kind):
         if kind == "node":
-            return len(self._have)
+            return len(self.have)
         total = 0
         sizes = {}
-        for kinds in self._have.values():
+        for kinds in self.have.values():
             size = sizes.get(kinds)
             if size is None:
                 size = sizes[kinds] = _idset.count(dict(kinds).get(kind, ()))
@@ -196,8 +196,8 @@ class Rv1Set(ResourceSetImplementation):
             FileNotFoundError: a host is not in the set
         """
         places = {}
-        for rank in sorted(self._hosts):
-            places.setdefault(self._hosts[rank], []).append(rank)
+        for rank in sorted(self.hosts):
+            places.setdefault(self.hosts[rank], []).append(rank)
         wanted = Hostlist(hosts)
         missing = Hostlist([name for name in wanted if name not in places])
         if missing and not ignore_nomatch:
@@ -207,7 +207,7 @@ class Rv1Set(ResourceSetImplementation):
 
     def get_properties(self):
         return {
-            name: _idset.encode(_idset.from_ids(ranks)) for name, ranks in self._properties.items()
+            name: _idset.encode(_idset.from_ids(ranks)) for name, ranks in self.properties.items()
         }
 
     # -- changing it -----------------------------------------------------------
@@ -219,20 +219,20 @@ class Rv1Set(ResourceSetImplementation):
             ValueError: not a property name, or a rank is not in the set
         """
         _check_property(name)
-        members = set(self._have) if ranks is None else self._members(ranks._bounds)
+        members = set(self.have) if ranks is None else self._members(ranks.bounds)
         if ranks is not None and len(members) != ranks.count():
-            missing = next(rank for rank in ranks if rank not in self._have)
+            missing = next(rank for rank in ranks if rank not in self.have)
             raise ValueError(f"rank {missing} not found in target resource list")
-        self._properties[name] = self._properties.get(name, set()) | members
+        self.properties[name] = self.properties.get(name, set()) | members
 
     def remove_ranks(self, ranks):
-        self._keep(set(self._have) - self._members(ranks._bounds))
+        self.keep(set(self.have) - self._members(ranks.bounds))
 
-    def _keep(self, ranks):
-        self._have = {rank: kinds for rank, kinds in self._have.items() if rank in ranks}
-        self._hosts = {rank: host for rank, host in self._hosts.items() if rank in ranks}
-        properties = {name: members & ranks for name, members in self._properties.items()}
-        self._properties = {name: members for name, members in properties.items() if members}
+    def keep(self, ranks):
+        self.have = {rank: kinds for rank, kinds in self.have.items() if rank in ranks}
+        self.hosts = {rank: host for rank, host in self.hosts.items() if rank in ranks}
+        properties = {name: members & ranks for name, members in self.properties.items()}
+        self.properties = {name: members for name, members in properties.items() if members}
 
     def append(self, other):
         """Add the ranks of another set.
@@ -240,36 +240,36 @@ class Rv1Set(ResourceSetImplementation):
         Raises:
             ValueError: a rank has resources of both
         """
-        for rank in self._have.keys() & other._have.keys():
-            if _combine(self._have[rank], other._have[rank], _idset.INTERSECT):
+        for rank in self.have.keys() & other.have.keys():
+            if _combine(self.have[rank], other.have[rank], _idset.INTERSECT):
                 raise ValueError(f"rank {rank} has resources of both sets")
         self.add(other)
 
     def add(self, other):
         """Add what another set has."""
-        self._merge(other._have)
-        for rank, host in other._hosts.items():
-            self._hosts.setdefault(rank, host)
-        if self._hosts.keys() != self._have.keys():
+        self._merge(other.have)
+        for rank, host in other.hosts.items():
+            self.hosts.setdefault(rank, host)
+        if self.hosts.keys() != self.have.keys():
             # A nodelist is for all ranks or none (RFC 20).
-            self._hosts = {}
-        for name, ranks in other._properties.items():
-            self._properties[name] = self._properties.get(name, set()) | ranks
+            self.hosts = {}
+        for name, ranks in other.properties.items():
+            self.properties[name] = self.properties.get(name, set()) | ranks
 
     # -- parts and combinations ------------------------------------------------
 
     def copy(self):
         result = Rv1Set()
-        result._have = dict(self._have)
-        result._hosts = dict(self._hosts)
-        result._properties = {name: set(ranks) for name, ranks in self._properties.items()}
+        result.have = dict(self.have)
+        result.hosts = dict(self.hosts)
+        result.properties = {name: set(ranks) for name, ranks in self.properties.items()}
         result.starttime = self.starttime
         result.expiration = self.expiration
         return result
 
     def copy_ranks(self, ranks):
         result = self.copy()
-        result._keep(self._members(ranks._bounds))
+        result.keep(self._members(ranks.bounds))
         return result
 
     def copy_constraint(self, constraint):
@@ -282,16 +282,16 @@ class Rv1Set(ResourceSetImplementation):
             constraint = json.loads(constraint)
         _constraint.validate(constraint)
         places = {}
-        for rank, host in self._hosts.items():
+        for rank, host in self.hosts.items():
             places.setdefault(host, []).append(rank)
         ranks = _constraint.match(
             constraint,
-            _idset.from_ids(self._have),
-            {name: _idset.from_ids(members) for name, members in self._properties.items()},
+            _idset.from_ids(self.have),
+            {name: _idset.from_ids(members) for name, members in self.properties.items()},
             lambda host: places.get(host, ()),
         )
         result = self.copy()
-        result._keep(self._members(ranks))
+        result.keep(self._members(ranks))
         return result
 
     def union(self, other):
@@ -308,18 +308,18 @@ class Rv1Set(ResourceSetImplementation):
     def _combined(self, other, how):
         result = self.copy()
         cache = {}
-        for rank, kinds in self._have.items():
-            pair = (kinds, other._have.get(rank, ()))
+        for rank, kinds in self.have.items():
+            pair = (kinds, other.have.get(rank, ()))
             if pair not in cache:
                 cache[pair] = _combine(*pair, how)
-            result._have[rank] = cache[pair]
+            result.have[rank] = cache[pair]
         # A rank that has nothing in either set is in both of them all the same.
-        empty = how == _idset.INTERSECT and other._have.keys() & self._have.keys()
-        result._keep(
+        empty = how == _idset.INTERSECT and other.have.keys() & self.have.keys()
+        result.keep(
             {
                 rank
-                for rank, kinds in result._have.items()
-                if kinds or (empty and rank in empty and not self._have[rank])
+                for rank, kinds in result.have.items()
+                if kinds or (empty and rank in empty and not self.have[rank])
             }
         )
         return result

@@ -54,4 +54,4 @@ def resource_list(h):
     ``resource.sched-status``, for example ``sched.resource-status``.
     """
     topic = os.environ.get("FLUX_RESOURCE_LIST_RPC", "resource.sched-status")
-    return h._send(ResourceListRPC, topic, "{}", None, NODEID_ANY, 0)
+    return h.send_rpc(ResourceListRPC, topic, "{}", None, NODEID_ANY, 0)

@@ -78,7 +78,7 @@ class ResourceStatusRPC:
 
     def __init__(self, h):
         self._rpcs = [
-            h._send(RPC, topic, "{}", None, NODEID_ANY, 0)
+            h.send_rpc(RPC, topic, "{}", None, NODEID_ANY, 0)
             for topic in ("resource.status", "resource.sched-status")
         ]
 

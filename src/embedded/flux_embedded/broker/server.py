@@ -86,7 +86,7 @@ class Client(Endpoint):
             )
             self.close()
 
-    def _flush(self):
+    def flush(self):
         try:
             sent = self.sock.send(self.backlog)
         except BlockingIOError:
@@ -102,7 +102,7 @@ class Client(Endpoint):
 
     def _ready(self, fd, events):
         if events & selectors.EVENT_WRITE:
-            self._flush()
+            self.flush()
         if events & selectors.EVENT_READ and not self.closed:
             self._read()
 
@@ -234,7 +234,7 @@ class SocketServer:
         while any(client.backlog for client in self.clients) and time.monotonic() < until:
             for client in list(self.clients):
                 if client.backlog:
-                    client._flush()
+                    client.flush()
             time.sleep(0.01)
 
     def close(self):

@@ -46,7 +46,7 @@ class Watchdog:
         period = self.first / 5
         turns, standing, report_at = -1, 0.0, self.first
         while not self._ended.wait(period):
-            frame = sys._current_frames().get(self._watched)
+            frame = sys._current_frames().get(self._watched)  # noqa: SLF001 (there is no other way)
             # The loop waits, as it should when there is nothing to do, or it turns.
             if self.ctx.kernel.waiting or self.ctx.kernel.turns != turns or frame is None:
                 if report_at > self.first:

@@ -37,7 +37,7 @@ class Future:
     def _has_result(self):
         raise NotImplementedError
 
-    def _error(self):
+    def error_found(self):
         """(errnum, text) of a failure, or None."""
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class Future:
 
     def error_string(self):
         """The peer's error text; None on success or when it sent none."""
-        error = self._error()
+        error = self.error_found()
         return error[1] if error else None
 
     def get_flux(self):
@@ -140,7 +140,7 @@ class Future:
     def _check(self):
         if self._timed_out and not self._has_result():
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        error = self._error()
+        error = self.error_found()
         if error is not None:
             raise OSError(error[0], error[1] or message.strerror(error[0]))
 
@@ -234,9 +234,9 @@ class RPC(Future):
         # Nothing answers a request without matchtag, so there is nothing to wait for.
         return self._current is not None or self.matchtag == 0
 
-    def _error(self):
+    def error_found(self):
         msg = self._current
-        return (msg.errnum, msg._text) if msg is not None and msg.errnum else None
+        return (msg.errnum, msg.payload_str) if msg is not None and msg.errnum else None
 
     def _value(self):
         if self._current is None or not self.has_value:
@@ -299,7 +299,7 @@ class FutureExt(Future):
     def _has_result(self):
         return self._result is not None
 
-    def _error(self):
+    def error_found(self):
         return self._result[1] if self._result is not None else None
 
     def _value(self):
@@ -339,9 +339,9 @@ class WaitAllFuture(Future):
     def _has_result(self):
         return all(child.is_ready() for child in self.children)
 
-    def _error(self):
+    def error_found(self):
         for child in self.children:
-            error = child._error()
+            error = child.error_found()
             if error is not None:
                 return error
         return None

@@ -44,13 +44,13 @@ class Flux:
             raise OSError(errno.EINVAL, "Topic must not be None/NULL")
         if not isinstance(topic, str):
             raise TypeError(f"rpc: topic must be a string, not {type(topic).__name__}")
-        return self._send(RPC, topic, _text(payload), None, nodeid, flags)
+        return self.send_rpc(RPC, topic, _text(payload), None, nodeid, flags)
 
     def rpc_object(self, topic, obj=None, flags=0):
         """`rpc` for builtin services: the object itself goes along, to be read only."""
-        return self._send(RPC, topic, None, obj, message.NODEID_ANY, flags)
+        return self.send_rpc(RPC, topic, None, obj, message.NODEID_ANY, flags)
 
-    def _send(self, future_class, topic, text, obj, nodeid, flags):
+    def send_rpc(self, future_class, topic, text, obj, nodeid, flags):
         task = self.task
         if task.closed:
             raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -103,12 +103,12 @@ class Flux:
 
     def service_register(self, name):
         """Become the holder of service `name`; returns a future that fails with EEXIST if taken."""
-        return self._send(
+        return self.send_rpc(
             PlainRPC, "service.add", _text({"service": name}), None, message.NODEID_ANY, 0
         )
 
     def service_unregister(self, name):
-        return self._send(
+        return self.send_rpc(
             PlainRPC, "service.remove", _text({"service": name}), None, message.NODEID_ANY, 0
         )
 

@@ -158,4 +158,4 @@ def strerror(errnum):
 
 def error_of(msg):
     """The OSError that an error response stands for."""
-    return OSError(msg.errnum, msg._text or strerror(msg.errnum))
+    return OSError(msg.errnum, msg.payload_str or strerror(msg.errnum))

@@ -115,9 +115,7 @@ class ResourceCount:
             if high > COUNT_LIMIT:
                 raise ValueError(f"RFC 14 count: {quote(high)} is too large")
             if high < low:
-                raise ValueError(
-                    "RFC 14 count: max must be >= min, got max=%d min=%d" % (high, low)
-                )
+                raise ValueError(f"RFC 14 count: max must be >= min, got max={high} min={low}")
         if operator not in ("+", "*", "^"):
             raise ValueError(f"RFC 14 count: operator must be +, * or ^, got {quote(operator)}")
         if operand < 1 or operand > COUNT_LIMIT or (operand < 2 and operator != "+"):
@@ -125,7 +123,7 @@ class ResourceCount:
                 f"RFC 14 count: operand {quote(operand)} is too small or too large for operator {operator}"
             )
         if operator == "^" and low < 2:
-            raise ValueError("RFC 14 count: operator ^ needs min >= 2, got %d" % low)
+            raise ValueError(f"RFC 14 count: operator ^ needs min >= 2, got {low}")
         return cls(low, high, operator, operand)
 
     @property
@@ -206,13 +204,13 @@ class ResourceCount:
 
     def __str__(self) -> str:
         if self.fixed:
-            return "%d" % self.min
+            return f"{self.min}"
         if self.values is not None:
-            return ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in self.values)
-        text = "%d+" % self.min if self.max is None else "%d-%d" % (self.min, self.max)
+            return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.values)
+        text = f"{self.min}+" if self.max is None else f"{self.min}-{self.max}"
         if self.operator != "+":
-            return "%s:%d:%s" % (text, self.operand, self.operator)
-        return text if self.operand == 1 else "%s:%d" % (text, self.operand)
+            return f"{text}:{self.operand}:{self.operator}"
+        return text if self.operand == 1 else f"{text}:{self.operand}"
 
     def __repr__(self) -> str:
         return f"ResourceCount({self})"
@@ -276,7 +274,7 @@ def multiply(outer: ResourceCount, inner: ResourceCount) -> ResourceCount:
         ValueError: more than any instance could have.
     """
     if outer.min * inner.min > COUNT_LIMIT:
-        raise ValueError("RFC 14 count: %d times %d is too large" % (outer.min, inner.min))
+        raise ValueError(f"RFC 14 count: {outer.min} times {inner.min} is too large")
     if outer.fixed and inner.fixed:
         return ResourceCount(outer.min * inner.min, outer.min * inner.min)
     if outer.fixed:

@@ -24,7 +24,7 @@ class Entry:
 
     __slots__ = (
         "id", "userid", "urgency", "priority", "state", "times", "seq", "jobspec", "R", "status",
-        "exception", "fatal", "annotations", "dependencies", "_size",
+        "exception", "fatal", "annotations", "dependencies", "counted",
     )  # fmt: skip
 
     def __init__(self, id, jobspec):
@@ -42,7 +42,7 @@ class Entry:
         self.fatal = None
         self.annotations = None
         self.dependencies = None
-        self._size = None
+        self.counted = None
 
     # -- taking events in ----------------------------------------------------------------------------
 
@@ -101,9 +101,9 @@ class Entry:
 
     def size(self):
         """(ntasks, nnodes, ncores), each None where it is not known yet."""
-        if self._size is None:
-            self._size = self._count()
-        return self._size
+        if self.counted is None:
+            self.counted = self._count()
+        return self.counted
 
     def _count(self):
         try:
@@ -146,7 +146,7 @@ def _priority(job, context, entry):
 
 def _alloc(job, context, entry):
     job.R = entry.get("R")
-    job._size = None
+    job.counted = None
     if context and "annotations" in context:
         job.annotations = context["annotations"]
 
@@ -166,7 +166,7 @@ def _exception(job, context, entry):
 def _jobspec_update(job, context, entry):
     for path, value in context.items():
         job.jobspec = update_path(job.jobspec, path, value)
-    job._size = None
+    job.counted = None
 
 
 def _resource_update(job, context, entry):

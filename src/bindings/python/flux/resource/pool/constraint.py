@@ -40,7 +40,7 @@ def _parse(constraint, depth):
     if not isinstance(constraint, dict):
         raise ValueError(f"constraint must be an object, got {quote(constraint)}")
     if depth > DEPTH_LIMIT:
-        raise ValueError("constraint is nested more than %d levels deep" % DEPTH_LIMIT)
+        raise ValueError(f"constraint is nested more than {DEPTH_LIMIT} levels deep")
     unknown = [name for name in constraint if name not in _PARSERS]
     if unknown:
         raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")

@@ -134,13 +134,13 @@ class Hooks:
                     f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"
                 ) from None
             if not inventory.ranks & bit or seen & bit:
-                raise ValueError("_select_resources: rank %d is not in the pool, or twice" % rank)
+                raise ValueError(f"_select_resources: rank {rank} is not in the pool, or twice")
             if not eligible & bit:
-                raise ValueError("_select_resources: rank %d is not up or not eligible" % rank)
+                raise ValueError(f"_select_resources: rank {rank} is not up or not eligible")
             if core_mask >> inventory.shift or units & ~index.free(rank) or not units:
                 raise ValueError(
-                    "_select_resources: rank %d: cores %s and gpus %s are not all free"
-                    % (rank, quote(sorted(cores)), quote(sorted(gpus)))
+                    f"_select_resources: rank {rank}: cores {quote(sorted(cores))} and"
+                    f" gpus {quote(sorted(gpus))} are not all free"
                 )
             seen |= bit
             groups[units] = groups.get(units, 0) | bit

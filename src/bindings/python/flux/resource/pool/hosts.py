@@ -90,7 +90,7 @@ def _add_pieces(pieces, prefix, width, low, count, suffix):
     if suffix or prefix[-1:].isdigit():
         # The number is not the end of the name, or not all of it.
         for number in range(low, low + count):
-            pieces.append(_name_piece("%s%0*d%s" % (prefix, width, number, suffix)))
+            pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
     else:
         pieces.append((prefix, width, low, count))
 
@@ -139,14 +139,12 @@ def encode_pieces(pieces):
 
 def _group_text(prefix, width, group):
     if len(group) == 1 and group[0][0] == group[0][1]:
-        return "%s%0*d" % (prefix, width, group[0][0])
-    return "{}[{}]".format(
-        prefix,
-        ",".join(
-            "%0*d" % (width, low) if low == high else "%0*d-%0*d" % (width, low, width, high)
-            for low, high in group
-        ),
+        return f"{prefix}{group[0][0]:0{width}d}"
+    runs = (
+        f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
+        for low, high in group
     )
+    return f"{prefix}[{','.join(runs)}]"
 
 
 class HostNames:
@@ -176,7 +174,7 @@ class HostNames:
             names += name_pieces(text)
         hosts = sum([piece[3] for piece in names])
         if hosts != popcount(ranks):
-            raise ValueError("execution.nodelist: %d hosts for %d ranks" % (hosts, popcount(ranks)))
+            raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
 
     def _paired(self):
         """First ranks of the runs, ascending, and the pieces of names that belong to them."""
@@ -198,7 +196,7 @@ class HostNames:
         prefix, width, low, _ = pieces[at]
         if width is None:
             return prefix
-        return "%s%0*d" % (prefix, width, low + rank - starts[at])
+        return f"{prefix}{low + rank - starts[at]:0{width}d}"
 
     def hostlist(self, ranks):
         """Hostlist text of a mask of ranks, in rank order."""

@@ -223,7 +223,7 @@ class Inventory:
         """``R_lite`` of a selection: equal children together, by lowest rank.  O(length of its text)."""
         if len(selection) == 2:
             ranks, units = selection
-            text = "%d" % ranks if ranks >= 0 else idset_text(~ranks)
+            text = f"{ranks}" if ranks >= 0 else idset_text(~ranks)
             return [{"rank": text, "children": self.children(units)}]
         return [
             {"rank": idset_text(mask), "children": self.children(units)}

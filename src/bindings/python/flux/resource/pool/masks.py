@@ -76,13 +76,13 @@ def quote(value: Any) -> str:
     try:
         return _REPR.repr(value)
     except ValueError:  # an integer past what str() converts
-        return "a number of %d bits" % value.bit_length()
+        return f"a number of {value.bit_length()} bits"
 
 
 def _parse(text: str, limit: int) -> int:
     pairs = intervals(text)
     if pairs and pairs[-1][1] >= limit:
-        raise ValueError("idset %s: ids must be below %d" % (quote(text), limit))
+        raise ValueError(f"idset {quote(text)}: ids must be below {limit}")
     return _join(pairs)
 
 
@@ -123,9 +123,7 @@ def clip_idset(text: str, limit: int) -> int:
 
 
 def _spans_text(mask: int) -> str:
-    return ",".join(
-        ["%d" % low if n == 1 else "%d-%d" % (low, low + n - 1) for low, n in runs(mask)]
-    )
+    return ",".join([f"{low}" if n == 1 else f"{low}-{low + n - 1}" for low, n in runs(mask)])
 
 
 _short_text = lru_cache(maxsize=8192)(_spans_text)
@@ -139,7 +137,7 @@ def idset_text(mask: int) -> str:
     rest = mask >> low
     if rest & (rest + 1) == 0:
         high = mask.bit_length() - 1
-        return "%d-%d" % (low, high) if high > low else "%d" % low
+        return f"{low}-{high}" if high > low else f"{low}"
     if rest.bit_length() < 128:
         return _short_text(mask)
     return _spans_text(mask)

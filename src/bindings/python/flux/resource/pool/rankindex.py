@@ -307,18 +307,18 @@ class RankIndex:
         for rank in members(inventory.ranks):
             units = self.partial[rank]
             if self.idle >> rank & 1:
-                assert not units, "rank %d is idle and partial" % rank
+                assert not units, f"rank {rank} is idle and partial"
                 units = inventory.full[rank]
             else:
-                assert units != inventory.full[rank], "rank %d is free but not idle" % rank
+                assert units != inventory.full[rank], f"rank {rank} is free but not idle"
                 assert not units & ~inventory.full[rank], (
-                    "rank %d: units that it does not have" % rank
+                    f"rank {rank}: units that it does not have"
                 )
             if units:
                 key = inventory.key(units)
                 groups[key] = groups.get(key, 0) | 1 << rank
         assert not self.idle & ~inventory.ranks, "idle ranks that are not there"
         for rank, units in enumerate(self.partial):
-            assert not units or inventory.ranks >> rank & 1, "rank %d is not there" % rank
+            assert not units or inventory.ranks >> rank & 1, f"rank {rank} is not there"
         assert self.groups == groups, f"groups {self.groups!r}, expected {groups!r}"
         assert self.keys == sorted(groups), f"keys {self.keys!r}, expected {sorted(groups)!r}"

@@ -39,9 +39,9 @@ class PluginHandle(handle_class(Flux)):
         self.kernel = jm.h.kernel
         self.belongings = belongings
 
-    def _send(self, future_class, topic, *args):
+    def send_rpc(self, future_class, topic, *args):
         self.belongings.check()
-        future = super()._send(PluginRPC if future_class is RPC else future_class, topic, *args)
+        future = super().send_rpc(PluginRPC if future_class is RPC else future_class, topic, *args)
         if type(future) is PluginRPC:
             future.topic, future.belongings = topic, self.belongings
         return self.belongings.future(future)
