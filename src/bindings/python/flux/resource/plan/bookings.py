@@ -1,7 +1,7 @@
 """What is promised on a pool's ranks, and what that leaves of them.
 
 A booking takes counts of cores and GPUs on concrete ranks for a span of time.
-One that leaves no core of a rank is kept in a timeline of masks, the same for
+It is a `Promise` that is bound, or a job started lately.  One that leaves no core of a rank is kept in a timeline of masks, the same for
 every request.  For the others, each kind of need has a timeline of the ranks
 where what is left is too little for it, made when it is first asked for.
 """
@@ -10,26 +10,6 @@ from bisect import bisect_left, bisect_right
 
 from flux.resource.plan.timeline import INFINITY, Timeline, Times
 from flux.resource.pool.masks import members
-
-
-class Booking:
-    """Counts promised on ranks for a span of time.
-
-    Attributes:
-        start, end (float): seconds since the epoch.
-        parts (list): ``(mask of ranks, key)``: so many cores and GPUs on each.
-        request: what it is for, where counts do not tell whether that fits; or None.
-        held (bool): kept from others only: the ranks need not be free yet.
-    """
-
-    __slots__ = ("start", "end", "parts", "request", "held")
-
-    def __init__(self, start, end, parts, request=None, held=False):
-        self.start = start
-        self.end = end
-        self.parts = parts
-        self.request = request
-        self.held = held
 
 
 class Bookings:
@@ -147,6 +127,18 @@ class Bookings:
         cores, gpus = self._line(rank).least(start, end)
         # What is held for a job may be in use yet.
         return max(0, cores), max(0, gpus)
+
+    @property
+    def removable(self):
+        """Whether `remove()` can be done for all: none takes what another one has taken."""
+        return not self._overlap
+
+    def steps(self, rank, start, end):
+        """List of ``(time, cores, gpus)``: what a rank has left in a span, from its start on.
+
+        Bookings that leave no core do not count here.
+        """
+        return list(self._line(rank).steps(start, end))
 
     def overdrawn(self, rank, time):
         """True if more is booked on a rank at a time than it has."""

@@ -1,29 +1,47 @@
 """Planning on a pool: when a request can start, beside what is promised already.
 
-A ``Plan`` is what running jobs will give back (``profile.py``) and the bookings
-made in it (``bookings.py``): reservations, and jobs started through it.
+Theory
+    A plan is what running jobs give back, and the promises made to jobs that wait.  A *promise* is
+    a request and a span of time.  What is decided here is never whether a job keeps off ranks that
+    were once chosen, but whether there is a way to keep all promises.
+
+    Where any unit is as good as another (nodes of one kind whose jobs take whole nodes, or single
+    cores), counts decide that exactly: see ``counts.py``.  Sets of ranks without a rank in common
+    are counted apart.  As soon as one request in play asks for something else, or for ranks of
+    which others want only some, all promises are bound to ranks (``ranks.py``): a binding proves
+    that they can be kept, and is given up for another one whenever that lets a job start
+    (``packing.py``).  The plan goes back to counting when it has no promise any more.
+
+    Running jobs are taken to last until their ends, a job that ran past its end to end now.  A job
+    that ends earlier leaves room that promises may use: see ``Plan.advance()``.
 """
 
+from bisect import insort
+
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.bookings import Booking, Bookings
-from flux.resource.plan.bounds import Bounds
-from flux.resource.plan.choice import Choice
-from flux.resource.plan.profile import Need, Profile
-from flux.resource.plan.search import Search, length_of
+from flux.resource.plan.counts import Counts, Units
+from flux.resource.plan.promise import Promise, length_of
+from flux.resource.plan.ranks import Ranks
 from flux.resource.plan.timeline import INFINITY
-from flux.resource.pool.inventory import pairs
-from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.masks import popcount, take
+from flux.resource.ResourceCount import ResourceCount
+
+#: Shapes of which it is remembered what they ask for.
+SHAPES = 4096
 
 
-class Plan(Search, Choice):
-    """Availability of a pool from now on, with reservations; see ``ResourcePool.plan()``.
+class Plan:
+    """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
 
     All times are seconds since the epoch.  A request counts with its least
     numbers of nodes and slots.  A job that ran past its end is taken to end
     now; a job without an end never does; ranks that are down are not available.
     A plan follows its pool: what changes there is seen at the next call, and
-    the reservations stay.  As long as jobs are started through the plan, running
-    jobs end in time and ranks stay up, every reservation can be kept.
+    the promises stay.  As long as jobs are started through the plan, running
+    jobs end in time and ranks stay up, every promise can be kept.
+
+    Args:
+        pool (ResourcePoolImplementation): with a view
     """
 
     #: Makes of the implementation that ``alloc()`` got what it answers with.
@@ -31,15 +49,29 @@ class Plan(Search, Choice):
 
     def __init__(self, pool):
         self._pool = pool
-        self._reserved = {}  # job id to Booking
-        self._started = []  # Bookings of jobs started since the profile was made
-        self._profile = None
+        self._promises = {}  # job id to Promise
+        self._counts = {}  # Units.key to Counts: no rank in two of them
+        self._ranks = None  # Ranks, where promises are bound; then nothing is counted
+        self._units = {}  # shape to Units, or None if it cannot be counted
         self._seen = None  # generation of the pool that all this is true for
-        self._bookings = None
-        self._entered = 0  # bookings entered since they were last entered anew
-        self._bounds = Bounds()
-        self._changes = 0  # grows with every change of the bookings or the profile
-        self._asked = self._answer = None  # the last question of _room()
+        self._ends = []  # the pool's jobs by end, then
+        self._inventory = self._up = None
+
+    def copy(self):
+        """An independent plan of the same pool, with the same promises.  O(promises)."""
+        new = type(self)(self._pool)
+        new.wrap = self.wrap
+        new._promises = {
+            jobid: Promise(p.start, p.end, p.request, p.held, p.units, p.parts)
+            for jobid, p in self._promises.items()
+        }
+        if self._ranks is not None:
+            new._ranks = self._ranks.copy(new._promises)
+        new._counts = {key: counts.copy() for key, counts in self._counts.items()}
+        new._units = self._units.copy()
+        new._seen, new._ends = self._seen, self._ends[:]
+        new._inventory, new._up = self._inventory, self._up
+        return new
 
     # -- questions ----------------------------------------------------------
 
@@ -53,19 +85,14 @@ class Plan(Search, Choice):
             The time, or None if it does not fit while running jobs last.
         """
         self._sync()
-        now = self._now(None)
+        counts = self._counts_for(request)
+        now = self._now()
         start = now if after is None else max(now, after)
-        shape = request.shape
-        if not self._pool.countable(shape):
-            found = self._search(request, start)
+        if counts is not None:
+            units = self._units_of(request)
+            found = counts.earliest(units.count, length_of(request), start)
         else:
-            family = (shape.match, Need.of(shape), shape.node_count is None)
-            count = (shape.node_count or shape.slot_count).min
-            length = length_of(request)
-            start = max(start, self._bounds.least(family, count, length))
-            found = self._search(request, start)
-            if after is None or after <= now:
-                self._bounds.learn(family, count, length, found)
+            found = self._ranks.earliest(request, start)
         return None if found == INFINITY else found
 
     def windows(self, requests, horizon):
@@ -83,90 +110,147 @@ class Plan(Search, Choice):
             ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
         self._sync()
-        now = self._now(None)
-        limit = now + horizon
-        if self._pool.expiration:
-            limit = min(limit, max(now, self._pool.expiration))
         answer = []
         for request in requests:
+            counts = self._counts_for(request)
+            now = self._now()
+            end = now + length_of(request)
+            limit = now + horizon
+            if self._pool.expiration:
+                limit = min(limit, max(now, self._pool.expiration))
+            if counts is not None:
+                units = self._units_of(request)
+                fits = counts.room(now, end) >= units.count
+                room, change = (lambda time: counts.room(now, time)), counts.next_change
+            else:
+                ranks, shape = self._ranks, request.shape
+                fits = ranks.fits(request, now, end)
+                room, change = (lambda time: ranks.count(shape, now, time)), ranks.next_change
             steps = []
             time = now
             while time < limit:
-                time = min(self._bookings.starts.after(time), limit)
-                count = self._count(request.shape, now, time)
+                time = min(change(time), limit)
+                count = room(time)
                 if steps and steps[-1][0] == count:
                     steps[-1] = (count, time)
-                elif count:
+                elif count > 0:
                     steps.append((count, time))
                 else:
                     break
-            fits = self._fits(request, now, now + length_of(request))
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
     def reservations(self):
-        """Dict of job id to ``(start, end)`` of the reservations."""
-        return {jobid: (one.start, one.end) for jobid, one in self._reserved.items()}
+        """Dict of job id to ``(start, end)`` of the promises."""
+        return {jobid: (one.start, one.end) for jobid, one in self._promises.items()}
 
     def stale(self):
-        """Jobs whose reservation cannot be kept any more.
+        """Jobs whose promise cannot be kept any more.
 
         That is so when ranks went down or left, a running job got more time, or
         the pool was allocated from behind the plan's back.
 
         Returns:
-            list of job ids, in the order of their reservations.
+            list of job ids, in the order of their promises.
         """
-        if self._started:
-            self._seen = None  # have the profile made anew, with these jobs in it
         self._sync()
-        return [jobid for jobid, booking in self._reserved.items() if self._lost(booking)]
-
-    def _lost(self, booking):
-        """True if the ranks of a booking will not have what it needs when it starts."""
-        pool, profile, bookings = self._pool, self._profile, self._bookings
-        start = booking.start
-        if booking.held:
-            up = pool.eligible(None)
-            return any(mask & ~up for mask, _ in booking.parts)
-        if booking.request is not None:
-            eligible = pool.eligible(booking.request.shape.match)
-            ranks = 0
-            for mask, _ in booking.parts:
-                ranks |= mask & eligible
-            return pool.place_request(booking.request, profile.index_at(start), ranks) is None
-        up = pool.eligible(None)
-        base = profile.inventory.key_base
-        for mask, key in booking.parts:
-            room = profile.track(Need(key // base, key % base, False)).at(start) & up
-            if mask & ~room or any(
-                bookings.overdrawn(rank, start)
-                for rank in members(mask & bookings.touched(start, booking.end))
-            ):
-                return True
-        return False
+        if self._ranks is not None:
+            self._ranks.renew_profile()
+            return [
+                jobid for jobid, promise in self._promises.items() if self._ranks.lost(promise, 0.0)
+            ]
+        lines = {}
+        stale = []
+        for jobid, promise in self._promises.items():
+            units = promise.units
+            if promise.held:
+                if units.count > self._counts[units.key].total:
+                    stale.append(jobid)
+                continue
+            if units.key not in lines:
+                fresh = Counts.of(self._pool, units, self._now())
+                lines[units.key] = fresh.line
+            line = lines[units.key]
+            if line.least(promise.start, promise.end) < units.count:
+                stale.append(jobid)
+            else:
+                line.add(promise.start, promise.end, -units.count)
+        return stale
 
     # -- changes ------------------------------------------------------------
 
     def reserve(self, jobid, request, start):
         """Promise resources to a job from a start time on, for its duration.
 
-        A reservation that the job had is replaced.
+        A promise that the job had is replaced.
 
         Raises:
             InsufficientResources: it does not fit then for its duration; the
                 plan is as before.
         """
-        before = self._withdraw(jobid)
         self._sync()
-        start = max(start, self._now(None))
-        end = start + length_of(request)
-        parts = self._choose(request, start, end)
-        if parts is None:
+        before = self._withdraw(jobid)
+        counts = self._counts_for(request)
+        start = max(start, self._now())
+        promise = Promise(start, start + length_of(request), request)
+        if counts is not None:
+            promise.units = self._units_of(request)
+            fits = counts.room(start, promise.end) >= promise.units.count
+        else:
+            promise.parts = self._ranks.bind(request, start, promise.end)
+            fits = promise.parts is not None
+        if not fits:
             self._restore(jobid, before)
-            raise InsufficientResources(f"no room for the reservation of job {jobid}")
-        counted = self._pool.countable(request.shape)
-        self._restore(jobid, Booking(start, end, parts, None if counted else request))
+            raise InsufficientResources(f"no room for the promise to job {jobid}")
+        self._restore(jobid, promise)
+
+    def advance(self, jobid):
+        """Move the promise of a job to the earliest time that keeps all others.
+
+        Returns:
+            When it starts now; no later than before.
+
+        Raises:
+            KeyError: the job has no promise
+            InsufficientResources: the promise cannot be kept: a running job got more time or ended
+                late, or ranks were lost. It stays as it was.
+        """
+        promise = self._promises[jobid]
+        self._sync()
+        now = self._now()
+        before = promise.start
+        if promise.held:
+            return before
+        if promise.end <= now or not self._keeps(promise, now):
+            raise InsufficientResources(f"the promise to job {jobid} cannot be kept")
+        if before <= now:
+            return before
+        if promise.units is not None:
+            units = promise.units
+            counts = self._counts[units.key]
+            # What it keeps itself would be free: a span that reaches its start is long enough.
+            start = counts.earliest(units.count, promise.end - before, now, before)
+            if start >= before:
+                return before
+            counts.remove(before, promise.end, units.count, now)
+            promise.start, promise.end = start, start + length_of(promise.request)
+            counts.enter(start, promise.end, units.count)
+            return start
+        self._withdraw(jobid)
+        request = promise.request
+        start = self._ranks.earliest(request, now)
+        if start < before:
+            end = start + length_of(request)
+            promise = Promise(start, end, request, parts=self._ranks.bind(request, start, end))
+        self._restore(jobid, promise)
+        return promise.start
+
+    def _keeps(self, promise, now):
+        """Whether a promise can be kept, if all that were made can be kept that come before it."""
+        start = max(promise.start, now)
+        if promise.units is not None:
+            return not self._counts[promise.units.key].overdrawn(start, promise.end)
+        return not self._ranks.lost(promise, now)
 
     def hold(self, jobid, request):
         """Keep resources for a job from now on, without end.
@@ -179,164 +263,255 @@ class Plan(Search, Choice):
             InsufficientResources: it would not fit if every job ended: it waits
                 for ranks that are down. The plan is as before.
         """
-        before = self._withdraw(jobid)
         self._sync()
-        parts = self._choose_ever(request)
-        if parts is None:
+        before = self._withdraw(jobid)
+        counts = self._counts_for(request)
+        promise = Promise(self._now(), INFINITY, request, held=True)
+        if counts is not None:
+            promise.units = self._units_of(request)
+            fits = promise.units.count <= counts.total
+        else:
+            promise.parts = self._ranks.bind_ever(request)
+            fits = promise.parts is not None
+        if not fits:
             self._restore(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
-        self._restore(jobid, Booking(self._now(None), INFINITY, parts, held=True))
+        self._restore(jobid, promise)
 
     def alloc(self, jobid, request):
-        """Allocate to a job now, if that delays no reservation but its own.
+        """Allocate to a job now, if that delays no promise but its own.
 
         Returns:
-            As ``ResourcePool.alloc()``; the job's reservation is gone then.
+            As ``ResourcePool.alloc()``; the job's promise is gone then.
 
         Raises:
             InsufficientResources: it does not fit now, or only at the expense
-                of a reservation.
+                of a promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
-        before = self._withdraw(jobid)
-        try:
-            if self._reserved:
-                self._sync()
-                answer = self._alloc(jobid, request)
+        promises = self._promises
+        if not promises or (len(promises) == 1 and jobid in promises):
+            answer = self._pool.alloc(jobid, request)
+            self._withdraw(jobid)
+        else:
+            self._sync()
+            counts = self._counts_for(request)
+            before = None
+            if counts is None or counts.free >= self._units_of(request).count:
+                before = self._withdraw(jobid)
+                try:
+                    answer = self._alloc(jobid, request, counts, before)
+                except Exception:
+                    self._restore(jobid, before)
+                    raise
             else:
-                answer = self._pool.alloc(jobid, request)
-        except Exception:
-            self._restore(jobid, before)
-            raise
+                self._refuse(request)
         self._enter_started(jobid)
         return self.wrap(answer)
 
     def note_started(self, jobid):
-        """A job was started on the pool itself: its reservation is over."""
-        self.cancel(jobid)
+        """A job was started on the pool itself: its promise is over."""
+        self._withdraw(jobid)
         self._enter_started(jobid)
 
     def cancel(self, jobid):
-        """Drop a job's reservation, if it has one."""
+        """Drop a job's promise, if it has one."""
         self._withdraw(jobid)
 
     # -- the state ----------------------------------------------------------
 
-    def _now(self, after):
-        now = max(self._pool.clock(), self._profile.times[0])
-        return now if after is None else max(now, after)
+    def _now(self):
+        return self._pool.clock()
 
     def _sync(self):
         """Take in what happened to the pool since the last call."""
         pool = self._pool
-        if self._seen == pool.generation:
+        if self._seen != pool.generation:
+            self._seen = pool.generation
+            ends = pool.jobs_by_end()
+            inventory, up = pool.inventory, pool.eligible(None)
+            if inventory is not self._inventory or up != self._up:
+                self._inventory, self._up = inventory, up
+                self._units.clear()
+                self._count_anew()
+            elif self._ranks is not None:
+                if not self._promises:
+                    self._ranks = None
+            elif self._counts:
+                now = self._now()
+                before, after = set(self._ends), set(ends)
+                gone, come = before - after, after - before
+                if not all(c.follow(pool, gone, come, now) for c in self._counts.values()):
+                    self._count_anew()
+            self._ends = ends
+        if self._ranks is not None:
+            self._ranks.sync()
+
+    def _count_anew(self):
+        """Forget what was counted, and count it again; promises that are bound to ranks stay so."""
+        self._counts = {}
+        if self._ranks is not None and not self._promises:
+            self._ranks = None
+        if self._ranks is not None:
             return
-        self._seen = pool.generation
-        before = self._profile
-        self._profile = Profile(
-            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
-        )
-        self._bounds = Bounds()
-        self._changes += 1
-        # Jobs started through the plan are in the profile now.
-        started, self._started = self._started, []
-        if before is None or before.inventory.ranks != self._profile.inventory.ranks:
-            self._enter_all()
-        elif self._entered > 1000 + 4 * len(self._reserved):
-            self._enter_all()  # times long past have piled up
-        elif all(self._bookings.remove(booking) for booking in started):
-            self._bookings.rebase(self._profile)
+        for jobid, promise in self._promises.items():
+            if self._counts_for(promise.request) is None:
+                return  # all are bound now
+            promise.units = self._units_of(promise.request)
+            self._enter(jobid, promise)
+            self._counts[promise.units.key].short = True  # it may no longer fit
+
+    def _units_of(self, request):
+        """Units that a request asks for; None if it cannot be counted."""
+        shape = request.shape
+        try:
+            return self._units[shape]
+        except KeyError:
+            if len(self._units) >= SHAPES:
+                self._units.clear()
+            units = self._units[shape] = Units.of(self._pool, request)
+            return units
+
+    def _counts_for(self, request):
+        """The Counts of the ranks of a request; None if promises are, from now on, bound to ranks."""
+        if self._ranks is not None:
+            return None
+        units = self._units_of(request)
+        if units is not None:
+            counts = self._counts.get(units.key)
+            if counts is None:
+                counts = self._new_counts(units)
+            if counts is not None:
+                return counts
+        self._bind_all()
+        return None
+
+    def _new_counts(self, units):
+        for key, other in list(self._counts.items()):
+            if key[0] & units.ranks:
+                if other.promises or other.held:
+                    return None
+                del self._counts[key]
+        counts = Counts.of(self._pool, units, self._now())
+        if counts is not None:
+            self._counts[units.key] = counts
+        return counts
+
+    def _bind_all(self):
+        """Bind all promises to ranks, in the order of their starts, which always succeeds if they
+        can be kept."""
+        self._counts = {}
+        ranks = self._ranks = Ranks(self._pool, self._promises)
+        for promise in self._promises.values():
+            promise.units = None
+        ranks.sync()
+        for promise in sorted(self._promises.values(), key=lambda one: one.start):
+            parts = None
+            if not promise.held:
+                parts = ranks.bind(promise.request, promise.start, promise.end)
+            promise.parts = parts or ranks.bind_ever(promise.request) or []
+            ranks.enter(promise)
+
+    def _enter(self, jobid, promise):
+        """Count a promise in."""
+        if promise.units is None:
+            self._ranks.enter(promise)
+            return
+        counts = self._counts[promise.units.key]
+        if promise.held:
+            counts.held[jobid] = counts.to_hold(self._pool, promise.units.count)
         else:
-            self._enter_all()
-
-    def _enter_all(self):
-        self._bookings = Bookings(self._profile)
-        self._entered = 0
-        for booking in self._started:
-            self._enter(booking)
-        for booking in self._reserved.values():
-            self._enter(booking)
-
-    def _enter(self, booking):
-        self._bookings.enter(booking)
-        self._entered += 1
-        self._changes += 1
+            counts.enter(promise.start, promise.end, promise.units.count)
 
     def _withdraw(self, jobid):
-        """Take a reservation out, and return it; None if there is none."""
-        booking = self._reserved.pop(jobid, None)
-        if booking is not None and self._bookings is not None:
-            self._changes += 1
-            if not self._bookings.remove(booking):
-                self._enter_all()
-            self._bounds.released(booking.start)
-        return booking
+        """Take a promise out, and return it; None if there is none."""
+        promise = self._promises.pop(jobid, None)
+        if promise is None:
+            return None
+        if promise.units is None:
+            self._ranks.remove(promise)
+        else:
+            counts = self._counts[promise.units.key]
+            if promise.held:
+                counts.held.pop(jobid, None)
+            else:
+                counts.remove(promise.start, promise.end, promise.units.count, self._now())
+        return promise
 
-    def _restore(self, jobid, booking):
-        if booking is not None:
-            self._reserved[jobid] = booking
-            if self._bookings is not None:
-                self._enter(booking)
+    def _restore(self, jobid, promise):
+        """Count in a promise of a job that has none."""
+        if promise is None:
+            return
+        if self._ranks is not None and promise.units is not None:
+            # Meanwhile all others were bound.
+            promise.units = None
+            ranks = self._ranks
+            parts = None
+            if not promise.held:
+                parts = ranks.bind(promise.request, promise.start, promise.end)
+            promise.parts = parts or ranks.bind_ever(promise.request) or []
+        self._promises[jobid] = promise
+        self._enter(jobid, promise)
 
     def _enter_started(self, jobid):
         """Count in a job that the pool has just started."""
         pool = self._pool
         if self._seen is None or pool.generation != self._seen + 1:
             return
-        inventory = pool.inventory
-        parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(self._now(None), pool.end_of(jobid) or INFINITY, parts)
-        self._started.append(booking)
-        self._enter(booking)
+        now = self._now()
+        end = pool.end_of(jobid)
+        if self._ranks is not None:
+            self._ranks.started(jobid, now)
+        for counts in self._counts.values():
+            if not counts.started(pool, jobid, now, end or INFINITY):
+                return  # the next call counts anew
+        if end:
+            insort(self._ends, (end, jobid))
         self._seen = pool.generation
 
     # -- starting now -------------------------------------------------------
 
-    def _alloc(self, jobid, request):
-        """Allocate from the ranks, and of these the counts, that bookings leave."""
+    def _alloc(self, jobid, request, counts, promise):
+        pool = self._pool
+        now = self._now()
+        end = now + length_of(request)
+        if promise is not None and not promise.held and promise.start <= now < promise.end:
+            # It starts late because others ended late. That delays those who were promised what
+            # comes after it, too, and must not keep it from starting.
+            end = promise.end
+            if counts is not None:
+                counts.short = True
+        if counts is None:
+            placed = self._ranks.place(request, now, end)
+        else:
+            placed = None
+            room = counts.room(now, end)
+            if room >= self._units_of(request).count:
+                placed = self._place_counted(request, counts, room)
+        if placed is None:
+            self._refuse(request)
+        return pool.grant(jobid, request, *placed)
+
+    def _place_counted(self, request, counts, room):
+        """Place a request on any of the ranks, if it accepts more units, on ``room`` at most."""
         pool = self._pool
         shape = request.shape
-        now = self._now(None)
-        end = now + length_of(request)
-        if not pool.countable(shape):
-            eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
-            placed = pool.place_request(request, pool.index, eligible)
-        else:
-            room = self._room(shape, now, end)
-            index = pool.index
-            touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
-            if touched:
-                index = self._reduced(touched, now, end)
-            placed = pool.place(index, shape, room)
-        if placed is None:
-            pool.check_feasibility(request)
-            raise InsufficientResources(lambda: self._why(request))
-        return pool.grant(jobid, request, *placed)
+        ranks = counts.ranks
+        if counts.whole:
+            if not (shape.node_count or shape.slot_count).fixed:
+                free = ranks & pool.index.idle
+                ranks = take(free, min(room, popcount(free)))
+        elif not shape.slot_count.fixed:
+            most = shape.slot_count.floor(min(room, counts.free))
+            shape = shape.replace(slot_count=ResourceCount.parse(most))
+        return pool.place(pool.index, shape, ranks)
+
+    def _refuse(self, request):
+        self._pool.check_feasibility(request)
+        raise InsufficientResources(lambda: self._why(request))
 
     def _why(self, request):
         counts = self._pool.explain(request)
         if counts["available"] < counts["needed"]:
             return counts["reason"]
-        return "insufficient resources: would delay a job with a reservation"
-
-    def _reduced(self, touched, start, end):
-        """The pool's index without what bookings in a span need of some ranks."""
-        index = self._pool.index.copy()
-        inventory = index.inventory
-        for rank in members(touched):
-            cores, gpus = self._bookings.least(rank, start, end)
-            free = index.free(rank)
-            free_cores = free & inventory.core_mask
-            free_gpus = free >> inventory.shift
-            keep = take(free_cores, min(cores, popcount(free_cores)))
-            keep |= take(free_gpus, min(gpus, popcount(free_gpus))) << inventory.shift
-            if keep != free:
-                index.take((rank, free ^ keep))
-        return index
-
-
-def _exact(shape):
-    """True if room for one node's or slot's need is all that matters about a rank."""
-    if shape.node_count is None:
-        return shape.slot_count.max == 1
-    return shape.slot_count.fixed
+        return "insufficient resources: would delay a job with a promise"

@@ -1,0 +1,244 @@
+"""Plans where any unit is as good as another: free units, by time.
+
+On nodes of one kind whose jobs take whole nodes, or on any nodes whose jobs take single cores, a
+promise is a number of units and a span of time, and need not say which.  Promises and jobs that
+start now can all be kept if and only if at no moment they add up to more than there is: let them
+choose when they start, in order of their starts.  Whoever holds a unit at that moment has begun
+before, so that at least as many as the sum leaves are free, and any of them will do.
+"""
+
+from flux.resource.plan.steps import Steps
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import popcount
+
+
+class Units:
+    """Which units a shape asks for.
+
+    Attributes:
+        ranks (int): mask of the ranks, up, that it could use
+        whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them
+        count (int): how many at least
+    """
+
+    __slots__ = ("ranks", "whole", "count", "key")
+
+    def __init__(self, ranks, whole, count):
+        self.ranks = ranks
+        self.whole = whole
+        self.count = count
+        self.key = (ranks, whole)
+
+    @classmethod
+    def of(cls, pool, request):
+        """Those of a request; None if it asks for other things than whole nodes or single cores."""
+        shape = request.shape
+        if not pool.countable(shape):
+            return None
+        inventory = pool.inventory
+        ranks = pool.match_mask(request) & pool.eligible(shape.match)
+        base = inventory.key_base
+        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
+        if shape.node_count is not None:
+            if shape.exclusive or sizes == {shape.node_cores}:
+                return cls(ranks, True, shape.node_count.min)
+        elif not shape.exclusive and shape.slot_size:
+            if sizes == {shape.slot_size}:
+                return cls(ranks, True, shape.slot_count.min)
+            if shape.slot_size == 1 and not shape.gpu_per_slot:
+                return cls(ranks, False, shape.slot_count.min)
+        return None
+
+
+class Counts:
+    """Free units of a set of ranks, from now on: what running jobs leave, less the promises.
+
+    A job that ran past its end is taken to end now.  Made by `Counts.of()`.
+
+    Attributes:
+        line (Steps): free units by time
+        free (int): units that are free now, whatever was promised
+        promises (int): promises that are counted in
+        held (dict): job id to units kept from others, without a time (see ``Plan.hold()``)
+        total (int): units there are
+        short (bool): whether promises may add up to more than there is
+    """
+
+    __slots__ = ("ranks", "whole", "line", "free", "promises", "held", "total", "_jobs", "short")
+
+    @classmethod
+    def of(cls, pool, units, now):
+        """Those of the ranks of some Units; None if what runs there holds parts of units."""
+        self = cls.__new__(cls)
+        self.ranks = units.ranks
+        self.whole = units.whole
+        self.free = self._free(pool)
+        if self.free is None:
+            return None
+        self.total = popcount(self.ranks)
+        if not self.whole:
+            inventory = pool.inventory
+            self.total = sum(
+                [
+                    popcount(kind & inventory.core_mask) * popcount(mask & self.ranks)
+                    for kind, mask in inventory.kinds.items()
+                ]
+            )
+        self.promises = 0
+        self.short = False
+        self.held = {}
+        self._jobs = {}
+        free = self.free
+        gains = []
+        for end, jobid in pool.jobs_by_end():
+            count = self._units(pool, jobid)
+            if count is None:
+                return None
+            if not count:
+                continue
+            self._jobs[jobid] = (end, count)
+            if end <= now:
+                free += count
+            else:
+                gains.append((end, count))
+        self.line = Steps.rising(now, free, gains)
+        return self
+
+    def copy(self):
+        """An independent copy."""
+        new = object.__new__(type(self))
+        for name in ("ranks", "whole", "free", "promises", "total", "short"):
+            setattr(new, name, getattr(self, name))
+        new.line = self.line.copy()
+        new.held = self.held.copy()
+        new._jobs = self._jobs.copy()
+        return new
+
+    # -- what runs ----------------------------------------------------------
+
+    def _free(self, pool):
+        """Units free now; None if a node is partly free where only whole ones count."""
+        index = pool.index
+        base = index.inventory.key_base
+        ranks = self.ranks
+        if not self.whole:
+            return sum([key // base * popcount(m & ranks) for key, m in index.groups.items()])
+        busy = ranks & ~index.idle
+        if busy:
+            for key, mask in index.groups.items():
+                if mask & busy and key >= base:
+                    return None
+        return popcount(ranks & index.idle)
+
+    def _units(self, pool, jobid):
+        """Units that a running job holds; None if it holds parts of some."""
+        inventory = pool.inventory
+        cores = inventory.core_mask
+        count = 0
+        for mask, units in pairs(pool.held(jobid)):
+            mask &= self.ranks
+            if not mask:
+                continue
+            if not self.whole:
+                count += popcount(mask) * popcount(units & cores)
+                continue
+            full = inventory.kinds.get(units, 0)
+            if mask & ~full:
+                for kind, ranks in inventory.kinds.items():
+                    if mask & ranks and (kind ^ units) & cores:
+                        return None
+            count += popcount(mask)
+        return count
+
+    def started(self, pool, jobid, now, end):
+        """Count in a job that has just started; False if it holds parts of units."""
+        count = self._units(pool, jobid)
+        if count is None:
+            return False
+        if count:
+            self.free -= count
+            if end != INFINITY:
+                self._jobs[jobid] = (end, count)
+            start = max(now, self.line.heads[0])
+            if start < end:
+                self.line.add(start, end, -count)
+        return True
+
+    def follow(self, pool, gone, come, now):
+        """Follow the pool.
+
+        Args:
+            gone, come (iterable): ``(end, jobid)`` of jobs that are over, or new, or end at
+                another time
+
+        Returns:
+            bool: False if that does not explain what is free now: it must be made anew
+        """
+        line = self.line
+        line.forget(now)
+        begin = max(now, line.heads[0])
+        for _, jobid in gone:
+            end, count = self._jobs.pop(jobid, (0, 0))
+            self.free += count
+            if count and end > begin:
+                line.add(begin, end, count)
+        for end, jobid in come:
+            self.short = True
+            if not self.started(pool, jobid, now, end):
+                return False
+        return self.free == self._free(pool)
+
+    # -- promises -----------------------------------------------------------
+
+    @property
+    def kept(self):
+        """Units kept from all others since nobody knows when they will be wanted."""
+        return min(sum(self.held.values()), self.total) if self.held else 0
+
+    def enter(self, start, end, count):
+        """Count a promise in; it may be one that can no longer be kept."""
+        self.promises += 1
+        self.line.add(start, end, -count)
+
+    def remove(self, start, end, count, now):
+        """Count a promise out again."""
+        self.promises -= 1
+        start = max(start, self.line.heads[0], now)
+        if start < end:
+            self.line.add(start, end, count)
+
+    def overdrawn(self, start, end):
+        """True if in a span more was promised than there is."""
+        if not self.short:
+            return False
+        self.short = any(block.least < 0 for block in self.line.blocks)
+        return self.short and self.line.least(start, end) < 0
+
+    def room(self, start, end):
+        """Units that are free all through a span."""
+        return self.line.least(start, end) - self.kept
+
+    def next_change(self, time):
+        """The first moment after a time at which the number of free units changes."""
+        return self.line.after(time)
+
+    def earliest(self, count, length, start, limit=INFINITY):
+        """First time, from ``start`` on, at which so many are free for so long; see `Steps.first()`."""
+        return self.line.first(count + self.kept, length, start, limit)
+
+    def to_hold(self, pool, count):
+        """How many units to keep for a job that waits for jobs without an end.
+
+        Where there is one such job its units come together when it ends; only what is missing
+        beyond them is kept.
+        """
+        endless = None
+        for jobid, end in pool.job_end_times():
+            if not end:
+                units = self._units(pool, jobid)
+                if units:
+                    if endless is not None:
+                        return count
+                    endless = units
+        return max(0, count - (endless or 0))

@@ -1,0 +1,269 @@
+"""Whether there is a way to keep all promises, where it matters on which ranks they are.
+
+Given are *items*: promises whose ranks may be chosen again, and a request that is to fit beside
+them; each wants so many units (nodes, or slots) all through a span of time.  What a rank can give
+is a vector with a number of units for each item; the vectors that nothing can be added to are its
+*offers*.  There is a way if one offer of each rank can be taken so that they add up to what is
+wanted.
+
+First ranks are dealt out greedily, each to one item at a time, which settles nearly all questions
+on large pools.  Where that fails, all ways are looked through rank by rank, keeping of the ways that
+lead to the same what is still wanted only those that nothing else is better than.  That is exact,
+and given up only when it takes more than EFFORT steps.
+"""
+
+from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.placement import slots_on
+
+#: Steps that a search may take, each of a microsecond or two, on up to so many ranks; on more, an eighth.
+EFFORT = 16000
+SMALL = 16
+#: Ways of sharing one rank that are looked at.
+OFFERS = 64
+
+
+class Item:
+    """Units wanted for a span.
+
+    Args:
+        shape (Shape): of the request
+        start, end (float): the span, seconds since the epoch
+        room (int): mask of the ranks that have room for a unit, were there no other item
+
+    Attributes:
+        count (int): units wanted
+        slots (bool): whether a rank can give several units
+        chosen (dict): rank to units, once it is settled
+    """
+
+    def __init__(self, shape, start, end, room):
+        self.shape = shape
+        self.start = start
+        self.end = end
+        self.room = room
+        self.slots = shape.node_count is None
+        self.count = (shape.slot_count if self.slots else shape.node_count).min
+        self.chosen = {}
+
+    def meets(self, other):
+        """Whether two spans have a moment in common."""
+        return self.start < other.end and other.start < self.end
+
+    def takes(self, full):
+        """Cores and GPUs that a unit takes of a rank, given what the rank has in all."""
+        shape = self.shape
+        if shape.exclusive:
+            return full
+        if self.slots:
+            return shape.slot_size, shape.gpu_per_slot
+        return shape.node_cores, shape.node_gpus
+
+
+def deal(items, most):
+    """Deal ranks out greedily, to items that meet never the same.
+
+    Args:
+        items (list of Item): the one that is to fit first
+        most: function ``(rank, item)`` telling how many units a rank can give to an item alone
+
+    Returns:
+        bool: whether all got what they want; then it is in their ``chosen``
+    """
+    waiting = items[:1] + sorted(items[1:], key=lambda one: popcount(one.room) - one.count)
+    taken = []
+    while waiting:
+        item = waiting.pop(0)
+        room = item.room
+        for other, ranks in taken:
+            if other.meets(item):
+                room &= ~ranks
+        # What the fewest of the others could use comes first.
+        wanted = [other.room for other in waiting if other.meets(item)]
+        left = item.count
+        ranks = 0
+        for part in _by_demand(room, wanted):
+            if item.slots:
+                for rank in members(part):
+                    units = min(left, most(rank, item))
+                    if units:
+                        item.chosen[rank] = units
+                        ranks |= 1 << rank
+                        left -= units
+                    if not left:
+                        break
+            else:
+                part = take(part, min(left, popcount(part)))
+                ranks |= part
+                left -= popcount(part)
+                for rank in members(part):
+                    item.chosen[rank] = 1
+            if not left:
+                break
+        if left:
+            for one in items:
+                one.chosen.clear()
+            return False
+        taken.append((item, ranks))
+    return True
+
+
+def _by_demand(room, wanted):
+    """The parts of a mask that none, one, two, ... of other masks want."""
+    levels = [room]
+    for mask in wanted:
+        levels.append(0)
+        for level in range(len(levels) - 1, 0, -1):
+            both = levels[level - 1] & mask
+            levels[level - 1] ^= both
+            levels[level] |= both
+    return [level for level in levels if level]
+
+
+def pack(items, groups):
+    """Look through all ways.
+
+    Args:
+        items (list of Item)
+        groups (list): ``(mask of ranks, full, free)``: ranks in one state: cores and GPUs each has
+            in all, and ascending ``(time, cores, gpus)``: what it has free from each time on
+
+    Returns:
+        bool: whether there is one; then it is in the items' ``chosen``.  False also if it was not
+        found in EFFORT steps.
+    """
+    goal = (0,) * len(items)
+    wanted = tuple([item.count for item in items])
+    given = []  # (rank, its offers)
+    for mask, full, free in groups:
+        offers = _offers(items, mask, full, free)
+        if offers:
+            # More ranks of one state than units are wanted do not help.
+            ranks = members(take(mask, min(popcount(mask), sum(wanted))))
+            given += [(rank, offers) for rank in ranks]
+    effort = 0
+    limit = EFFORT if len(given) <= SMALL else EFFORT // 8
+    # What all ranks from one on can give at most, to each item alone.
+    rest = [goal]
+    for _, offers in reversed(given):
+        rest.append(tuple([max(each) + more for each, more in zip(zip(*offers), rest[-1])]))
+    rest.reverse()
+    ways = {wanted: None}  # what is still wanted: (what was before, rank, offer)
+    trail = []
+    for (rank, offers), most in zip(given, rest[1:]):
+        effort += len(ways) * len(offers)
+        if effort > limit:
+            return False
+        after = {}
+        for left in ways:
+            for offer in offers:
+                new = tuple([a - b if a > b else 0 for a, b in zip(left, offer)])
+                if new not in after and all(a <= b for a, b in zip(new, most)):
+                    after[new] = (left, rank, offer)
+        trail.append(after)
+        if goal in after:
+            _settle(items, trail, goal)
+            return True
+        ways = _best(after)
+    return False
+
+
+def _offers(items, mask, full, free):
+    """The vectors of units that a rank can give and that nothing can be added to."""
+    most = []
+    for item in items:
+        if not item.room & mask:
+            most.append(0)
+            continue
+        units = 1
+        if item.slots:
+            units = min([slots_on(c, g, item.shape) for c, g in _during(free, item)])
+        most.append(min(units, item.count))
+    takes = [item.takes(full) for item in items]
+    # Moments at which it may become too much: something begins, or less is free.
+    times = sorted({item.start for item in items} | {time for time, _, _ in free})
+    moments = []
+    for time in times:
+        active = [at for at, item in enumerate(items) if item.start <= time < item.end and most[at]]
+        if active:
+            _, cores, gpus = [step for step in free if step[0] <= time][-1]
+            moments.append((active, cores, gpus))
+
+    def fits(vector):
+        for active, cores, gpus in moments:
+            for at in active:
+                cores -= vector[at] * takes[at][0]
+                gpus -= vector[at] * takes[at][1]
+            if cores < 0 or gpus < 0:
+                return False
+        return True
+
+    found = []
+
+    def extend(vector, at):
+        if len(found) >= OFFERS:
+            return
+        if at == len(items):
+            if not any(all(a >= b for a, b in zip(one, vector)) for one in found):
+                found.append(tuple(vector))
+            return
+        for units in range(most[at], -1, -1):
+            vector[at] = units
+            if fits(vector):
+                extend(vector, at + 1)
+        vector[at] = 0
+
+    extend([0] * len(items), 0)
+    return [one for one in found if any(one)]
+
+
+def _during(free, item):
+    """Cores and GPUs that are free at the start of an item, and from each step on until its end."""
+    before = None
+    for time, cores, gpus in free:
+        if time <= item.start:
+            before = (cores, gpus)
+        elif time < item.end:
+            if before is not None:
+                yield before
+                before = None
+            yield cores, gpus
+    if before is not None:
+        yield before
+
+
+def _best(ways):
+    """Those ways that no other one beats in everything; the first ones if there are very many."""
+    if len(ways) > 400:
+        return ways
+    best = []
+    for left in sorted(ways, key=sum):
+        if not any(all(a <= b for a, b in zip(one, left)) for one in best):
+            best.append(left)
+    return {left: ways[left] for left in best}
+
+
+def _settle(items, trail, goal):
+    """Go back from the goal, and note which rank gives what."""
+    left = goal
+    for after in reversed(trail):
+        left, rank, offer = after[left]
+        for item, units in zip(items, offer):
+            if units:
+                item.chosen[rank] = units
+    for item in items:
+        # The last ranks may offer more than is wanted.
+        surplus = sum(item.chosen.values()) - item.count
+        for rank in sorted(item.chosen, reverse=True):
+            less = min(surplus, item.chosen[rank])
+            surplus -= less
+            item.chosen[rank] -= less
+            if not item.chosen[rank]:
+                del item.chosen[rank]
+
+
+def by_units(chosen):
+    """``{units: mask of ranks}`` of ``{rank: units}``."""
+    masks = {}
+    for rank, units in chosen.items():
+        masks[units] = masks.get(units, 0) | 1 << rank
+    return masks

@@ -1,0 +1,609 @@
+"""Plans where it matters which ranks: nodes of several kinds, GPUs, constraints, shared nodes.
+
+Promises are bound to ranks here, as counts of cores and GPUs on each (see ``bookings.py``), beside
+what running jobs give back (``profile.py``).
+"""
+
+from bisect import bisect_right
+
+from flux.resource.plan.bookings import Bookings
+from flux.resource.plan.bounds import Bounds
+from flux.resource.plan.packing import Item, by_units, deal, pack
+from flux.resource.plan.profile import Need, Profile
+from flux.resource.plan.promise import Promise, length_of
+from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.placement import slots_on
+
+#: Promises that are bound again at once, and groups of ranks that are told apart for it.
+MOVED = 8
+GROUPS = 256
+#: With more promises than this, a new one is not made earlier by binding others again.
+FEW = 32
+
+
+class Ranks:
+    """What is free on each rank over time, beside promises that are bound to ranks.
+
+    Args:
+        pool (ResourcePoolImplementation): with a view
+        promises (dict): job id to Promise: those of the plan, all bound or to be bound
+    """
+
+    def __init__(self, pool, promises):
+        self._pool = pool
+        self._promises = promises
+        self._started = []  # bookings of jobs started since the profile was made
+        self._profile = None
+        self._seen = None  # generation of the pool that all this is true for
+        self._bookings = None
+        self._entered = 0  # bookings entered since they were last entered anew
+        self._bounds = Bounds()
+        self._changes = 0  # grows with every change of the bookings or the profile
+        self._asked = self._answer = None  # the last question of _room()
+
+    def copy(self, promises):
+        """One for a copy of the plan, with copies of its promises."""
+        return type(self)(self._pool, promises)
+
+    # -- the state ----------------------------------------------------------
+
+    def now(self):
+        """The time now, in seconds since the epoch; never back."""
+        return max(self._pool.clock(), self._profile.times[0])
+
+    def sync(self):
+        """Take in what happened to the pool since the last call."""
+        pool = self._pool
+        if self._seen == pool.generation:
+            return
+        self._seen = pool.generation
+        before = self._profile
+        self._profile = Profile(
+            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
+        )
+        self._bounds = Bounds()
+        self._changes += 1
+        # Jobs started through the plan are in the profile now.
+        started, self._started = self._started, []
+        if before is None or before.inventory.ranks != self._profile.inventory.ranks:
+            self._enter_all()
+        elif self._entered > 1000 + 4 * len(self._promises):
+            self._enter_all()  # times long past have piled up
+        elif all(self._bookings.remove(booking) for booking in started):
+            self._bookings.rebase(self._profile)
+        else:
+            self._enter_all()
+
+    def renew_profile(self):
+        """Have jobs that were started since counted among those that run."""
+        if self._started:
+            self._seen = None
+            self.sync()
+
+    def _enter_all(self):
+        self._bookings = Bookings(self._profile)
+        self._entered = 0
+        for booking in self._started:
+            self._enter(booking)
+        for promise in self._promises.values():
+            if promise.parts is not None:
+                self._enter(promise)
+
+    def _enter(self, booking):
+        self._bookings.enter(booking)
+        self._entered += 1
+        self._changes += 1
+
+    def enter(self, promise):
+        """Count in a promise that is bound, once it is among the plan's."""
+        if self._bookings is not None:
+            self._enter(promise)
+
+    def remove(self, promise):
+        """Count out a promise that is no longer among the plan's."""
+        if self._bookings is not None:
+            self._changes += 1
+            if not self._bookings.remove(promise):
+                self._enter_all()
+            self._bounds.released(promise.start)
+
+    def started(self, jobid, now):
+        """Count in a job that the pool has just started; the generation before is `seen`."""
+        pool = self._pool
+        if self._seen is None or pool.generation != self._seen + 1:
+            return
+        inventory = pool.inventory
+        parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
+        booking = Promise(now, pool.end_of(jobid) or INFINITY, None, parts=parts)
+        self._started.append(booking)
+        self._enter(booking)
+        self._seen = pool.generation
+
+    # -- questions ----------------------------------------------------------
+
+    def earliest(self, request, start):
+        """First time from ``start`` on at which a request fits; infinity if none."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return self._search(request, start)
+        now = self.now()
+        family = (shape.match, Need.of(shape), shape.node_count is None)
+        count = (shape.node_count or shape.slot_count).min
+        length = length_of(request)
+        least = max(start, self._bounds.least(family, count, length))
+        found = self._search(request, least)
+        if found > least and self._promises and len(self._promises) <= FEW:
+            found = self._sooner(request, least, found)
+        if start <= now:
+            self._bounds.learn(family, count, length, found)
+        return found
+
+    def _sooner(self, request, start, found):
+        """The first time before ``found`` at which a request fits if promises are bound again."""
+        length = length_of(request)
+        need = Need.of(request.shape)
+        count = 1 if request.shape.node_count is None else request.shape.node_count.min
+        ranks = self._pool.eligible(request.shape.match)
+        start = self._profile.track(need).first(count, ranks, start)
+        for _ in range(FEW):
+            if start >= found:
+                break
+            if self.make_room(request, start, start + length):
+                return start
+            start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
+        return found
+
+    def next_change(self, time):
+        """The first moment after a time at which a promise or a job started lately begins."""
+        return self._bookings.starts.after(time)
+
+    def count(self, shape, start, end):
+        """How many nodes (slots where the shape has no node) fit in a span."""
+        room = self._room(shape, start, end)
+        if shape.node_count is not None:
+            return popcount(room)
+        touched = room & self._bookings.touched(start, end)
+        clear = room ^ touched
+        base = self._profile.inventory.key_base
+        count = 0
+        if clear:
+            for key, mask in self._profile.groups_at(start).items():
+                ranks = popcount(mask & clear)
+                if ranks:
+                    count += ranks * slots_on(key // base, key % base, shape)
+        for rank in members(touched):
+            count += slots_on(*self._bookings.least(rank, start, end), shape)
+        return count
+
+    def fits(self, request, start, end):
+        """Whether a request fits in a span."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return self._simulate(request, start, end) is not None
+        return self._enough(shape, self._room(shape, start, end), start, end)
+
+    def lost(self, promise, now):
+        """True if the ranks of a promise will not have what it needs when it starts, or now if that
+        is later."""
+        pool, profile, bookings = self._pool, self._profile, self._bookings
+        start = max(promise.start, now)
+        if promise.held:
+            up = pool.eligible(None)
+            return any(mask & ~up for mask, _ in promise.parts)
+        shape = promise.request.shape
+        if not pool.countable(shape):
+            eligible = pool.eligible(shape.match)
+            ranks = 0
+            for mask, _ in promise.parts:
+                ranks |= mask & eligible
+            return pool.place_request(promise.request, profile.index_at(start), ranks) is None
+        up = pool.eligible(None)
+        base = profile.inventory.key_base
+        if not promise.parts:
+            return True
+        for mask, key in promise.parts:
+            room = profile.track(Need(key // base, key % base, False)).at(start) & up
+            if mask & ~room or any(
+                bookings.overdrawn(rank, start)
+                for rank in members(mask & bookings.touched(start, promise.end))
+            ):
+                return True
+        return False
+
+    # -- whether and when ---------------------------------------------------
+
+    def _search(self, request, start):
+        profile = self._profile
+        length = length_of(request)
+        shape = request.shape
+        if self._pool.countable(shape):
+            # Not before running jobs leave room on so many ranks, promises or not.
+            count = 1 if shape.node_count is None else shape.node_count.min
+            ranks = self._pool.eligible(shape.match)
+            need = Need.of(shape)
+            start = profile.track(need).first(count, ranks, start)
+            if shape.node_count is not None:
+                return self._search_nodes(need, count, ranks, start, length)
+        while start < INFINITY:
+            if self.fits(request, start, start + length):
+                return start
+            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
+        return INFINITY
+
+    def _search_nodes(self, need, count, ranks, start, length):
+        """As ``_search()``, for so many of these ranks with room for a need."""
+        if start == INFINITY:
+            return start
+        profile, leaving = self._profile, self._bookings.leaving
+        track = profile.track(need)
+        room = track.at(start) & ranks
+        times = profile.times
+        at = bisect_right(times, start)  # the next end of a running job, once swept over
+        ends = self._bookings.ends.times
+        place = bisect_right(ends, start)  # the next end of a booking
+        while True:
+            if (
+                popcount(room) >= count
+                and popcount(leaving(room, need, start, start + length)) >= count
+            ):
+                return start
+            following = ends[place] if place < len(ends) else INFINITY
+            if at < len(times) or profile.step():
+                if times[at] <= following:
+                    place += times[at] == following
+                    start = times[at]
+                    at += 1
+                    room = track.at(start) & ranks
+                    continue
+            if following == INFINITY:
+                return INFINITY
+            start = following
+            place += 1
+
+    def _enough(self, shape, room, start, end):
+        """True if a mask of ranks with room holds a shape's nodes or slots."""
+        if shape.node_count is not None:
+            return popcount(room) >= shape.node_count.min
+        needed = shape.slot_count.min
+        # Each rank holds a slot at least.
+        return popcount(room) >= needed or (
+            room != 0 and needed > 1 and self.count(shape, start, end) >= needed
+        )
+
+    def _room(self, shape, start, end):
+        """Mask of the ranks with room for one node's or slot's need all through a span."""
+        asked = (shape, start, end, self._changes)
+        if asked != self._asked:
+            need = Need.of(shape)
+            room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
+            self._asked = asked
+            self._answer = self._bookings.leaving(room, need, start, end)
+        return self._answer
+
+    def _simulate(self, request, start, end):
+        """Selection that the pool's placement makes at a time to come, or None.
+
+        For pools whose placement is not a matter of counts: ranks with any
+        booking in the span are left out.
+        """
+        pool = self._pool
+        eligible = pool.eligible(request.shape.match) & ~self._bookings.booked(start, end)
+        placed = pool.place_request(request, self._profile.index_at(start), eligible)
+        return None if placed is None else placed[0]
+
+    # -- which ranks --------------------------------------------------------
+
+    def bind(self, request, start, end):
+        """Parts of a booking for a request, or None if it does not fit.
+
+        Ranks that are busy now are taken first and, of the rest, the highest:
+        they are the last that jobs which start earlier would want.
+        """
+        shape = request.shape
+        if not self._pool.countable(shape):
+            selection = self._simulate(request, start, end)
+            return None if selection is None else self._whole(selected_ranks(selection))
+        room = self._room(shape, start, end)
+        if not self._enough(shape, room, start, end):
+            if not self._promises or not self.make_room(request, start, end):
+                return None
+            room = self._room(shape, start, end)
+        now = self._free_now(Need.of(shape))
+        if shape.node_count is None and shape.slot_count.min > 1:
+            return self._bind_slots(shape, start, end, room & ~now, room & now)
+        needed = 1 if shape.node_count is None else shape.node_count.min
+        chosen = _highest(room & ~now, needed)
+        missing = needed - popcount(chosen)
+        if missing:
+            chosen |= _highest(room & now, missing)
+        return self._parts_of(chosen, shape)
+
+    def _free_now(self, need):
+        """Ranks with room for a need at this moment, jobs started lately counted."""
+        now = self.now()
+        room = self._profile.track(need).at(now)
+        for booking in self._started:
+            for mask, _ in booking.parts:
+                room &= ~mask
+        return room
+
+    def _parts_of(self, ranks, shape):
+        """Parts of a booking of one node's or slot's need on each rank of a mask."""
+        if shape.exclusive:
+            return self._whole(ranks)
+        need = Need.of(shape)
+        return [(ranks, need.cores * self._profile.inventory.key_base + need.gpus)]
+
+    def _whole(self, ranks):
+        """Parts of a booking of all that the ranks of a mask have."""
+        inventory = self._profile.inventory
+        return [
+            (ranks & mask, inventory.keys[units])
+            for units, mask in inventory.kinds.items()
+            if ranks & mask
+        ]
+
+    def _bind_slots(self, shape, start, end, *preferred):
+        base = self._profile.inventory.key_base
+        left = shape.slot_count.min
+        one = shape.slot_size * base + shape.gpu_per_slot
+        parts = {}
+        for mask in preferred:
+            for rank in reversed(members(_highest(mask, left))):
+                slots = min(left, slots_on(*self._bookings.least(rank, start, end), shape))
+                if slots:
+                    parts[slots * one] = parts.get(slots * one, 0) | 1 << rank
+                    left -= slots
+                if not left:
+                    return [(ranks, key) for key, ranks in parts.items()]
+        return None
+
+    def bind_ever(self, request):
+        """Parts of a booking on ranks that are up, whatever runs on them; None if it never fits."""
+        pool, profile = self._pool, self._profile
+        shape = request.shape
+        unused = profile.inventory.unused()
+        up = pool.eligible(shape.match)
+        apart = up & ~self._bookings.booked()
+        placed = pool.place_request(request, unused, apart)
+        if placed is None:
+            apart = up
+            placed = pool.place_request(request, unused, up)
+        if placed is None:
+            return None
+        if not pool.countable(shape):
+            return self._whole(selected_ranks(placed[0]))
+        if shape.node_count is None:
+            return [(mask, profile.inventory.key(units)) for mask, units in pairs(placed[0])]
+        large = pool.match_mask(request) & apart
+        chosen = self._given_back_at_once(large, shape.node_count.min)
+        missing = shape.node_count.min - popcount(chosen)
+        time = self.now()
+        while missing and time != INFINITY:
+            room = large & ~chosen & profile.track(Need.of(shape)).at(time)
+            more = take(room, min(missing, popcount(room)))
+            chosen |= more
+            missing -= popcount(more)
+            time = profile.next_end_after(time)
+        room = large & ~chosen
+        return self._parts_of(chosen | take(room, min(missing, popcount(room))), shape)
+
+    def _given_back_at_once(self, large, most):
+        """At most so many ranks of a mask that come free at once when one job ends.
+
+        Those of the only job without an end, where there is just one: with them, less has to be
+        kept of what is free now.
+        """
+        pool = self._pool
+        endless = busy = 0
+        for jobid, end in pool.job_end_times():
+            ranks = selected_ranks(pool.held(jobid)) & large
+            if end:
+                busy |= ranks
+            elif ranks and endless:
+                return 0
+            else:
+                endless |= ranks
+        ranks = endless & ~busy
+        return take(ranks, min(most, popcount(ranks)))
+
+    # -- binding again ------------------------------------------------------
+
+    def make_room(self, request, start, end):
+        """Bind promises again so that a request fits in a span; see ``packing.py``.
+
+        Returns:
+            bool: whether it fits now; if not, promises are bound as they were
+        """
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return False
+        self.renew_profile()
+        if not self._bookings.removable or self._hopeless(shape, start, end):
+            return False
+        moved = [
+            promise
+            for promise in self._promises.values()
+            if not promise.held and self._pool.countable(promise.request.shape)
+        ]
+        if len(moved) > MOVED:
+            moved = [one for one in moved if one.start < end and start < one.end]
+            moved.sort(key=lambda one: one.start)
+            del moved[MOVED:]
+        for promise in moved:
+            self._bookings.remove(promise)
+        self._changes += 1
+        items = [Item(shape, start, end, self._room(shape, start, end))]
+        for promise in moved:
+            shape = promise.request.shape
+            room = self._room(shape, promise.start, promise.end)
+            items.append(Item(shape, promise.start, promise.end, room))
+        found = deal(items, self._most) or pack(items, self._groups(items))
+        if found:
+            for promise, item in zip(moved, items[1:]):
+                promise.parts = self._parts_of_item(item)
+        for promise in moved:
+            self._enter(promise)
+        return found
+
+    def _hopeless(self, shape, start, end):
+        """True if a look at masks shows that there is no way."""
+        item = self._alone(shape, start, end)
+        if popcount(item.room) < self._least_ranks(item):
+            return True
+        inventory = self._profile.inventory
+        sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
+        for promise in self._promises.values():
+            if promise.start >= end or promise.end <= start or promise.held:
+                continue
+            if not self._pool.countable(promise.request.shape):
+                continue
+            other = self._alone(promise.request.shape, promise.start, promise.end)
+            together = False
+            for full in sizes:
+                cores, gpus = (a + b for a, b in zip(item.takes(full), other.takes(full)))
+                together = together or (cores <= full[0] and gpus <= full[1])
+            if not together:
+                needed = self._least_ranks(item) + self._least_ranks(other)
+                if popcount(item.room | other.room) < needed:
+                    return True
+        return False
+
+    def _alone(self, shape, start, end):
+        """An Item as if nothing had been promised."""
+        room = self._profile.track(Need.of(shape)).at(start) & self._pool.eligible(shape.match)
+        return Item(shape, start, end, room)
+
+    def _least_ranks(self, item):
+        """No item can do with fewer ranks."""
+        if not item.slots:
+            return item.count
+        inventory = self._profile.inventory
+        base = inventory.key_base
+        most = max(
+            [slots_on(key // base, key % base, item.shape) for key in inventory.keys.values()]
+        )
+        return -(-item.count // most) if most else item.count
+
+    def _most(self, rank, item):
+        """Slots that a rank can give to an item alone."""
+        bit = 1 << rank
+        if self._bookings.touched(item.start, item.end) & bit:
+            return slots_on(*self._bookings.least(rank, item.start, item.end), item.shape)
+        base = self._profile.inventory.key_base
+        for key, mask in self._profile.groups_at(item.start).items():
+            if mask & bit:
+                return slots_on(key // base, key % base, item.shape)
+        return 0
+
+    def _groups(self, items):
+        """The ranks that items could use, by state: as ``pack()`` takes them."""
+        profile, bookings = self._profile, self._bookings
+        inventory = profile.inventory
+        base = inventory.key_base
+        every = 0
+        for item in items:
+            every |= item.room
+        start = min([item.start for item in items])
+        end = max([item.end for item in items])
+        groups = []
+        single = every & bookings.touched(start, end)
+        if popcount(single) > GROUPS:
+            return groups
+        for units, kind in inventory.kinds.items():
+            full = divmod(inventory.keys[units], base)
+            for rank in members(kind & single):
+                groups.append((1 << rank, full, bookings.steps(rank, start, end)))
+            same = [(kind & every & ~single, ())]
+            for item in items:
+                same = [
+                    (part, free) for mask, free in same for part in _cut(mask, item.room) if part
+                ]
+            for time in sorted({item.start for item in items}):
+                there = profile.groups_at(time)
+                nothing = every
+                for ranks in there.values():
+                    nothing &= ~ranks
+                there[0] = nothing
+                same = [
+                    (mask & ranks, (*free, (time, *divmod(key, base))))
+                    for mask, free in same
+                    for key, ranks in there.items()
+                    if mask & ranks
+                ]
+                if len(same) > GROUPS:
+                    return []
+            groups += [(mask, full, free) for mask, free in same]
+        return groups
+
+    def _parts_of_item(self, item):
+        """Parts of a booking of what an item has chosen."""
+        if not item.slots:
+            return self._parts_of(sum([1 << rank for rank in item.chosen]), item.shape)
+        base = self._profile.inventory.key_base
+        one = item.shape.slot_size * base + item.shape.gpu_per_slot
+        return [(mask, units * one) for units, mask in by_units(item.chosen).items()]
+
+    # -- starting now -------------------------------------------------------
+
+    def place(self, request, now, end):
+        """Place a request on the ranks, and of these the counts, that promises leave.
+
+        Returns:
+            as ``place_request()`` of the pool
+        """
+        pool = self._pool
+        shape = request.shape
+        if not pool.countable(shape):
+            eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
+            return pool.place_request(request, pool.index, eligible)
+        placed = self._place_beside(request, now, end)
+        if placed is None and self._promises and self.make_room(request, now, end):
+            placed = self._place_beside(request, now, end)
+        return placed
+
+    def _place_beside(self, request, now, end):
+        """Place a request beside the promises as they are bound."""
+        pool = self._pool
+        shape = request.shape
+        room = self._room(shape, now, end)
+        index = pool.index
+        touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
+        if touched:
+            index = self._reduced(touched, now, end)
+        return pool.place(index, shape, room)
+
+    def _reduced(self, touched, start, end):
+        """The pool's index without what bookings in a span need of some ranks."""
+        index = self._pool.index.copy()
+        inventory = index.inventory
+        for rank in members(touched):
+            cores, gpus = self._bookings.least(rank, start, end)
+            free = index.free(rank)
+            free_cores = free & inventory.core_mask
+            free_gpus = free >> inventory.shift
+            keep = take(free_cores, min(cores, popcount(free_cores)))
+            keep |= take(free_gpus, min(gpus, popcount(free_gpus))) << inventory.shift
+            if keep != free:
+                index.take((rank, free ^ keep))
+        return index
+
+
+def _cut(mask, other):
+    """The parts of a mask in another one, and out of it."""
+    return mask & other, mask & ~other
+
+
+def _highest(mask, count):
+    """The ``count`` highest members of a mask, or all of it."""
+    excess = popcount(mask) - count
+    return mask ^ take(mask, excess) if excess > 0 else mask
+
+
+def _exact(shape):
+    """True if room for one node's or slot's need is all that matters about a rank."""
+    if shape.node_count is None:
+        return shape.slot_count.max == 1
+    return shape.slot_count.fixed

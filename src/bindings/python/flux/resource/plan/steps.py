@@ -1,0 +1,238 @@
+"""A number for every moment: how many units are free, step by step."""
+
+from bisect import bisect_left, bisect_right
+
+from flux.resource.plan.timeline import INFINITY
+
+#: Steps in a block; a search passes over a whole block where its extremes tell enough.
+BLOCK = 48
+
+
+class _Block:
+    """Consecutive steps: when each begins, what is free then, and a number added to all of them.
+
+    ``least`` and ``most`` are the extremes, with ``plus`` counted in.
+    """
+
+    __slots__ = ("starts", "values", "plus", "least", "most")
+
+    def __init__(self, starts, values, plus=0):
+        self.starts = starts
+        self.values = values
+        self.plus = plus
+        self.measure()
+
+    def measure(self):
+        self.least = min(self.values) + self.plus
+        self.most = max(self.values) + self.plus
+
+
+class Steps:
+    """A step function of time.
+
+    A list of blocks of steps, so that changing a span, the least value in a span and the first span
+    with enough cost the square root of its length, and a few steps.
+
+    Args:
+        start (float): its first moment, seconds since the epoch
+        value (int): its value from then on
+    """
+
+    __slots__ = ("blocks", "heads")
+
+    def __init__(self, start, value):
+        self.blocks = [_Block([start], [value])]
+        self.heads = [start]
+
+    @classmethod
+    def rising(cls, start, value, gains):
+        """One that rises.
+
+        Args:
+            gains: ascending ``(time, gain)``, all after ``start``
+        """
+        starts, values = [start], [value]
+        for time, gain in gains:
+            value += gain
+            if time == starts[-1]:
+                values[-1] = value
+            else:
+                starts.append(time)
+                values.append(value)
+        self = cls.__new__(cls)
+        self.blocks = [
+            _Block(starts[at : at + BLOCK], values[at : at + BLOCK])
+            for at in range(0, len(starts), BLOCK)
+        ]
+        self.heads = [block.starts[0] for block in self.blocks]
+        return self
+
+    def copy(self):
+        """An independent one with the same values."""
+        new = type(self).__new__(type(self))
+        new.blocks = [_Block(block.starts[:], block.values[:], block.plus) for block in self.blocks]
+        new.heads = self.heads[:]
+        return new
+
+    def __len__(self):
+        return sum([len(block.starts) for block in self.blocks])
+
+    def steps(self):
+        """List of ``(start, value)``."""
+        return [
+            (start, value + block.plus)
+            for block in self.blocks
+            for start, value in zip(block.starts, block.values)
+        ]
+
+    def at(self, time):
+        """The value at a moment; before the first, that of the first."""
+        block = self.blocks[max(0, bisect_right(self.heads, time) - 1)]
+        return block.values[max(0, bisect_right(block.starts, time) - 1)] + block.plus
+
+    def forget(self, time):
+        """Drop the steps that are over at a time; what was before it no longer matters."""
+        heads = self.heads
+        at = bisect_right(heads, time) - 1
+        if at > 0:
+            del self.blocks[:at], heads[:at]
+        block = self.blocks[0]
+        place = bisect_right(block.starts, time) - 1
+        if place > 0:
+            del block.starts[:place], block.values[:place]
+            heads[0] = block.starts[0]
+            block.measure()
+
+    # -- changes ------------------------------------------------------------
+
+    def add(self, start, end, delta):
+        """Add a number to the span from ``start``, not before the first step, to before ``end``."""
+        first = self._cut(start)
+        last = self._cut(end) if end != INFINITY else len(self.blocks) - 1
+        for at in range(first, last + 1):
+            block = self.blocks[at]
+            starts = block.starts
+            if start <= starts[0] and (at < last or end == INFINITY):
+                block.plus += delta
+                block.least += delta
+                block.most += delta
+                continue
+            values = block.values
+            for place in range(bisect_left(starts, start), bisect_left(starts, end)):
+                values[place] += delta
+            block.measure()
+        if end != INFINITY:
+            self._join(end)
+        self._join(start)
+
+    def _cut(self, time):
+        """Make a step begin at a time; returns the place of its block."""
+        at = bisect_right(self.heads, time) - 1
+        block = self.blocks[at]
+        starts = block.starts
+        place = bisect_right(starts, time) - 1
+        if starts[place] == time:
+            return at
+        starts.insert(place + 1, time)
+        block.values.insert(place + 1, block.values[place])
+        if len(starts) <= BLOCK:
+            return at
+        half = len(starts) // 2
+        self.blocks[at : at + 1] = (
+            _Block(starts[:half], block.values[:half], block.plus),
+            _Block(starts[half:], block.values[half:], block.plus),
+        )
+        self.heads.insert(at + 1, starts[half])
+        return at + (time >= starts[half])
+
+    def _join(self, time):
+        """Drop the step that begins at a time if it has the value of the one before."""
+        at = bisect_right(self.heads, time) - 1
+        block = self.blocks[at]
+        place = bisect_left(block.starts, time)
+        if place:
+            if block.values[place - 1] == block.values[place]:
+                del block.starts[place], block.values[place]
+        elif at:
+            before = self.blocks[at - 1]
+            if before.values[-1] + before.plus == block.values[0] + block.plus:
+                del block.starts[0], block.values[0]
+                if block.starts:
+                    self.heads[at] = block.starts[0]
+                    block.measure()
+                else:
+                    del self.blocks[at], self.heads[at]
+
+    # -- questions ----------------------------------------------------------
+
+    def after(self, time):
+        """The first moment after a time at which a step begins; infinity if there is none."""
+        at = bisect_right(self.heads, time) - 1
+        if at < 0:
+            return self.heads[0]
+        starts = self.blocks[at].starts
+        place = bisect_right(starts, time)
+        if place < len(starts):
+            return starts[place]
+        return self.heads[at + 1] if at + 1 < len(self.heads) else INFINITY
+
+    def least(self, start, end):
+        """The least value from ``start`` to before ``end``, which is later."""
+        heads = self.heads
+        at = max(0, bisect_right(heads, start) - 1)
+        last = bisect_left(heads, end) - 1
+        block = self.blocks[at]
+        place = max(0, bisect_right(block.starts, start) - 1)
+        if at >= last:
+            return min(block.values[place : max(place + 1, bisect_left(block.starts, end))]) + (
+                block.plus
+            )
+        least = min(block.values[place:]) + block.plus
+        for block in self.blocks[at + 1 : last]:
+            if block.least < least:
+                least = block.least
+        block = self.blocks[last]
+        if block.least < least:
+            return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
+        return least
+
+    def first(self, value, length, start, limit=INFINITY):
+        """The first moment from which on it is at least ``value`` for a time.
+
+        Args:
+            value (int): the least value
+            length (float): for so many seconds
+            start (float): not before this
+            limit (float): what comes from then on counts as enough, and the answer is before it
+
+        Returns:
+            float: the moment; infinity if there is none
+        """
+        heads = self.heads
+        begin = max(0, bisect_right(heads, start) - 1)
+        skip = max(0, bisect_right(self.blocks[begin].starts, start) - 1)
+        since = None
+        for at in range(begin, len(heads)):
+            block = self.blocks[at]
+            if heads[at] >= limit or (since is not None and heads[at] - since >= length):
+                break
+            if block.most < value:
+                since = None
+            elif block.least >= value:
+                if since is None:
+                    since = max(start, heads[at])
+            else:
+                wanted = value - block.plus
+                starts, values = block.starts, block.values
+                for place in range(skip, len(values)):
+                    if values[place] >= wanted:
+                        if since is None:
+                            since = max(start, starts[place])
+                    elif since is not None:
+                        if starts[place] - since >= length or starts[place] >= limit:
+                            return since if since < limit else INFINITY
+                        since = None
+            skip = 0
+        if since is None or since >= limit:
+            return INFINITY
+        return since
