@@ -1,0 +1,385 @@
+"""The command: what it prints and writes, what it refuses, an interrupt, a second call that resumes."""
+
+import csv
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[3]
+FLUX = TOP / "src" / "cmd" / "flux"
+
+
+def flux(*args, code=0, **options):
+    done = subprocess.run(
+        [str(FLUX), "simulate", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Three policies on the start of the sample, with everything that can be written."""
+    directory = tmp_path_factory.mktemp("results")
+    done = flux(
+        "sample", "--jobs=300", "--scheduler=sched-fifo", "--scheduler=sched-backfill reservations=1,unlimited",
+        "--eventlogs", "--swf", "-o", directory, "--diff=2,3",
+    )  # fmt: skip
+    return directory, done
+
+
+def test_what_it_says(results):
+    directory, done = results
+    lines = done.stdout.splitlines()
+    assert any("1,700 jobs left out: after the first 300" in line for line in lines)
+    assert any(line.startswith("300 jobs over") for line in lines)
+    # What was made of the trace comes before anything runs, so before the table.
+    table = next(i for i, line in enumerate(lines) if line.startswith("policy"))
+    assert table > next(i for i, line in enumerate(lines) if "left out" in line)
+    assert [line.split("  ")[0] for line in lines[table + 1 : table + 4]] == [
+        "sched-fifo",
+        "sched-backfill reservations=1",
+        "sched-backfill reservations=unlimited",
+    ]
+    assert "jobs start at different times; the first:" in done.stdout
+    assert all(json.loads(line)["policy"] for line in done.stderr.splitlines())
+
+
+def rows(directory):
+    with open(directory / "jobs.csv", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_jobs_csv_as_evalys_reads_it(results):
+    directory = results[0] / "sched-backfill_reservations-1"
+    table = rows(directory)
+    assert len(table) == 300
+    machine = json.loads((directory / "provenance.json").read_text())["machine"]
+    for row in table:
+        submit, start = float(row["submission_time"]), float(row["starting_time"])
+        run, end = float(row["execution_time"]), float(row["finish_time"])
+        assert float(row["waiting_time"]) == pytest.approx(start - submit)
+        assert end == pytest.approx(start + run)
+        assert float(row["turnaround_time"]) == pytest.approx(end - submit)
+        parts = [part.split("-") for part in row["allocated_resources"].split(" ")]
+        count = sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
+        assert count == int(row["requested_number_of_resources"])
+        assert int(parts[-1][-1]) <= machine["last_unit"] == 127
+        assert row["final_state"] in ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
+    assert any(row["first_promise"] for row in table)
+
+
+def test_evalys(results):
+    evalys = pytest.importorskip("evalys.jobset", reason="evalys is not installed")
+    jobs = evalys.JobSet.from_csv(
+        str(results[0] / "sched-fifo" / "jobs.csv"), resource_bounds=(0, 127)
+    )
+    assert len(jobs.df) == 300
+
+
+def test_schedule_and_machine_states(results):
+    directory = results[0] / "sched-fifo"
+    schedule = json.loads((directory / "schedule.json").read_text())
+    table = rows(directory)
+    waits = [float(row["waiting_time"]) for row in table]
+    assert schedule["nb_jobs"] == schedule["nb_jobs_finished"] == 300
+    assert schedule["mean_waiting_time"] == pytest.approx(sum(waits) / 300)
+    assert schedule["makespan"] == max(float(row["finish_time"]) for row in table)
+    with open(directory / "machine_states.csv", newline="") as stream:
+        states = list(csv.DictReader(stream))
+    assert all(
+        sum(int(value) for key, value in row.items() if key != "time") == 128 for row in states
+    )
+    busy = 0.0
+    for row, following in zip(states, states[1:]):
+        busy += int(row["nb_computing"]) * (float(following["time"]) - float(row["time"]))
+    assert busy == pytest.approx(schedule["time_computing"])
+    assert states[-1]["nb_computing"] == "0"
+
+
+def test_eventlogs_and_swf_can_be_read_again(results):
+    from flux_embedded.simulate.workload.build import Options, build
+
+    directory = results[0] / "sched-fifo"
+    table = rows(directory)
+    again = build(Options(traces=[str(directory / "eventlogs")], nodes=128))
+    assert len(again.jobs) == 300
+    assert sum(job.run for job in again.jobs) == pytest.approx(
+        sum(float(row["execution_time"]) for row in table)
+    )
+    swf = build(Options(traces=[str(directory / "schedule.swf")]))
+    assert swf.machine.nodes == 128
+    assert [job.submit for job in swf.jobs] == [float(row["submission_time"]) for row in table]
+    assert [job.extra["wait"] for job in swf.jobs] == [float(row["waiting_time"]) for row in table]
+
+
+def test_check(results, tmp_path):
+    done = flux("check", results[0])
+    assert done.stdout.count("300 jobs: no rule broken") == 3
+    broken = tmp_path / "broken"
+    shutil.copytree(results[0] / "sched-fifo", broken)
+    table = rows(broken)
+    next(row for row in table if row["requested_number_of_resources"] == "1")[
+        "allocated_resources"
+    ] = "500"
+    write_rows(broken, table)
+    assert re.search(
+        r"broken: .*is on unit 500, of a machine with 128", flux("check", broken, code=1).stdout
+    )
+
+
+BREAKS = [
+    (lambda table: table[7].update(starting_time="0"), "before it was submitted"),
+    (lambda table: table[9].update(finish_time="90000000"), "with a limit of"),
+    (lambda table: together(table), "is held by job .* and given to job"),
+    (lambda table: ahead(table[290]), "is held by job|ahead of job"),
+    (lambda table: table[50].update(first_promise="1"), "was promised a start"),
+]
+
+
+def ahead(row):
+    """A job starts when it is submitted."""
+    row["finish_time"] = str(float(row["submission_time"]) + float(row["execution_time"]))
+    row["starting_time"] = row["submission_time"]
+
+
+def together(table):
+    """Two jobs on one unit at a time."""
+    one = next(row for row in table if float(row["execution_time"]) > 0)
+    other = next(
+        row
+        for row in table
+        if row is not one
+        and row["requested_number_of_resources"] == one["requested_number_of_resources"]
+    )
+    for key in ("starting_time", "finish_time", "allocated_resources"):
+        other[key] = one[key]
+    other["submission_time"] = "0"
+
+
+def write_rows(directory, table):
+    with open(directory / "jobs.csv", "w", newline="") as stream:
+        writer = csv.DictWriter(stream, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+@pytest.mark.parametrize("number", range(len(BREAKS)))
+def test_check_finds(results, tmp_path, number):
+    change, said = BREAKS[number]
+    broken = tmp_path / "broken"
+    shutil.copytree(results[0] / "sched-fifo", broken)
+    table = rows(broken)
+    change(table)
+    write_rows(broken, table)
+    assert re.search(said, flux("check", broken, code=1).stdout)
+
+
+def test_check_of_eventlogs(results, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(results[0] / "sched-fifo", broken)
+    path = broken / "eventlogs" / "17" / "eventlog"
+    path.write_text(
+        "".join(line for line in path.read_text().splitlines(True) if '"free"' not in line)
+    )
+    assert (
+        "broken: job 17, event 9 (clean): its resources were not freed"
+        in flux("check", broken, code=1).stdout
+    )
+
+
+def test_compare(results):
+    done = flux("compare", results[0], "--diff=1,3")
+    assert "1: sched-backfill reservations=1" in done.stdout
+    assert "units idle" in done.stdout
+    assert (
+        "different workloads"
+        in flux("compare", results[0], other_workload(results[0]), code=1).stderr
+    )
+
+
+def other_workload(directory):
+    other = directory.parent / "other"
+    if not other.exists():
+        flux("sample", "--jobs=20", "--scheduler=sched-fifo", "-q", "-o", other)
+    return other
+
+
+def test_resume(results, tmp_path):
+    shutil.copytree(results[0], tmp_path / "again")
+    call = ["sample", "--jobs=300", "--scheduler=sched-fifo", "--scheduler=sched-backfill reservations=1,unlimited", "--eventlogs", "--swf", "-o", tmp_path / "again", "--resume"]  # fmt: skip
+    assert "3 of 3 results are there already" in flux(*call).stdout
+    (tmp_path / "again" / "sched-fifo" / "summary.json").unlink()
+    assert "2 of 3 results are there already" in flux(*call).stdout
+    call[1] = "--jobs=299"
+    assert "0 of 3 results are there already" in flux(*call).stdout
+
+
+def test_an_interrupt_gives_the_results_so_far(tmp_path):
+    child = subprocess.Popen(
+        [str(FLUX), "simulate", "--model=lublin", "--jobs=60000", "--scheduler=sched-backfill", "-o", str(tmp_path / "out")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    line = child.stdout.readline()
+    while line and " jobs over " not in line:
+        line = child.stdout.readline()
+    time.sleep(2)  # into the run: whether jobs have ended by then is not looked at
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, out + err
+    assert "interrupted: the figures are of the jobs that had started by then" in out
+    summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
+    assert summary["interrupted"] is True
+    assert len(rows(tmp_path / "out" / "sched-backfill")) == 60000
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        ([], "give one of TRACE"),
+        (["sample", "--model=lublin"], "give one of TRACE"),
+        (["no-such-file"], "no-such-file: there is no such file"),
+        (["sample", "--scheduler=no-such"], "--scheduler=no-such: module not found"),
+        (
+            ["sample", "--scheduler=sched-fifo", "--scheduler=sched-fifo"],
+            "sched-fifo is there twice",
+        ),
+        (["sample", "--diff=1,2", "-o", "x"], "--diff=1,2: expected two numbers"),
+        (["sample", "--model", "lublin"], "give one of"),
+        (["--model=magic"], "model 'magic': the one known is lublin"),
+        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
+        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
+        (["sample", "--nodes=0"], "--nodes"),
+        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
+        (["sample", "--jobs=5", "--engine=instance", "--grain=event-end"], "needs the lean engine"),
+        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
+        (["check"], "give directories, or --live"),
+    ],
+)
+def test_refusals(args, said, tmp_path):
+    done = subprocess.run(
+        [str(FLUX), "simulate", *args], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_scheduler_that_fails_does_not_stop_the_others(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("raise RuntimeError('out of order')\n")
+    done = flux("sample", "--jobs=20", f"--scheduler={bad}", "--scheduler=sched-fifo", code=1)
+    assert "sched-fifo" in done.stdout
+    assert "flux-simulate: bad: " in done.stderr
+
+
+def test_json(tmp_path):
+    done = flux("sample", "--jobs=50", "--scheduler=sched-fifo", "--json", "-q")
+    (one,) = json.loads(done.stdout)
+    assert one["figures"]["jobs"] == 50 and math.isfinite(one["figures"]["wait_mean"])
+
+
+def test_seeds():
+    done = flux(
+        "sample",
+        "--jobs=60",
+        "--seeds=3",
+        "--scheduler=sched-fifo",
+        "--scheduler=sched-backfill",
+        "-q",
+    )
+    assert "Differences, paired by seed, with 95 % intervals:" in done.stdout
+    same = flux(
+        "sample",
+        "--jobs=60",
+        "--seeds=3",
+        "--scheduler=sched-simple",
+        "--scheduler=sched-fifo",
+        "-q",
+    )
+    assert same.stdout.splitlines()[-1].count("no difference") == 3
+
+
+SCRIPT = """
+# what happens besides
+1000     drain 0-63 maintenance
+0d 00:30 undrain 0-63
+start 5  cancel 5
+2h       reload sched-backfill reservations=4
+3h       submit nodes=4 run=10m limit=1h urgency=31
+3h       down 5
+4h       up 5
+4h       queue stop
+5h       queue start
+5h       shrink 127
+submit 40 priority 40 31
+6h       run sh -c "echo $FLUX_SIMULATE_TIME > $OUT"
+"""
+
+
+def test_script(tmp_path):
+    script = tmp_path / "script"
+    script.write_text(SCRIPT)
+    flux(
+        "sample", "--jobs=100", "--scheduler=sched-fifo", f"--script={script}", "-q", "-o", tmp_path / "out",
+        env={**os.environ, "OUT": str(tmp_path / "ran")},
+    )  # fmt: skip
+    table = {row["job_id"]: row for row in rows(tmp_path / "out" / "sched-fifo")}
+    assert (tmp_path / "ran").read_text() == "21600\n"
+    assert table["5"]["final_state"] == "COMPLETED_KILLED"
+    between = [
+        row
+        for row in table.values()
+        if row["starting_time"] and 1000 <= float(row["starting_time"]) < 1800
+    ]
+    assert between and all(int(row["allocated_resources"].split("-")[0]) >= 64 for row in between)
+    stopped = [
+        row
+        for row in table.values()
+        if row["starting_time"] and 14400 < float(row["starting_time"]) < 18000
+    ]
+    assert stopped == []
+    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("soon drain 0", "script:1: 'soon' is neither a time nor submit, start or end"),
+        ("5 dance", "script:1: unknown action 'dance'"),
+        ("5 drain", "script:1: expected drain RANKS [REASON]"),
+        ("5", "script:1: nothing is to be done then"),
+        ("start 99999 stop", "script:1: there is no job 99999"),
+        ("5 drain 900", "script:1: drain: idset is out of range"),
+        ("5 cancel 99", "script:1: cancel: job 99 is not active"),
+        ("5 priority 1 77", "script:1: priority: urgency 77"),
+        ("5 queue stop night", "script:1: queue: there is no queue 'night'"),
+    ],
+)
+def test_script_errors(tmp_path, line, said):
+    script = tmp_path / "script"
+    script.write_text(line + "\n")
+    done = flux(
+        "sample", "--jobs=100", "--scheduler=sched-fifo", f"--script={script}", "-q", code=1
+    )
+    assert said in done.stderr
+
+
+def test_help():
+    text = flux("--help").stdout
+    assert "--scheduler" in text and "compare DIR" in text
+    assert sys.version_info >= (3, 9)
