@@ -1,17 +1,22 @@
 """sched-backfill: a job that has to wait is promised a start, and others may go first if they keep it.
 
 Jobs are looked at in order of priority, among equals in order of submission. One that does not fit
-gets a reservation: the earliest time at which enough running jobs will have ended, on ranks chosen
-for it. A job further down may start now if it ends by then, or stays off those ranks (the two
-conditions of EASY; Mu'alem and Feitelson 2001).
+is promised the earliest time at which enough running jobs will have ended. A job further down may
+start now if that keeps all promises: it ends by then, or uses what they leave (the two conditions of
+EASY; Mu'alem and Feitelson 2001). A promise is so many nodes at a time, not these or those: which
+they are is settled when the job starts.
+
+When a job ends earlier than it said, each promise may, once and in order of the queue, move to an
+earlier time that keeps all others (guarantee=kept); or all are made anew (guarantee=none).
 
 A job that waits behind jobs without a time limit has no such time: what it will need is kept free
 for it. A job that waits for ranks that are down keeps nothing from others.
 
-Arguments: reservations=N|unlimited, how many blocked jobs get one (default 1, which is EASY; 0 lets
-any job start that fits; unlimited is conservative backfill); jobs without a rank in common do not count against each other,
-so that queues with ranks of their own do not stop one another. And queue-depth=N|unlimited (default
-unlimited), log-level=LEVEL, pool-class=URI, reason-depth=N.
+Arguments: reservations=N|unlimited, how many blocked jobs get a promise (default 1, which is EASY; 0
+lets any job start that fits; unlimited is conservative backfill); jobs without a rank in common do
+not count against each other, so that queues with ranks of their own do not stop one another.
+guarantee=kept|none (default kept). And queue-depth=N|unlimited (default unlimited),
+log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
 
 from flux.resource import InsufficientResources
@@ -19,13 +24,14 @@ from flux.scheduler.backfill import Promises, Waiting
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog
 
-#: With more reservations than this, only those due are renewed, the others stand as they are.
-RENEWED = 64
+#: What making a promise takes, in looks at a job.
+EFFORT = 12
 
 
 class BackfillScheduler(PolicyScheduler):
     _queue_class = Backlog
     reservations = 1
+    guarantee = "kept"
 
     def __init__(self, h, *args):
         super().__init__(h, *args)
@@ -35,7 +41,11 @@ class BackfillScheduler(PolicyScheduler):
                     f"reservations={value!r} is invalid: expected a number or 'unlimited'"
                 )
             self.reservations = None if value == "unlimited" else int(value)
-        self.plan, self.promises = None, Promises(None)
+        for value in self.take_argument("guarantee"):
+            if value not in ("kept", "none"):
+                raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
+            self.guarantee = value
+        self.plan, self.promises = None, Promises()
         self.waiting = Waiting()
 
     # -- a pass -----------------------------------------------------------------------------------------
@@ -45,95 +55,154 @@ class BackfillScheduler(PolicyScheduler):
             self.plan = self.promises.plan = self.require_plan()
             if self.plan is None:
                 return
-        for job in self.promises.overdue(self.now()):
-            self.renew(job)
+        if self.guarantee == "kept":
+            for job in self.promises.due(self.now()):
+                self.look_at(job)
         for job in self._backlog.to_look_at(self.now):
             if job is None:
                 yield
-                continue
-            self.let_pass(job)
-            try:
-                alloc = self.plan.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                self.wait(job)
-            except Exception as exc:
-                self.promises.drop(job)
-                self.refuse(job, exc)
             else:
-                self.begin(job, alloc)
+                self.look_at(job)
 
-    def let_pass(self, job):
-        """Take back promises that would keep a job from its place.
+    def look_at(self, job):
+        """Start a job if it can start now; else promise it a time, if it is its turn."""
+        if self.guarantee == "none":
+            self.plan_anew_from(job)
+        elif job in self.promises and not self.has_come(job):
+            return
+        if not (self.try_to_start(job) or self.overtake(job)):
+            self.wait(job)
 
-        A job that comes in ahead of promised ones takes precedence. What is kept for a job whose
-        time nobody knows must not stop one that is ahead of it.
+    def has_come(self, job):
+        """Whether the time of a promised job has come, or is not known.
+
+        Its promise may move to an earlier time. If it cannot be kept any more, since a running job
+        was given more time or ended late, it is made anew.
         """
-        new = job not in self.promises
-        for other in self.promises.after(job) if new or self.promises.held else ():
-            if (new or other in self.promises.held) and self.shares_ranks(job, other):
-                self.take_back(other)
+        try:
+            when = self.promises.advance(job)
+        except InsufficientResources:
+            self.renew(job)
+            when = self.promises.when(job)
+        if when is None or when <= self.now():
+            return True
+        self._backlog.block(job)
+        self.show_estimate(job, when, "promised")
+        return False
+
+    def try_to_start(self, job):
+        """Start a job, unless it does not fit now or would delay one with a promise."""
+        try:
+            alloc = self.plan.alloc(job.jobid, job.resource_request)
+        except InsufficientResources:
+            return False
+        except Exception as exc:
+            self.forget(job)
+            self.refuse(job, exc)
+        else:
+            self.begin(job, alloc)
+        return True
 
     def begin(self, job, alloc):
         """Start a job."""
         head = self.head_of(job)
-        if job in self.promises:
-            self.promises.drop(job)
-            self._backlog.allow()  # its promise kept others from starting
+        promised = job in self.promises
+        self.forget(job)
+        if promised:
+            self._backlog.allow()  # another job may be promised something now
             self.start(job, alloc, selection_type="reserved")
         elif head is None:
             self.start(job, alloc, selection_type="immediate")
         else:
             self.start(job, alloc, backfill=self.name_of(head), selection_type="backfilled")
-            self.log.debug(f"backfill: {self.name_of(job)} (shadow={int(head.shadow or 0)})")
+            when = self.promises.when(head) or 0
+            self.log.debug(f"backfill: {self.name_of(job)} (shadow={int(when)})")
+
+    def overtake(self, job):
+        """Start a job that only promises to jobs after it keep from starting, or make way for its own.
+
+        A job that comes in ahead of promised ones takes precedence: they lose their promises, and
+        are made others behind it. What is kept for a job whose time nobody knows must not stop one
+        that is ahead of it either.
+
+        Returns:
+            bool: whether the job has started
+        """
+        others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
+        if job not in self.promises:
+            if not others or not self.may_have_promise(job):
+                return False
+            for other in others:
+                self.take_back(other)
+            self.released()  # what was kept for them may let others start
+            return self.try_to_start(job)
+        held = [other for other in others if self.promises.when(other) is None]
+        for other in held:
+            self.plan.cancel(other.jobid)
+        started = bool(held) and self.try_to_start(job)
+        for other in held:
+            self.promises.make(other, None)
+        return started
 
     def wait(self, job):
         """A job cannot start now: promise it a time, if it is its turn."""
-        self._backlog.block(job)
         if self.waits_for_down_ranks(job):
             self.take_back(job)
+            self.waiting.drop(job)
+            self._backlog.block(job)
             self._backlog.park(job)
-        elif job in self.promises:
-            self.renew(job)
+            return
+        if job in self.promises:
+            if self.promises.when(job) is None:
+                self.plan.cancel(job.jobid)
+                self.promise(job, self.plan.earliest(job.resource_request))
         elif self.may_have_promise(job):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.waiting.add(job, self.ranks_of(job))
-            self._backlog.block(job, alike=True)
+        self._backlog.block(job, alike=job not in self.promises)
 
     def may_have_promise(self, job):
-        """Whether fewer jobs than ``reservations`` have one for ranks that this job could want, and
-        none ahead of it still waits for one."""
+        """Whether fewer jobs ahead than ``reservations`` have one for ranks that this job could want,
+        and none ahead of it still waits for one."""
         if self.reservations is None:
             return True
-        if sum(self.shares_ranks(job, other) for other in self.promises) >= self.reservations:
+        ahead = 0
+        for other in self.promises:
+            if not other < job:
+                break
+            ahead += self.shares_ranks(job, other)
+        if ahead >= self.reservations:
             return False
-        return not self.waiting.is_before(job, self.ranks_of(job), self.has_no_promise)
-
-    def has_no_promise(self, job):
-        return job.queued and not job.request.finalized and job not in self.promises
+        return not self.waiting.is_before(job, self.ranks_of(job))
 
     def promise(self, job, when):
         """Promise a job the time `when`, or what it will need if that is None."""
         self.promises.make(job, when)
-        self._backlog.spend(12)
-        self.show_estimate(job, when)
+        self.waiting.drop(job)
+        self._backlog.spend(EFFORT)
+        self.show_estimate(job, when, "promised")
 
     def renew(self, job):
-        """Things changed: a reservation may move to an earlier time, or has come due in vain."""
-        before = job.shadow
-        due = before is None or before <= self.now()
-        if not due and len(self.promises) > RENEWED:
-            return
+        """A promise cannot be kept: make it anew, before all that come after it."""
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
-        if not due and (when is None or when > before):
-            when = before  # what was promised to others since must not push it back
-        try:
-            self.promise(job, when)
-        except InsufficientResources:
-            for other in self.promises.after(job):
+        if when is None or when > self.now():
+            others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
+            for other in others:
                 self.take_back(other)
-            self.promise(job, self.plan.earliest(job.resource_request))
+            if others:
+                self.released()
+                when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+
+    def plan_anew_from(self, job):
+        """Take back the promises of a job and of all after it: they are made anew in their turn."""
+        for other in self.promises.after(job):
+            if self.shares_ranks(job, other):
+                self.promises.drop(other)
+                self._backlog.again(other)
+        self.promises.drop(job)
 
     def take_back(self, job):
         """A job loses its promise, and its estimate with it."""
@@ -141,6 +210,11 @@ class BackfillScheduler(PolicyScheduler):
             self.promises.drop(job)
             self.show_estimate(job, None)
             self._backlog.again(job)
+
+    def forget(self, job):
+        """A job is about to leave the queue, or its place there."""
+        self.promises.drop(job)
+        self.waiting.drop(job)
 
     def head_of(self, job):
         """The first job ahead of this one that has a promise it could delay."""
@@ -164,16 +238,15 @@ class BackfillScheduler(PolicyScheduler):
 
     def take_back_from(self, jobid):
         job = self.pending(jobid)
-        if job is not None and job in self.promises:
-            self.take_back(job)
-            self.released()  # what was kept for it may let others start
+        if job is not None:
+            self.waiting.drop(job)
+            if job in self.promises:
+                self.take_back(job)
+                self.released()  # what was kept for it may let others start
 
     def ranks_lost(self):
-        lost, self.promises, self.plan = (
-            self.promises,
-            Promises(None),
-            None,
-        )  # a new plan is cheaper
+        # A new plan is cheaper than to see which promises can still be kept.
+        lost, self.promises, self.plan = self.promises, Promises(), None
         for job in lost:
             self.show_estimate(job, None)
             self._backlog.again(job)

@@ -9,7 +9,7 @@ from flux.scheduler import policy
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
-    " this scheduler also has reason-depth, reservations"
+    " this scheduler also has reason-depth, reservations, guarantee"
 )
 
 
@@ -115,6 +115,7 @@ def test_reserved_then_started(rig):
     assert rig.success(2)["annotations"] == {
         "sched": {
             "t_estimate": None,
+            "t_estimate_kind": None,
             "reason_pending": None,
             "resource_summary": "rank[0-3]/core[0-3]",
             "selection_type": "reserved",

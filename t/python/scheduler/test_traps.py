@@ -207,8 +207,8 @@ def deep(jobs=2000, **keys):
 
 def counting(rig):
     looked = []
-    alloc = rig.sched.plan.alloc
-    rig.sched.plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    look_at = rig.sched.look_at
+    rig.sched.look_at = lambda job: looked.append(job.jobid) or look_at(job)
     return looked
 
 

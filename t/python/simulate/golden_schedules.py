@@ -25,6 +25,19 @@ MODULES = {
     "easy": ("sched-backfill", ()),
     "depth4-kept": ("sched-backfill", ("reservations=4",)),
     "conservative-kept": ("sched-backfill", ("reservations=unlimited",)),
+    "depth4-plan": ("sched-backfill", ("reservations=4", "guarantee=none")),
+    "conservative-plan": ("sched-backfill", ("reservations=unlimited", "guarantee=none")),
+}
+
+#: How the units of a trace become a machine and what jobs ask for: (machine of so many units, shape of so many).
+UNITS = {
+    "nodes of one core": (uniform, lambda size: Shape(size, 1)),
+    "exclusive nodes": (lambda n: uniform(n, 4, 1), lambda size: Shape(size, 1, exclusive=True)),
+    "all cores of nodes": (lambda n: uniform(n, 4), lambda size: Shape(size, 2, 2)),
+    "slots of all cores": (lambda n: uniform(n, 4), lambda size: Shape(0, size, 4)),
+    "cores": (lambda n: uniform(n // 8, 8), lambda size: Shape(0, size, 1)),
+    "cores of one node": (lambda n: uniform(1, n), lambda size: Shape(0, size, 1)),
+    "slots on nodes of one core": (uniform, lambda size: Shape(0, size, 1)),
 }
 
 
@@ -47,7 +60,9 @@ class Starts:
         pass
 
 
-def play(rows, procs, module, args=(), grain="batch", **options):
+def play(
+    rows, procs, module, args=(), grain="batch", units="nodes of one core", observer=None, **options
+):
     """Run jobs given as (id, submit, run, limit, procs); returns {id: start, seconds}.
 
     Args:
@@ -56,13 +71,14 @@ def play(rows, procs, module, args=(), grain="batch", **options):
         module (str): one of src/modules, or a file
         args (list of str): its arguments
         grain (str): as for `LeanEngine`
+        units (str): one of UNITS
+        observer: what notes the starts, in place of a `Starts`
     """
-    jobs = [
-        Job(id, submit, run, limit, Shape(size, 1), size) for id, submit, run, limit, size in rows
-    ]
-    starts = Starts()
+    machine, shape = UNITS[units]
+    jobs = [Job(id, submit, run, limit, shape(size), size) for id, submit, run, limit, size in rows]
+    starts = observer or Starts()
     path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
-    engine = LeanEngine(uniform(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
+    engine = LeanEngine(machine(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
     engine.run()
     assert not engine.log.lines, engine.log.lines[:3]
     return starts.start

@@ -1,7 +1,10 @@
 """Start times of our schedulers under the lean engine, against recorded ones."""
 
+import random
+
 import pytest
-from golden_schedules import MODULES, differences, play
+import textbook
+from golden_schedules import MODULES, UNITS, differences, play
 from shared import data_dir, load_json
 
 #: What agrees on every start.
@@ -15,6 +18,13 @@ TRACES = [
     ("lassen-250", "fcfs", "batch", ""),
     ("lassen-250", "fcfs", "event-end", ""),
     ("lassen-250", "fcfs", "event-submit", ""),
+    ("lassen-250", "easy", "batch", "-1000"),
+    ("sdsc-sp2", "easy", "batch", "-1000"),
+    ("sdsc-sp2", "depth4-kept", "batch", "-1000"),
+    ("sdsc-sp2", "depth4-plan", "batch", "-1000"),
+    ("sdsc-sp2", "conservative-kept", "batch", "-1000"),
+    ("sdsc-sp2", "conservative-plan", "batch", "-1000"),
+    ("metacentrum", "conservative-kept", "batch", "-2000"),
 ]
 
 
@@ -35,7 +45,7 @@ def corner_cases():
         pytest.param(case, policy, id=f"{case['name']}-{policy}")
         for case in load_json("golden/schedules/corner-cases.json")
         for policy in case["start"]
-        if policy in ("fcfs",)
+        if policy in MODULES
     ]
 
 
@@ -44,3 +54,37 @@ def test_corner_case(case, policy):
     module, args = MODULES[policy]
     got = play(case["jobs"], case["procs"], module, args)
     assert differences(got, case["start"][policy]) == []
+
+
+def invented(chance, procs):
+    """Some jobs, many of which come or end at the same instants, early, at their limits, or at once."""
+    rows = []
+    time = 0
+    for id in range(1, chance.choice([30, 80, 150]) + 1):
+        time += chance.choice([0, 0, 1, 3, 10, chance.randint(0, 60)])
+        limit = chance.choice([1, 5, 10, 30, 60, chance.randint(1, 300)])
+        run = chance.choice([0, limit, limit, chance.randint(0, limit)])
+        few = chance.choice([1, 1, 2, procs + 1 if chance.random() < 0.1 else 1])
+        size = chance.choice([few, procs // 4, procs // 2, procs, chance.randint(1, procs)])
+        rows.append((id, time, run, limit, size))
+    return rows
+
+
+@pytest.mark.parametrize("policy", sorted(textbook.POLICIES))
+@pytest.mark.parametrize("units", sorted(UNITS))
+def test_invented_jobs_start_when_the_definition_says(units, policy):
+    for seed in range(2):
+        chance = random.Random(f"{units} {policy} {seed}")
+        procs = chance.choice([8, 16, 24, 64])
+        rows = invented(chance, procs)
+        want = {str(id): start for id, start in textbook.schedule(rows, procs, policy).items()}
+        got = play(rows, procs, *MODULES[policy], units=units)
+        assert differences(got, want) == [], seed
+
+
+@pytest.mark.parametrize("policy", sorted(textbook.POLICIES))
+def test_the_definition_agrees_with_the_recordings(policy):
+    recorded = load_json(f"golden/schedules/sdsc-sp2-{policy}-batch-1000.json")
+    rows = load_json("golden/schedules/input-sdsc-sp2.json")["jobs"][:1000]
+    got = textbook.schedule(rows, recorded["procs"], policy)
+    assert differences(got, recorded["start"]) == []

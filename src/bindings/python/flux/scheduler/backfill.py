@@ -1,79 +1,103 @@
-"""Who was promised resources, and who waits for a promise, in order of the queue."""
+"""Who was promised resources, and who waits for a promise, in order of the queue.
 
-import heapq
+What sched-backfill is made of, for the schedulers of a site to use as well.
+"""
+
+from __future__ import annotations
+
 import math
 from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from flux.scheduler.requests import PendingJob
 
 
 class Promises:
-    """The pending jobs that have a reservation in a plan.
+    """The pending jobs that have a promise in a plan.
 
     Args:
-        plan (Plan): the pool's plan, which has the ranks and times
-
-    Attributes:
-        due (float): when the first reservation comes due, seconds since the epoch
-        held (set): jobs for which resources are kept though nobody knows when they can start
+        plan (Plan): the pool's plan, which keeps what was promised
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan: Any = None) -> None:
         self.plan = plan
-        self.due = math.inf
-        self.held = set()
-        self._jobs = []
+        self._jobs: list[PendingJob] = []
+        self._times: dict[int, Optional[float]] = {}
+        #: no promise comes due before this, seconds since the epoch
+        self._first = math.inf
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._jobs)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[PendingJob]:
         return iter(self._jobs)
 
-    def __contains__(self, job):
-        index = bisect_left(self._jobs, job)
-        return index < len(self._jobs) and self._jobs[index] is job
+    def __contains__(self, job: PendingJob) -> bool:
+        return job.jobid in self._times
 
-    def after(self, job):
+    def when(self, job: PendingJob) -> Optional[float]:
+        """The time a job was promised, seconds since the epoch; None: nobody knows it.
+
+        Raises:
+            KeyError: it was promised nothing
+        """
+        return self._times[job.jobid]
+
+    def after(self, job: PendingJob) -> list[PendingJob]:
         """The jobs with a promise that come after `job` in the queue."""
         jobs = self._jobs
         if not jobs or not job < jobs[-1]:
             return []
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
-    def make(self, job, when):
-        """Reserve `when` for a job, or None: keep what it will need, since nobody knows when.
+    def make(self, job: PendingJob, when: Optional[float]) -> None:
+        """Promise a job the time `when`, or None: what it will need, since nobody knows when.
 
-        What it was promised before is replaced. The time is noted as ``job.shadow``.
+        What it was promised before is replaced.
 
         Raises:
             InsufficientResources: it does not fit then
         """
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
-            self.held.add(job)
         else:
             self.plan.reserve(job.jobid, job.resource_request, when)
-            self.held.discard(job)
-            self.due = min(self.due, when)
-        job.shadow = when
+            self._first = min(self._first, when)
         job.special = True
         if job not in self:
             insort(self._jobs, job)
+        self._times[job.jobid] = when
 
-    def drop(self, job):
+    def advance(self, job: PendingJob) -> Optional[float]:
+        """Let a promise move to the earliest time that keeps all others.
+
+        Returns:
+            float: when it is due now; None: nobody knows
+        """
+        when = self._times[job.jobid]
+        if when is not None:
+            self._times[job.jobid] = when = self.plan.advance(job.jobid)
+            self._first = min(self._first, when)
+        return when
+
+    def drop(self, job: PendingJob) -> None:
         """A job needs its promise no more: it has started, or the promise is taken back."""
         if job in self:
+            del self._times[job.jobid]
             del self._jobs[bisect_left(self._jobs, job)]
-            self.held.discard(job)
             job.special = False
             self.plan.cancel(job.jobid)
 
-    def overdue(self, now):
-        """The jobs whose time has come, though they could not start."""
-        if self.due > now:
+    def due(self, now: float) -> list[PendingJob]:
+        """The jobs whose time has come, in order."""
+        if self._first > now:
             return []
-        timed = [job for job in self._jobs if job not in self.held]
-        self.due = min([job.shadow for job in timed if job.shadow > now], default=math.inf)
-        return [job for job in timed if job.shadow <= now]
+        times = [when for when in self._times.values() if when is not None]
+        self._first = min([when for when in times if when > now], default=math.inf)
+        if len(times) == 0:
+            return []
+        return [job for job in self._jobs if (self._times[job.jobid] or math.inf) <= now]
 
 
 class Waiting:
@@ -83,44 +107,37 @@ class Waiting:
     as soon as its own turn comes.
     """
 
-    def __init__(self):
-        # By mask of ranks, a heap of (order, job id, job). An entry is dropped when it is met and
-        # the job has meanwhile left the queue, or its place there.
-        self._heaps = {}
+    def __init__(self) -> None:
+        self._ranks: dict[int, int] = {}  # job id to the mask it waits for
+        self._jobs: dict[int, list[PendingJob]] = {}  # mask to jobs, in order
 
-    def add(self, job, ranks):
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def add(self, job: PendingJob, ranks: int) -> None:
         """`job` waits for some of `ranks` (a mask)."""
-        entry = (job.order, job.jobid, ranks)
-        if getattr(job, "waits_as", None) != entry:
-            job.waits_as = entry
-            heapq.heappush(self._heaps.setdefault(ranks, []), (job.order, job.jobid, job))
+        if self._ranks.get(job.jobid) != ranks:
+            self.drop(job)
+            self._ranks[job.jobid] = ranks
+            insort(self._jobs.setdefault(ranks, []), job)
 
-    def clear(self):
+    def drop(self, job: PendingJob) -> None:
+        """`job` has a promise now, or left the queue, or is about to change its place there."""
+        ranks = self._ranks.pop(job.jobid, None)
+        if ranks is not None:
+            jobs = self._jobs[ranks]
+            del jobs[bisect_left(jobs, job)]
+            if not jobs:
+                del self._jobs[ranks]
+
+    def clear(self) -> None:
         """Forget all: which ranks jobs could want has changed."""
-        for heap in self._heaps.values():
-            for _, _, job in heap:
-                job.waits_as = None
-        self._heaps.clear()
+        self._ranks.clear()
+        self._jobs.clear()
 
-    def is_before(self, job, ranks, waits):
-        """Whether a job ahead of `job` waits for some of `ranks`.
-
-        Args:
-            job (PendingJob): the one that could be promised something
-            ranks (int): mask of the ranks it could want
-            waits: function telling of a job whether it still waits without a promise
-        """
-        place = (job.order, job.jobid)
-        for mask, heap in list(self._heaps.items()):
-            if not mask & ranks:
-                continue
-            while heap and not (
-                heap[0][2].waits_as == (heap[0][0], heap[0][1], mask) and waits(heap[0][2])
-            ):
-                _, _, gone = heapq.heappop(heap)
-                gone.waits_as = None
-            if not heap:
-                del self._heaps[mask]
-            elif heap[0][:2] < place:
-                return True
-        return False
+    def is_before(self, job: PendingJob, ranks: int) -> bool:
+        """Whether a job ahead of `job` waits for some of `ranks` (a mask)."""
+        return any(
+            mask & ranks and jobs[0] < job and jobs[0] is not job
+            for mask, jobs in self._jobs.items()
+        )

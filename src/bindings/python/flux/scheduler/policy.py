@@ -205,16 +205,30 @@ class PolicyScheduler(Scheduler):
 
     # -- estimates -------------------------------------------------------------------------------------
 
-    def show_estimate(self, job: PendingJob, when: Optional[float]) -> None:
-        """Annotate `job` with its estimated start (seconds since the epoch); None removes it."""
+    def show_estimate(
+        self, job: PendingJob, when: Optional[float], kind: Optional[str] = None
+    ) -> None:
+        """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
+
+        Args:
+            job (PendingJob): the job
+            when (float): when it is expected to start; None: nobody knows
+            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
+        """
         shown = job._last_annotation
+        kind_shown = getattr(job, "estimate_kind", None)
         if when is None:
             if shown is None:
                 return
-        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN:
+            kind = None
+        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN and kind == kind_shown:
             return
         job._last_annotation = when
-        job.request.annotate({"sched": {"t_estimate": when}})
+        sched: dict[str, Any] = {"t_estimate": when}
+        if kind != kind_shown:
+            job.estimate_kind = kind  # type: ignore[attr-defined]
+            sched["t_estimate_kind"] = kind
+        job.request.annotate({"sched": sched})
 
     def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
