@@ -36,4 +36,4 @@ def set_weights(p, msg):
         raise OSError(errno.EINVAL, "weights: expected an object of integers from 0 to 999")
     p.weights = weights
     p.reprioritize_all()
-    p.handle.respond(msg, {})
+    p.handle.respond(msg)

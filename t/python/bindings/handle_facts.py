@@ -74,7 +74,7 @@ def fact_attributes_and_configuration(h):
     assert h.attr_get("log-stderr-level") == "2"
     assert isinstance(h.conf_get(), dict)
     assert h.conf_get("no.such.key") is None and h.conf_get("no.such.key", default=3) == 3
-    h.rpc("config.load", {"config": {"tbl": {"key": 1}}}).get()
+    h.rpc("config.load", {"tbl": {"key": 1}}).get()
     assert h.conf_get("tbl.key") is None, "the configuration is fetched once"
     assert h.conf_get("tbl.key", update=True) == 1 and h.conf_get("tbl") == {"key": 1}
 

@@ -180,7 +180,7 @@ def test_text_when_a_service_is_taken(instance):
     h.service_register("taken").get()
     assert failure(h.service_register("taken").get) == (
         errno.EEXIST,
-        f"could not register service taken for module {h.task.name}: File exists",
+        "File exists",
     )
 
 

@@ -79,9 +79,9 @@ def h(instance):
     return instance.handle
 
 
-def job(seconds="10s", **more):
+def job(seconds=10, **more):
     spec = flux.job.JobspecV1.from_command(["true"], **more)
-    spec.setattr("exec.test.run_duration", seconds)
+    spec.setattr("exec.test.run_duration", f"{seconds}s")
     return spec
 
 
@@ -108,14 +108,14 @@ def test_a_job_from_submission_to_result(h):
         None,
     )
     assert info.runtime == pytest.approx(10, abs=0.01)
-    assert flux.job.wait(h, id) == (id, True, "")
+    assert flux.job.wait(h, id) == (id, True, b"")
     assert failure(lambda: flux.job.wait(h, id))[0] == errno.ECHILD
     logs = [event.name for event in flux.job.event_watch(h, id, "guest.exec.eventlog")]
     assert logs[0] == "init" and logs[-1] == "done"
 
 
 def test_submission_forms(h):
-    spec = job(seconds="1s")
+    spec = job(seconds=1)
     ids = [flux.job.submit(h, form) for form in (spec, spec.dumps(), spec.jobspec)]
     assert ids == sorted(set(ids))
     future = flux.job.submit_async(h, spec, debug=True)
@@ -177,7 +177,7 @@ def test_unknown_jobs(h):
 
 
 def test_lists_and_the_jobs_directory(h):
-    id = flux.job.submit(h, job(seconds="1s", name="listed"))
+    id = flux.job.submit(h, job(seconds=1, name="listed"))
     flux.job.result(h, id)
     listed = {info.id: info for info in flux.job.job_list(h).get_jobinfos()}
     assert listed[id].name == "listed" and listed[id].nosuch is None

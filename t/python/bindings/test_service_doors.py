@@ -155,7 +155,8 @@ def test_forms_that_are_kept(body):
 def test_forms_that_are_not(body, text):
     with pytest.raises(OSError) as info:
         check_form(body, FORM, "a.b")
-    assert (info.value.errno, info.value.strerror) == (errno.EPROTO, text)
+    assert (info.value.errno, info.value.strerror) == (errno.EPROTO, "Protocol error")
+    assert info.value.detail == text
 
 
 def test_the_handler_is_not_called_then():

@@ -41,7 +41,7 @@ def events(instance, jobid):
 
 def test_a_job_from_start_to_end(instance):
     instance.load_module("sched-fifo", "queue-depth=4")
-    assert instance.handle.rpc("resource.drain", {"targets": "1"}).get() == {}
+    assert instance.handle.rpc("resource.drain", {"targets": "1"}).get() is None
     instance.kernel.run_until_idle()
     jobid = instance.handle.rpc(
         "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}

@@ -150,7 +150,7 @@ def test_name_and_services(broker):
     number, reason = broker.fails("service.add", {"service": "sv"})
     assert (number, reason) == (
         errno.EEXIST,
-        "could not register service sv for module client: File exists",
+        "File exists",
     )
     broker.call("module.remove", {"name": "m"})
     assert broker.fails("sv.x") == (errno.ENOSYS, "No service matching sv.x is registered")
@@ -216,7 +216,7 @@ def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
     assert not removed.is_ready() and not blocked.is_ready() and len(waiting) == 1
     peer.respond(waiting[0], {})
     broker.settle()
-    assert removed.get() == {} and blocked.get() == {}
+    assert removed.get() is None and blocked.get() == {}
     for future, number in ((parked, errno.EHOSTUNREACH), (late, errno.ENOSYS)):
         with pytest.raises(OSError) as caught:
             future.get()

@@ -89,7 +89,7 @@ def test_request_and_response(client):
 def test_credentials_come_with_the_message(client):
     client.send("config.ping", "{}", userid=1234, rolemask=2)
     assert client.receive().payload["userid"] == 1234
-    client.send("config.load", '{"config":{}}', userid=1234, rolemask=2)
+    client.send("config.load", "{}", userid=1234, rolemask=2)
     assert client.receive().errnum == errno.EPERM
 
 

@@ -16,7 +16,7 @@ def jobspec(cores=1, duration=0, command=("true",), run=None, nodes=None, **syst
     slot = {"type": "slot", "count": 1, "with": [{"type": "core", "count": cores}], "label": "task"}
     resources = [slot] if nodes is None else [{"type": "node", "count": nodes, "with": [slot]}]
     if run is not None:
-        system["exec"] = {"test": {"run_duration": run, **system.pop("test", {})}}
+        system["exec"] = {"test": {"run_duration": f"{run}s", **system.pop("test", {})}}
     return {
         "resources": resources,
         "tasks": [{"command": list(command), "slot": "task", "count": {"per_slot": 1}}],

@@ -5,7 +5,10 @@ import errno
 import pytest
 from jobs_instance import make_R
 
-SCHED, RUN, INACTIVE = 8, 16, 64
+DEPEND, SCHED, RUN, INACTIVE = 2, 8, 16, 64
+
+
+ANY = (1 << 64) - 1
 
 
 def error(inst, topic, payload):
@@ -72,7 +75,7 @@ def test_guests_and_other_peoples_jobs(inst):
     assert error(inst, "urgency", {"id": theirs, "urgency": 17})[0] == errno.EPERM
     assert inst.rpc("job-manager.urgency", {"id": theirs, "urgency": 5}) == {"old_urgency": 16}
     assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0})["count"] == 1
-    assert error(inst, "queue-start", {"start": False})[0] == errno.EPERM
+    assert error(inst, "queue-start", {"start": False, "all": True})[0] == errno.EPERM
     assert error(inst, "submit", {"jobs": []})[0] == errno.EPERM
     as_owner(inst)
     assert inst.state(mine) == SCHED
@@ -86,10 +89,7 @@ def test_urgency_range(inst):
             "urgency value is out of range",
         )
     for urgency in ("x", 1.5, True):
-        assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] in (
-            errno.EPROTO,
-            errno.EINVAL,
-        )
+        assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] == errno.EPROTO
     assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
 
 
@@ -122,7 +122,7 @@ def test_wait(inst):
     inst.load_sched(auto=lambda body: make_R())
     good, bad = (
         inst.submit(run=1, flags=4),
-        inst.submit(flags=4, exec={"test": {"run_duration": 2, "wait_status": 256}}),
+        inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}}),
     )
     plain = inst.submit(run=1)
     assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
@@ -133,18 +133,19 @@ def test_wait(inst):
     assert future.get() == {"id": good, "success": True, "errstr": ""}
     assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only once
     inst.advance(1)
-    assert inst.rpc("job-manager.wait") == {
+    assert inst.rpc("job-manager.wait", {"id": ANY}) == {
         "id": bad,
         "success": False,
         "errstr": "task(s) exited with exit code 1",
     }
-    assert error(inst, "wait", {})[1] == "there are no more waitable jobs"
+    assert error(inst, "wait", {"id": ANY})[1] == "there are no more waitable jobs"
+    assert error(inst, "wait", {}) == (errno.EPROTO, "malformed wait request")
 
 
 def test_wait_for_any(inst):
     inst.load_sched(auto=lambda body: make_R())
     ids = [inst.submit(run=seconds, flags=4) for seconds in (3, 1)]
-    futures = [inst.handle.rpc("job-manager.wait") for _ in range(3)]
+    futures = [inst.handle.rpc("job-manager.wait", {"id": ANY}) for _ in range(3)]
     inst.advance(5)
     assert [future.get()["id"] for future in futures[:2]] == [ids[1], ids[0]]
     with pytest.raises(OSError, match="no more waitable jobs"):
@@ -164,7 +165,7 @@ def test_wait_for_a_failed_job(inst, kind, note, text):
 
 def test_drain_and_idle(inst):
     inst.load_sched(auto=lambda body: make_R())
-    assert inst.rpc("job-manager.drain") == {"pending": 0}
+    assert inst.rpc("job-manager.drain") is None
     inst.submit(run=2)
     inst.sched.auto = None
     pending = inst.submit()
@@ -174,7 +175,7 @@ def test_drain_and_idle(inst):
     inst.advance(1)
     assert idle.get() == {"pending": 1} and not drain.is_ready()
     inst.cancel(pending)
-    assert drain.get() == {"pending": 0}
+    assert drain.get() is None
 
 
 # -- memo, annotations, purge --------------------------------------------------------------------------------
@@ -186,36 +187,81 @@ def test_memo(inst):
     inst.rpc("job-manager.memo", {"id": id, "memo": {"a": None, "c": 3}})
     assert inst.jm.jobs[id].memo == {"b": 2, "c": 3}
     assert inst.eventlog(id)[-1]["context"] == {"a": None, "c": 3}
-    assert error(inst, "memo", {"id": id, "memo": {}})[0] == errno.EPROTO
+    assert annotations(inst, id) == {"user": {"b": 2, "c": 3}}
+    assert error(inst, "memo", {"id": id})[0] == errno.EPROTO
+    assert error(inst, "memo", {"id": 1 << 40, "memo": {}}) == (errno.ENOENT, "unknown job id")
 
 
-def test_annotate(inst):
+def annotations(inst, id):
+    return inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"]
+
+
+def test_volatile_memo(inst):
     id = inst.submit()
-    inst.rpc("job-manager.annotate", {"id": id, "annotations": {"tag": "x"}})
-    assert inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"] == {"user": {"tag": "x"}}
+    inst.rpc("job-manager.memo", {"id": id, "memo": {"tag": "x"}, "volatile": True})
+    assert annotations(inst, id) == {"user": {"tag": "x"}}
+    assert "memo" not in inst.events(id)
 
 
 def test_purge(inst):
     ids = [inst.submit() for _ in range(4)]
     for id in ids[:3]:
         inst.cancel(id)
-    assert inst.rpc("job-manager.purge", {"num_limit": 1}) == {
-        "count": 2
-    }  # without force it only counts
-    assert inst.rpc("job-manager.purge", {"num_limit": 1, "force": True}) == {"count": 2}
+    assert purge(inst, num_limit=1) == 2  # without force it only counts
+    assert purge(inst, num_limit=1, force=True) == 2
     assert list(inst.jm.inactive) == [ids[2]]
     with pytest.raises(OSError):
         inst.eventlog(ids[0])
     assert inst.eventlog(ids[2])
     assert [job["id"] for job in inst.rpc("job-list.list")["jobs"]] == [ids[3], ids[2]]
     assert inst.rpc("job-list.job-stats")["inactive_purged"] == 2
-    assert inst.rpc("job-manager.purge", {"age_limit": 100, "force": True}) == {"count": 0}
+    assert purge(inst, age_limit=100.0, force=True) == 0
+
+
+def purge(inst, **body):
+    limits = {"age_limit": -1.0, "num_limit": -1, "batch": 50, "force": False}
+    return inst.rpc("job-manager.purge", {**limits, **body})["count"]
+
+
+def test_purge_in_batches(inst):
+    for _ in range(3):
+        inst.cancel(inst.submit())
+    assert [purge(inst, force=True, batch=2) for _ in range(3)] == [2, 1, 0]
+
+
+def test_purge_one(inst):
+    ids = [inst.submit() for _ in range(3)]
+    for id in ids[:2]:
+        inst.cancel(id)
+    one = {"id": ids[0], "force": False}
+    assert inst.rpc("job-manager.purge-id", one) == {"count": 1} and len(inst.jm.inactive) == 2
+    assert inst.rpc("job-manager.purge-id", {**one, "force": True}) == {"count": 1}
+    assert list(inst.jm.inactive) == [ids[1]]
+    assert error(inst, "purge-id", one) == (errno.ENOENT, "id not found")
+    assert error(inst, "purge-id", {**one, "id": ids[2]}) == (
+        errno.EINVAL,
+        "cannot purge active job",
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"jobs": [1], "force": True}, {"age_limit": -1.0, "num_limit": -1, "force": True}]
+)
+def test_purge_takes_all_of_its_limits(inst, body):
+    inst.cancel(inst.submit())
+    assert error(inst, "purge", body)[0] == errno.EPROTO and len(inst.jm.inactive) == 1
+
+
+@pytest.mark.parametrize("key", ["age_limit", "num_limit", "batch"])
+def test_purge_limits_below_none(inst, key):
+    with pytest.raises(OSError, match="must be >= "):
+        purge(inst, **{key: -2})
 
 
 def test_inactive_limits(inst):
     inst.rpc(
         "config.load",
-        {"config": {"job-manager": {"inactive-age-limit": "1m", "inactive-num-limit": 3}}},
+        {"job-manager": {"inactive-age-limit": "1m", "inactive-num-limit": 3}},
     )
     for _ in range(5):
         inst.cancel(inst.submit())
@@ -224,13 +270,13 @@ def test_inactive_limits(inst):
     inst.advance(60)
     assert len(inst.jm.inactive) == 0
     with pytest.raises(OSError, match="inactive-age-limit"):
-        inst.rpc("config.load", {"config": {"job-manager": {"inactive-age-limit": "soon"}}})
+        inst.rpc("config.load", {"job-manager": {"inactive-age-limit": "soon"}})
 
 
 # -- queues -----------------------------------------------------------------------------------------------------
 
 CONFIG = {
-    "queues": {"a": {"requires": ["x"]}, "b": {}, "va": {"parent": "a"}},
+    "queues": {"a": {"requires": ["x"]}, "b": {}},
     "policy": {"jobspec": {"defaults": {"system": {"queue": "b"}}}},
 }
 
@@ -238,7 +284,7 @@ CONFIG = {
 @pytest.fixture
 def queues(inst):
     inst.load_sched()
-    inst.rpc("config.load", {"config": CONFIG})
+    inst.rpc("config.load", CONFIG)
     return inst
 
 
@@ -248,7 +294,8 @@ def status(inst, name=None):
 
 def switch(inst, start, name=None, **kwargs):
     inst.rpc(
-        "job-manager.queue-start", {"start": start, **({"name": name} if name else {}), **kwargs}
+        "job-manager.queue-start",
+        {"start": start, "all": False, **({"name": name} if name else {}), **kwargs},
     )
 
 
@@ -262,7 +309,12 @@ def test_anonymous_queue(inst):
     inst.load_sched()
     assert status(inst) == {"enable": True, "start": True}
     assert inst.rpc("job-manager.queue-list") == {"queues": []}
-    inst.rpc("job-manager.queue-enable", {"enable": False, "reason": "no more"})
+    assert error(inst, "queue-enable", {"enable": False, "all": False}) == (
+        errno.EINVAL,
+        "reason is required for disable",
+    )
+    disable = {"enable": False, "all": False, "reason": "no more"}
+    inst.rpc("job-manager.queue-enable", disable)
     switch(inst, False, reason="maint")
     assert status(inst) == {
         "enable": False,
@@ -271,15 +323,15 @@ def test_anonymous_queue(inst):
         "stop_reason": "maint",
     }
     assert (
-        error(inst, "queue-start", {"start": True, "name": "nosuch"})[1]
+        error(inst, "queue-start", {"start": True, "all": False, "name": "nosuch"})[1]
         == "'nosuch' is not a valid queue"
     )
 
 
 def test_named_queues_are_stopped_at_first(queues):
-    assert queues.rpc("job-manager.queue-list") == {"queues": ["a", "b", "va"]}
+    assert queues.rpc("job-manager.queue-list") == {"queues": ["a", "b"]}
     assert status(queues, "a") == {"enable": True, "start": False}
-    assert "Specify queues or use --all" in error(queues, "queue-start", {"start": True})[1]
+    assert "--all" in error(queues, "queue-start", {"start": True, "all": False})[1]
     one, two = queues.submit(queue="a"), queues.submit()
     assert allocs(queues) == []
     switch(queues, True, "b")
@@ -296,36 +348,25 @@ def test_stopping_a_queue_withdraws_its_requests(queues):
     assert two in queues.jm.alloc.pending and one not in queues.jm.alloc.pending
 
 
-def test_virtual_queue(queues):
-    switch(queues, True, "va")
-    assert status(queues, "va") == {
-        "enable": True, "start": False, "blocked": "parent", "parent": "a", "stop_reason": "queue a is stopped",
-    }  # fmt: skip
-    id = queues.submit(queue="va")
-    assert allocs(queues) == []
-    switch(queues, True, "a")
-    assert allocs(queues) == [id]
-    switch(queues, False, "a")
-    assert [body["id"] for body in queues.sched.of("cancel")] == [id]
-
-
 def test_disabled_queue(queues):
-    queues.rpc("job-manager.queue-enable", {"enable": False, "name": "a", "reason": "no"})
-    with pytest.raises(OSError, match="job submission is disabled: no"):
+    queues.rpc(
+        "job-manager.queue-enable", {"enable": False, "all": False, "name": "a", "reason": "no"}
+    )
+    with pytest.raises(OSError, match="job submission to a is disabled: no"):
         queues.submit(queue="a")
     assert queues.submit(queue="b")
 
 
 def test_queue_state_survives_a_configuration_change(queues):
     switch(queues, True, "b")
-    queues.rpc("config.load", {"config": {**CONFIG, "queues": {**CONFIG["queues"], "c": {}}}})
+    queues.rpc("config.load", {**CONFIG, "queues": {**CONFIG["queues"], "c": {}}})
     assert status(queues, "b")["start"] and not status(queues, "c")["start"]
-    queues.rpc("config.load", {"config": {}})
+    queues.rpc("config.load", {})
     assert status(queues) == {"enable": True, "start": True}
 
 
 def test_no_scheduler(inst):
-    inst.rpc("config.load", {"config": CONFIG})
+    inst.rpc("config.load", CONFIG)
     switch(inst, True, "b")
     assert status(inst, "b")["blocked"] == "scheduler" and not status(inst, "b")["start"]
     inst.load_sched()
@@ -336,15 +377,15 @@ def test_no_scheduler(inst):
     "queues",
     [
         3, {"a": 3}, {"a": {"requires": "x"}}, {"a": {"requires": [1]}}, {"a": {"parent": "b"}},
-        {"a": {"hosts": "x", "requires": ["y"]}}, {"a": {}, "b": {"parent": "a"}, "c": {"parent": "b"}},
-        {"a": {}, "b": {"parent": "a", "requires": ["x"]}},
+        {"a": {"hosts": "x"}}, {"a": {"requires": ["x y"]}}, {"a": {"foo": 1}},
+        {"a": {"policy": {"jobspec": {"defaults": {"system": {"queue": "a"}}}}}},
     ],
 )  # fmt: skip
 def test_bad_queue_configuration(inst, queues):
     housekeeping = {"job-manager": {"housekeeping": {"command": ["true"]}}}
-    inst.rpc("config.load", {"config": {"queues": {"good": {}}}})
+    inst.rpc("config.load", {"queues": {"good": {}}})
     with pytest.raises(OSError, match="queues"):
-        inst.rpc("config.load", {"config": {"queues": queues, **housekeeping}})
+        inst.rpc("config.load", {"queues": queues, **housekeeping})
     # All or nothing.
     assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
     assert not inst.jm.housekeeping.is_configured
@@ -352,8 +393,31 @@ def test_bad_queue_configuration(inst, queues):
 
 def test_default_queue_must_exist(inst):
     config = {"queues": {"a": {}}, "policy": {"jobspec": {"defaults": {"system": {"queue": "b"}}}}}
-    with pytest.raises(OSError, match="default queue 'b' must be in"):
-        inst.rpc("config.load", {"config": config})
+    with pytest.raises(OSError, match="default queue b that is not in"):
+        inst.rpc("config.load", config)
+
+
+@pytest.mark.parametrize(
+    "policy, text",
+    [
+        ({"foo": 1}, "[policy] config table: 1 object item(s) left unpacked: foo"),
+        ({"limits": {"job-size": {"max": {"nodes": 1}}}}, "[policy.limits.max] .* unpacked: nodes"),
+        ({"limits": {"job-size": {"max": {"nnodes": -2}}}}, "values must be >= -1"),
+        ({"limits": {"duration": 3}}, "'duration' is not a valid FSD"),
+        ({"access": {"allow-user": "x"}}, "'allow-user' must be a string array"),
+        ({"jobspec": {"defaults": {"system": {"duration": "x"}}}}, "is not a valid FSD"),
+        ({"jobspec": 3}, "Expected object, got integer"),
+    ],
+)
+def test_bad_policy(inst, policy, text):
+    with pytest.raises(OSError, match=text.replace("[", r"\[").replace("(s)", r"\(s\)")):
+        inst.rpc("config.load", {"policy": policy})
+
+
+@pytest.mark.parametrize("plugins", [3, [3]])
+def test_bad_plugin_configuration(inst, plugins):
+    with pytest.raises(OSError, match=r"\[job-manager.plugins\]"):
+        inst.rpc("config.load", {"job-manager": {"plugins": plugins}})
 
 
 # -- update of the queue ---------------------------------------------------------------------------------------------
@@ -413,7 +477,9 @@ def depends(inst, scheme, id, **kwargs):
 @pytest.mark.parametrize(
     "scheme, ending, met",
     [
-        ("after", "start", True), ("after", "cancel-pending", False), ("afterany", "complete", True),
+        ("afterstart", "start", True), ("afterstart", "cancel-pending", False), ("afterany", "complete", True),
+        ("afterexcept", "cancel", True), ("afterexcept", "fail", False), ("after", "start", True),
+        ("afternotok", "cancel-pending", False),
         ("afterany", "fail", True), ("afterok", "complete", True), ("afterok", "fail", False),
         ("afternotok", "fail", True), ("afternotok", "complete", False), ("afterany", "cancel-pending", True),
     ],
@@ -423,15 +489,15 @@ def test_dependency_after(inst, scheme, ending, met, late):
     """Submitted before or after the antecedent has got there, the outcome is the same."""
     inst.load_sched(auto=None if ending == "cancel-pending" else lambda body: make_R())
     status = 256 if ending == "fail" else 0
-    first = inst.submit(exec={"test": {"run_duration": 5, "wait_status": status}}, urgency=0)
+    first = inst.submit(exec={"test": {"run_duration": "5s", "wait_status": status}}, urgency=0)
+    if late and not met:
+        text = "never started" if ending == "cancel-pending" else LATE[scheme]
+        finish(inst, first, ending)
+        with pytest.raises(OSError, match=text):
+            depends(inst, scheme, first)
+        return
     second = None if late else depends(inst, scheme, first)
-    if ending == "cancel-pending":
-        inst.cancel(first)
-    else:
-        inst.rpc("job-manager.urgency", {"id": first, "urgency": 16})
-        inst.sched.auto = None
-        if ending != "start":
-            inst.advance(6)
+    finish(inst, first, ending)
     if late:
         second = depends(inst, scheme, first)
     inst.run()
@@ -443,13 +509,43 @@ def test_dependency_after(inst, scheme, ending, met, late):
         [context] = [
             event["context"] for event in inst.eventlog(second) if event["name"] == "exception"
         ]
-        assert context["type"] == "dependency" and "can never be satisfied" in context["note"]
+        text = "job never started" if ending == "cancel-pending" else "can never be satisfied"
+        assert context["type"] == "dependency" and context["note"].endswith(text)
         assert inst.events(second).index("validate") < inst.events(second).index("exception")
+
+
+def finish(inst, id, ending):
+    """Bring a held job to its end."""
+    if ending == "cancel-pending":
+        inst.cancel(id)
+        return
+    inst.rpc("job-manager.urgency", {"id": id, "urgency": 16})
+    inst.sched.auto = None
+    if ending == "cancel":
+        inst.cancel(id)
+    elif ending != "start":
+        inst.advance(6)
+
+
+LATE = {
+    "afterok": "failed or was canceled",
+    "afternotok": "succeeded",
+    "afterexcept": "no exception",
+}
+
+
+def test_the_old_name_of_afterstart(inst):
+    first = inst.submit()
+    second = depends(inst, "after", first)
+    [context] = [e["context"] for e in inst.eventlog(second) if e["name"] == "exception"]
+    assert (context["type"], context["severity"]) == ("dependency", 3)
+    assert context["note"] == "dependency scheme 'after' is deprecated, use 'afterstart'"
+    assert inst.state(second) == DEPEND
 
 
 @pytest.mark.parametrize("value", ["1234567", "xyz!", ""])
 def test_dependency_on_nothing(inst, value):
-    with pytest.raises(OSError, match="no such job"):
+    with pytest.raises(OSError, match="job not found|not a valid jobid"):
         depends(inst, "afterok", value)
 
 
@@ -532,7 +628,7 @@ def test_update_duration(inst):
 
 
 def test_owner_may_exceed_limits_others_may_not(inst):
-    inst.rpc("config.load", {"config": {"policy": {"limits": {"duration": "1h"}}}})
+    inst.rpc("config.load", {"policy": {"limits": {"duration": "1h"}}})
     id = inst.submit(duration=60)
     update = {"updates": {"attributes.system.duration": 7200}}
     inst.rpc("job-manager.update", {"id": id, **update})
@@ -540,7 +636,7 @@ def test_owner_may_exceed_limits_others_may_not(inst):
     theirs = inst.submit(duration=60)
     assert (
         error(inst, "update", {"id": theirs, **update})[1]
-        == "requested duration exceeds policy limit of 1h"
+        == "requested duration (2h) exceeds policy limit of 1h"
     )
     inst.rpc("job-manager.update", {"id": theirs, "updates": {"attributes.system.duration": 600}})
     as_owner(inst)

@@ -84,35 +84,44 @@ def names(inst, id, path="guest.exec.eventlog"):
 
 def test_mock_exec_eventlog(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run="2s")
-    assert names(inst, id) == ["init", "starting"]
+    id = inst.submit(run=2)
+    assert names(inst, id) == ["init", "starting", "recoverable"]
     inst.advance(2)
-    assert names(inst, id) == ["init", "starting", "complete", "done"]
-    assert inst.eventlog(id, "guest.exec.eventlog")[2]["context"] == {"status": 0}
+    assert names(inst, id)[3:] == ["complete", "done"]
+    assert inst.eventlog(id, "guest.exec.eventlog")[3]["context"] == {"status": 0}
 
 
 @pytest.mark.parametrize("when", ["init", "starting", "run"])
 def test_mock_exception(inst, when):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(exec={"test": {"run_duration": 1, "mock_exception": when}})
+    id = inst.submit(exec={"test": {"run_duration": "1s", "mock_exception": when}})
     inst.advance(2)
-    assert inst.events(id)[-4:] == ["exception", "release", "free", "clean"]
-    assert ("start" in inst.events(id)) == (when == "run")
-    assert (
-        inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
-        == f"mock {when} exception generated"
-    )
+    end = ["start", "exception", "finish"] if when == "run" else ["alloc", "exception"]
+    assert inst.events(id)[-len(end) - 3 :] == [*end, "release", "free", "clean"]
+    job = inst.rpc("job-list.list-id", {"id": id})["job"]
+    what = "initialization" if when == "init" else when
+    assert job["exception_note"] == f"mock {what} exception generated"
+    assert job.get("waitstatus") == (15 if when == "run" else None)
 
 
-def test_bad_run_duration(inst):
+@pytest.mark.parametrize("test", [{"run_duration": 1}, {"wait_status": "1"}])
+def test_bad_test_configuration(inst, test):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(exec={"test": test})
+    note = inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
+    assert note == "failed to initialize testconf" and inst.state(id) == INACTIVE
+
+
+def test_run_duration_that_is_none(inst):
+    """The job runs on: only its time limit ends it."""
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": {"run_duration": "soon"}})
-    assert "run_duration" in inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
-    assert inst.state(id) == INACTIVE
+    inst.advance(1000)
+    assert inst.state(id) == RUN
 
 
 def test_virtual_clock_means_mock(inst):
-    inst.rpc("config.load", {"config": {"exec": {"mock-run-duration": "3s"}}})
+    inst.rpc("config.load", {"exec": {"mock-run-duration": "3s"}})
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(command=["rm", "-rf", "/nonexistent"])
     inst.advance(2.9)
@@ -341,7 +350,7 @@ def test_kill_signal(real, tmp_path):
 
 
 def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
-    real.rpc("config.load", {"config": {"exec": {"kill-timeout": "0.1s"}}})
+    real.rpc("config.load", {"exec": {"kill-timeout": "0.1s"}})
     ready = tmp_path / "ready"
     id = real.submit(
         jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 30; done"])

@@ -31,13 +31,19 @@ def housekeeping(inst, **settings):
         "mock-duration": {"0": "1s", "1": "2s", "2": "2s", "3": "5s"},
         **settings,
     }
-    inst.rpc("config.load", {"config": {"job-manager": {"housekeeping": table}}})
+    inst.rpc("config.load", {"job-manager": {"housekeeping": table}})
 
 
 @pytest.fixture
 def four(inst):
     inst.load_sched(auto=lambda body: FOUR)
     return inst
+
+
+def visit(inst):
+    """What job-manager.stats-get says of the one job in housekeeping."""
+    (found,) = inst.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
+    return found
 
 
 def test_fragment():
@@ -60,7 +66,7 @@ def test_free_without_housekeeping_returns_R_as_allocated(four):
 
 
 def test_partial_release_by_execution(four):
-    id = four.submit(exec={"test": {"run_duration": 1, "release": [["0", 0], ["1-3", 2]]}})
+    id = four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 2]]}})
     four.advance(1)
     assert frees(four) == [("0", False)]
     assert "free" not in four.events(id)
@@ -75,7 +81,7 @@ def test_partial_release_by_execution(four):
 
 
 def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
-    four.submit(exec={"test": {"run_duration": 1, "release": [["0", 0], ["1-3", 50]]}})
+    four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 50]]}})
     four.advance(1)
     four.unload_sched()
     future = four.handle.rpc("job-manager.sched-hello", {"partial-ok": False}, flags=2)
@@ -97,7 +103,7 @@ def test_housekeeping_in_pieces(four):
     assert frees(four) == [("0", False), ("1", False), ("2", False)]
     allocated = four.rpc("job-manager.resource-status")["allocated"]
     assert allocated["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
-    assert four.rpc("job-manager.housekeeping-list")["jobs"][0]["pending"] == "3"
+    assert visit(four)["pending"] == "3"
     four.advance(3)
     assert frees(four)[-1] == ("3", True)
     R = four.sched.of("free")[0]["R"]["execution"]
@@ -167,9 +173,9 @@ def test_housekeeping_kill(four):
     id = four.submit(run=1)
     four.advance(100)
     assert frees(four) == []
-    four.rpc("job-manager.housekeeping-kill", {"jobid": id, "ranks": "0-1"})
-    assert four.rpc("job-manager.housekeeping-list")["jobs"][0]["pending"] == "2-3"
-    four.rpc("job-manager.housekeeping-kill", {})
+    four.rpc("job-manager.housekeeping-kill", {"jobid": id, "ranks": "0-1", "signum": 15})
+    assert visit(four)["pending"] == "2-3"
+    four.rpc("job-manager.housekeeping-kill", {"signum": 15})
     assert frees(four) == [("0-3", True)]
 
 
@@ -194,7 +200,7 @@ def test_rank_lost_during_housekeeping_keeps_its_resources(joined):
     offline(joined, 2)
     joined.advance(100)
     assert frees(joined) == [("0", False), ("1", False), ("3", False)]
-    assert joined.rpc("job-manager.housekeeping-list")["jobs"][0]["pending"] == "2"
+    assert visit(joined)["pending"] == "2"
     allocated = joined.rpc("job-manager.resource-status")["allocated"]
     assert allocated["execution"]["R_lite"] == [{"rank": "2", "children": {"core": "0-1"}}]
     joined.rpc("overlay.join", {"ranks": "2"})
@@ -212,7 +218,7 @@ def test_rank_lost_before_housekeeping_keeps_its_resources(joined):
     assert joined.events(id)[-2:] == ["free", "clean"]
     joined.advance(100)
     assert frees(joined) == [("0", False), ("1", False), ("2", False)]
-    joined.rpc("job-manager.housekeeping-kill", {"jobid": id})
+    joined.rpc("job-manager.housekeeping-kill", {"jobid": id, "signum": 15})
     assert frees(joined)[-1] == ("3", True)
 
 
@@ -223,7 +229,7 @@ def test_rank_lost_during_housekeeping_of_all_at_once(joined):
     offline(joined, 2)
     joined.advance(100)
     assert frees(joined) == []
-    joined.rpc("job-manager.housekeeping-kill", {"ranks": "2"})
+    joined.rpc("job-manager.housekeeping-kill", {"ranks": "2", "signum": 15})
     assert frees(joined) == [("0-3", True)]
 
 
@@ -284,7 +290,7 @@ def test_housekeeping_scripts_really_run():
 )
 def test_bad_housekeeping_configuration(inst, table):
     with pytest.raises(OSError, match="job-manager.housekeeping"):
-        inst.rpc("config.load", {"config": {"job-manager": {"housekeeping": table}}})
+        inst.rpc("config.load", {"job-manager": {"housekeeping": table}})
 
 
 def test_resource_status_is_empty(inst):

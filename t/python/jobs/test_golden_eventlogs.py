@@ -199,8 +199,7 @@ def dependency(scheme, id):
 
 
 def test_dependencies(virtual):
-    virtual.wait = True
-    first = virtual.submit()
+    first = virtual.submit(run=100)
     second = virtual.submit(dependencies=dependency("afterok", first))
     check("dependency not satisfied (DEPEND)", virtual.eventlog(second))
     virtual.cancel(first)
@@ -258,7 +257,7 @@ def test_scheduler_reloaded_while_running(virtual):
 
 
 def test_queue_stopped(virtual):
-    virtual.rpc("job-manager.queue-start", {"start": False})
+    virtual.rpc("job-manager.queue-start", {"start": False, "all": True})
     check("queue stopped (SCHED)", virtual.eventlog(virtual.submit()))
 
 
@@ -295,7 +294,7 @@ def test_mock_cancelled(virtual):
 
 def test_housekeeping(virtual):
     conf = {"job-manager": {"housekeeping": {"command": ["sleep", "1"], "mock-duration": "1s"}}}
-    virtual.rpc("config.load", {"config": conf})
+    virtual.rpc("config.load", conf)
     id = virtual.submit(run=1)
     check("housekeeping configured", virtual.finish(id))
     assert virtual.sched.of("free") == []

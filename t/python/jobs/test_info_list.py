@@ -123,11 +123,11 @@ def test_watch(auto):
 def test_watch_of_the_exec_eventlog(auto):
     id = auto.submit(run=5)
     stream = watch(auto, id, "guest.exec.eventlog")
-    assert stream.names() == ["init", "starting"]
+    assert stream.names() == ["init", "starting", "recoverable"]
     auto.advance(5)
-    assert stream.names()[2:] == ["complete", "done"] and stream.errnum == ENODATA
+    assert stream.names()[3:] == ["complete", "done"] and stream.errnum == ENODATA
     late = watch(auto, id, "guest.exec.eventlog")
-    assert len(late.take()) == 4 and late.errnum == ENODATA
+    assert len(late.take()) == 5 and late.errnum == ENODATA
 
 
 def test_watch_waitcreate(inst):
@@ -142,7 +142,7 @@ def test_watch_waitcreate(inst):
     assert waiting.take() == [] and waiting.errnum is None
     never = watch(inst, id, "guest.nosuch", 1)
     inst.sched.allocate(id)
-    assert waiting.names() == ["init", "starting"]
+    assert waiting.names() == ["init", "starting", "recoverable"]
     inst.advance(5)
     assert waiting.names()[-1] == "done"
     assert (
@@ -212,7 +212,7 @@ def five(auto):
     """Two inactive jobs, one running, two pending."""
     done = auto.submit(run=1, duration=100)
     auto.advance(1)
-    failed = auto.submit(exec={"test": {"run_duration": 1, "wait_status": 256}})
+    failed = auto.submit(exec={"test": {"run_duration": "1s", "wait_status": 256}})
     auto.advance(1)
     running = auto.submit(jobspec(run=100, job={"name": "runner"}, bank="b", project="p"))
     auto.sched.auto = None
@@ -398,7 +398,7 @@ def test_job_stats(five):
 
 
 def test_stats_of_queues(inst):
-    inst.rpc("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
+    inst.rpc("config.load", {"queues": {"a": {}, "b": {}}})
     for queue in "aab":
         inst.submit(queue=queue)
     queues = {

@@ -257,7 +257,7 @@ def test_get_job_result(inst, p, test, kind, result):
     p.add_handler(
         "job.state.cleanup", lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB))
     )
-    id = inst.submit(exec={"test": {"run_duration": 10, **test}})
+    id = inst.submit(exec={"test": {"run_duration": "10s", **test}})
     with raises(errno.EINVAL):
         p.get_job_result(id)
     if kind:
@@ -692,7 +692,7 @@ def test_compiled_name_finds_the_python_file(inst):
 
 def test_plugins_from_the_configuration(inst, write):
     entry = {"load": write("a.py", MINIMAL), "conf": {"x": 1}, "remove": ".priority-default"}
-    inst.rpc("config.load", {"config": {"job-manager": {"plugins": [entry]}}})
+    inst.rpc("config.load", {"job-manager": {"plugins": [entry]}})
     assert plugins(inst) == [*BUILTINS[1:], "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
 

@@ -71,7 +71,7 @@ def real():
 
 def commands(inst, **kinds):
     table = {kind: {"command": ["sh", "-c", script]} for kind, script in kinds.items()}
-    inst.rpc("config.load", {"config": {"job-manager": table}})
+    inst.rpc("config.load", {"job-manager": table})
 
 
 def finish(inst, id):
@@ -128,7 +128,7 @@ def test_cancel_during_the_prolog(real):
 
 def test_perilog_refuses_bad_configuration(real):
     with pytest.raises(OSError, match="job-manager.prolog.command: expected an array"):
-        real.rpc("config.load", {"config": {"job-manager": {"prolog": {"command": "x"}}}})
+        real.rpc("config.load", {"job-manager": {"prolog": {"command": "x"}}})
 
 
 # -- priority-bank ------------------------------------------------------------------------------------

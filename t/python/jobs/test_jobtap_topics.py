@@ -449,7 +449,7 @@ def test_inactive_add_and_remove(inst, load):
     id = inst.submit()
     inst.cancel(id)
     assert topics(plugin) == ["job.inactive-add", "job.destroy"]
-    assert inst.rpc("job-manager.purge", {"num_limit": 0, "force": True}) == {"count": 1}
+    assert inst.rpc("job-manager.purge-id", {"id": id, "force": True}) == {"count": 1}
     assert topics(plugin)[-1] == "job.inactive-remove"
     assert inst.rpc("job-list.list")["jobs"] == []
 
@@ -477,15 +477,15 @@ def conf(p, topic, args):
 def test_conf_update(inst, load):
     plugin = load(CONF)
     assert plugin.log == [{}]
-    inst.rpc("config.load", {"config": {"x": {"y": 1}}})
+    inst.rpc("config.load", {"x": {"y": 1}})
     assert plugin.log[-1] == {"x": {"y": 1}}
     with pytest.raises(OSError, match="bad is not good"):
-        inst.rpc("config.load", {"config": {"bad": True}})
+        inst.rpc("config.load", {"bad": True})
     assert inst.rpc("config.get") == {"x": {"y": 1}}
 
 
 def test_conf_update_fails_the_load(inst, load):
-    inst.rpc("config.load", {"config": {"bad": True}})
+    inst.rpc("config.load", {"bad": True})
     with pytest.raises(OSError, match="bad is not good"):
         load(CONF)
     assert "test.py" not in inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]

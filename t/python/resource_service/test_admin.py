@@ -214,7 +214,6 @@ def test_bad_module_argument_and_configuration(make, capfd):
             "resource.exclude: invalid targets: invalid hosts: nosuch",
         ),
         ({"resource": 3}, "resource: expected a table"),
-        ({"queues": {"q": {"hosts": "nosuch"}}}, "queues.q.hosts: invalid hosts: nosuch"),
     ]
     for conf, text in cases:
         there.instance.ctx.config = conf

@@ -7,7 +7,6 @@ from flux_embedded.formats import idset
 from flux_embedded.services.resource import sources
 from flux_embedded.services.resource.drains import ALL, KEEP, REASON, DrainTable
 from flux_embedded.services.resource.inventory import Inventory
-from flux_embedded.services.resource.queues import queue_properties
 
 #: The example of the R specification: ranks 3, 4 and 7 on a1, a2 and b9.
 EXAMPLE = {
@@ -222,27 +221,6 @@ def test_discovery_gives_every_rank_what_this_host_has():
     (entry,) = inventory.R["execution"]["R_lite"]
     assert entry["rank"] == "0-1"
     assert idset.count(bounds(entry["children"]["core"])) == len(os.sched_getaffinity(0))
-
-
-@pytest.mark.parametrize(
-    "queues, text",
-    [
-        (3, "queues: expected a table"),
-        ({"q": 3}, "queues.q: expected a table"),
-        ({"q": {"hosts": ""}}, "queues.q.hosts: expected a hostlist"),
-        ({"q": {"hosts": 3}}, "queues.q.hosts: expected a hostlist"),
-        ({"q": {"hosts": "c["}}, "queues.q.hosts: "),
-        ({"q": {"hosts": "c9"}}, "queues.q.hosts: invalid hosts: c9"),
-        (
-            {"q": {"hosts": "a1", "requires": []}},
-            "queues.q.hosts: a queue has hosts or requires, not both",
-        ),
-        ({"q!": {"hosts": "a1"}}, "property '.q!'"),
-    ],
-)
-def test_bad_queues(queues, text):
-    with pytest.raises(ValueError, match=text):
-        queue_properties({"queues": queues}, Inventory(EXAMPLE))
 
 
 def test_drain_table():

@@ -20,7 +20,7 @@ def call(method, **payload):
 
 
 def exclude(ranks):
-    return call("config.load", config={"resource": {"exclude": ranks}} if ranks else {})
+    return call("config.load", **({"resource": {"exclude": ranks}} if ranks else {}))
 
 
 #: beginning of a scenario's name -> (a new scheduler is loaded, what is done before)

@@ -2,6 +2,7 @@
 
 from collections import namedtuple
 
+from flux.constants import FLUX_JOBID_ANY
 from flux.job.JobID import JobID
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.message import NODEID_ANY
@@ -18,12 +19,14 @@ class JobWaitFuture(RPC):
     def get_status(self):
         """Wait for the job and return a JobWaitResult."""
         answer = self.get()
-        return JobWaitResult(JobID(answer["id"]), bool(answer["success"]), answer.get("errstr", ""))
+        return JobWaitResult(
+            JobID(answer["id"]), bool(answer["success"]), answer.get("errstr", "").encode()
+        )
 
 
 def wait_async(h, jobid=None):
     """Wait for a waitable job (default: any) to become inactive; returns a future."""
-    payload = {} if jobid is None else {"id": int(JobID(jobid))}
+    payload = {"id": FLUX_JOBID_ANY if jobid is None else int(JobID(jobid))}
     return h.send_rpc(JobWaitFuture, "job-manager.wait", None, payload, NODEID_ANY, 0)
 
 

@@ -118,7 +118,7 @@ class AttrTable:
         if name not in DECLARED:
             raise OSError(errno.ENOENT, "unknown attribute")
         if not DECLARED[name][1] & RUN:
-            raise OSError(errno.EPERM, "attribute may not be updated")
+            raise OSError(errno.EINVAL, "attribute may not be updated")
         if name.startswith("log-") and name.endswith("-level"):
             _check_level(name, value)
         self.define(name, value)

@@ -4,10 +4,10 @@
 method                payload -> response
 ====================  ============================================================================
 config.get            -> the whole configuration
-config.load           ``{config: {...}}`` -> ``{}``: replaces the whole configuration; every module is
+config.load           the table -> nothing: replaces the whole configuration; every module is
                       told by ``NAME.config-reload``. If one refuses, the former configuration comes
                       back and its reason is the answer
-config.reload         -> ``{}``: reads the files given at start again
+config.reload         -> nothing: reads the files given at start again
 ====================  ============================================================================
 """
 
@@ -31,12 +31,9 @@ class ConfigService(Service):
     def get(self, msg):
         self.respond(msg, self.ctx.config)
 
-    @request("load")
+    @request("load", form={})
     def load(self, msg):
-        table = (msg.body or {}).get("config")
-        if not isinstance(table, dict):
-            raise OSError(errno.EPROTO, "config.load: expected an object 'config'")
-        self._begin(msg, table)
+        self._begin(msg, msg.body or {})
 
     @request("reload")
     def reload(self, msg):
@@ -65,28 +62,29 @@ class ConfigService(Service):
         msg, former, told = self.loading
         if not names:
             self._end()
-            self.respond(msg, {})
+            self.respond(msg)
             return
         name = names[0]
         told.append(name)
         self.rpc(f"{name}.config-reload", self.ctx.config).then(self._told, names[1:])
 
     def _told(self, future, names):
+        told = self.loading[2]
         try:
             future.get()
         except OSError as exc:
             if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):  # those are gone meanwhile
-                self._undo(exc)
+                self._undo(told[-1], exc)
                 return
         self._tell(names)
 
-    def _undo(self, exc):
+    def _undo(self, name, exc):
         msg, former, told = self.loading
         self.ctx.config = former
-        for name in told[:-1]:
-            self.notify(f"{name}.config-reload", former)
+        for other in told[:-1]:
+            self.notify(f"{other}.config-reload", former)
         self._end()
-        self.respond_error(msg, exc.errno, exc.strerror)
+        self.respond_error(msg, exc.errno, f"error updating {name}: {exc.strerror}")
 
     def _end(self):
         self.loading = None

@@ -3,26 +3,28 @@
 ====================  ============================================================================
 method                payload -> response
 ====================  ============================================================================
-log.append            ``{level, name, text}`` -> ``{}``
+log.append            ``{level, name, text}`` -> nothing
 log.dmesg (S)         ``{follow?, nobacklog?}`` -> one ``{timestamp, name, rank, level, text}`` an
                       entry, oldest first; with ``follow`` later ones too, else ENODATA
 log.dmesg-cancel      ``{matchtag}``: ends that stream of the sender
-log.clear             -> ``{}``
+log.clear             -> nothing
 attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
-attr.set              ``{name, value}`` -> ``{}``; attr.rm ``{name}`` -> ``{}``
+attr.set              ``{name, value}`` -> nothing; attr.rm ``{name}`` -> nothing
 attr.list             -> ``{names: [...], attrs: {NAME: VALUE}}``
-service.add, .remove  ``{service}`` -> ``{}`` (RFC 5); the sender is the holder
+service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
-event.subscribe       ``{topic}`` -> ``{}``: every event whose topic begins so; event.unsubscribe
+event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
 ====================  ============================================================================
 """
 
 import errno
+import os
 
+from flux_embedded.broker.pymodule import ModuleTask
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Service, request
+from flux_embedded.kernel.service import Service, check_form, request
 
 
 class LogService(Service):
@@ -41,7 +43,7 @@ class LogService(Service):
         if not isinstance(level, int) or not isinstance(name, str) or not isinstance(text, str):
             raise OSError(errno.EPROTO, "log.append: expected level (int), name and text (strings)")
         self.ctx.ring.append(level, name, text, body.get("rank", 0))
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("dmesg", streaming=True)
     def dmesg(self, msg):
@@ -76,7 +78,7 @@ class LogService(Service):
     @request("clear")
     def clear(self, msg):
         self.ctx.ring.clear()
-        self.respond(msg, {})
+        self.respond(msg)
 
 
 class AttrService(Service):
@@ -95,12 +97,12 @@ class AttrService(Service):
     @request("set")
     def set(self, msg):
         self.ctx.attrs.set(_string(msg, "name"), _string(msg, "value"))
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("rm")
     def rm(self, msg):
         self.ctx.attrs.unset(_string(msg, "name"))
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("list", guest=True)
     def list(self, msg):
@@ -129,11 +131,13 @@ class NameService(Service):
     def add(self, msg):
         name = _string(msg, "service")
         if not name or "." in name:
-            raise OSError(errno.EINVAL, f"service name {name!r}: expected a word without dots")
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         try:
             self.kernel.add_service(name, msg.sender)
         except FileExistsError as exc:
-            text = f"could not register service {name} for module {msg.sender.name}: {exc.strerror}"
+            text = exc.strerror
+            if isinstance(msg.sender, ModuleTask):
+                text = f"could not register service {name} for module {msg.sender.name}: {text}"
             raise FileExistsError(errno.EEXIST, text) from None
         self.respond(msg)
 
@@ -192,7 +196,5 @@ class EventService(Service):
 
 
 def _string(msg, key):
-    value = (msg.body or {}).get(key)
-    if not isinstance(value, str):
-        raise OSError(errno.EPROTO, f"{msg.topic}: expected a string {key!r}")
-    return value
+    check_form(msg.body, {key: str}, msg.topic)
+    return msg.body[key]

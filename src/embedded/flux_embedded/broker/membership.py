@@ -8,8 +8,8 @@ method                payload -> response
 ====================  ============================================================================
 overlay.monitor (S)   -> ``{online: IDSET}`` now, then ``{online}`` or ``{offline}`` with the ranks
                       that changed
-overlay.disconnect    ``{rank}`` -> ``{}``
-overlay.join          ``{ranks: IDSET}`` -> ``{}``: the ranks are online now
+overlay.disconnect    ``{rank}`` -> nothing
+overlay.join          ``{ranks: IDSET}`` -> nothing: the ranks are online now
 groups.get (S)        ``{name: "broker.online"}`` -> ``{members: IDSET}`` now and at each change
 ====================  ============================================================================
 """
@@ -82,7 +82,7 @@ class OverlayService(Service):
         self.lost = idset.combine(self.lost, [rank, rank + 1], idset.UNION)
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
         self.streams.tell({"offline": str(rank)})
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("join")
     def join(self, msg):
@@ -97,7 +97,7 @@ class OverlayService(Service):
             self.online = idset.combine(self.online, new, idset.UNION)
             self.lost = idset.combine(self.lost, new, idset.DIFFERENCE)
             self.streams.tell({"online": idset.encode(new)})
-        self.respond(msg, {})
+        self.respond(msg)
 
 
 class GroupsService(Service):

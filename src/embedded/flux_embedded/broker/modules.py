@@ -3,10 +3,10 @@
 ====================  ============================================================================
 method                payload -> response
 ====================  ============================================================================
-module.load           ``{path, args?, name?, exec?}`` -> ``{}`` once the module is running (or has
+module.load           ``{path, args?, name?, exec?}`` -> nothing once the module is running (or has
                       returned without error), or the errno and text of its failure. path without a
                       slash is a name, looked up along the broker's search path
-module.remove         ``{name}`` -> ``{}`` once it is gone
+module.remove         ``{name}`` -> nothing once it is gone
 module.list           -> ``{mods: [{name, path, idle, status, services, sendqueue, recvqueue}]}``
 module.status         ``{status, errnum?}`` from a module: 1 running
 ====================  ============================================================================
@@ -135,14 +135,14 @@ class ModuleManager(Service):
         if errnum:
             self.respond_error(msg, errnum, text)
         else:
-            self.respond(msg, {})
+            self.respond(msg)
 
     @request("status")
     def status(self, msg):
         for module in self.table.values():
             if module.task is msg.sender and (msg.body or {}).get("status") == RUNNING:
                 self._running(module)
-        self.respond(msg, {})
+        self.respond(msg)
 
     # -- the end of a module -----------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class ModuleManager(Service):
             if was_running:
                 self.runtime_failure(module.name)
         for msg in module.remove_requests:
-            self.respond(msg, {})
+            self.respond(msg)
 
     def _close(self, module):
         """Take the task out of the instance: what it had not looked at yet fails as unknown (RFC 5)."""
@@ -197,7 +197,7 @@ class ModuleManager(Service):
         if was_running:
             self.runtime_failure(name)
         for msg in module.remove_requests:
-            self.respond(msg, {})
+            self.respond(msg)
 
     # -- unloading -----------------------------------------------------------------------------
 

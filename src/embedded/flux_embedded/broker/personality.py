@@ -35,7 +35,8 @@ class Startup:
         self.ctx = ctx
 
     def load(self, name, *args):
-        """Load a module; StartError if that fails."""
+        """Load a module with its arguments and the configured ones; StartError if that fails."""
+        args = [*args, *configured_args(self.ctx.config, name)]
         try:
             self.h.rpc("module.load", {"path": name, "args": list(args)}).get()
         except OSError as exc:
@@ -49,6 +50,13 @@ class Startup:
     def run(self, name):
         """Load what personality `name` has."""
         PERSONALITIES[name](self)
+
+
+def configured_args(config, name):
+    """The arguments of module `name` by ``[modules] NAME.args`` (list of str)."""
+    modules = config.get("modules", {})
+    entry = modules.get(name, {}) if isinstance(modules, dict) else {}
+    return entry.get("args", []) if isinstance(entry, dict) else []
 
 
 def unload(h, ctx, names):

@@ -96,7 +96,7 @@ def load(argv):
         except config.ConfigError:
             # the host's parser gives no more than this of what comes in on stdin
             raise CommandError("TOML parse error: syntax error") from None
-    connect().rpc("config.load", {"config": table})
+    connect().rpc("config.load", table)
     return 0
 
 

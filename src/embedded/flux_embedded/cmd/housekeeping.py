@@ -66,7 +66,8 @@ def list_command(args):
         return 0
     layout = OutputFormat(chosen, HEADINGS)
     client = connect()
-    jobs = client.rpc("job-manager.housekeeping-list", {})["jobs"]
+    running = client.rpc("job-manager.stats-get")["housekeeping"]["running"]
+    jobs = [{"id": jobids.parse(id), **visit} for id, visit in running.items()]
     # Ranks of the inventory may be more than there are brokers (fake-resources).
     inventory = RSet.from_dict(client.rpc("resource.status")["R"]) if jobs else None
     if args.include and jobs:

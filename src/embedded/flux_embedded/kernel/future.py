@@ -111,7 +111,7 @@ class Future:
             raise ValueError("then: the callback is None")
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then: a callback is outstanding for this future")
-        self._callback = (callback, args, kwargs)
+        self._set_callback((callback, args, kwargs))
         self._start()
         if timeout >= 0 and not self.is_ready():
             self._timeout = self.task.kernel.call_later(timeout, self._expire)
@@ -121,10 +121,14 @@ class Future:
 
     def stop(self):
         """No more callbacks."""
-        self._callback = None
+        self._set_callback(None)
         self._cancel_timeout()
 
     # -- inner workings ------------------------------------------------------------------------
+
+    def _set_callback(self, callback):
+        self.task.callbacks += (callback is not None) - (self._callback is not None)
+        self._callback = callback
 
     def _start(self):
         """Called when somebody first takes an interest."""
@@ -149,7 +153,7 @@ class Future:
             return
         callback, args, kwargs = self._callback
         if self._once():
-            self._callback = None
+            self._set_callback(None)
         callback(self, *args, **kwargs)
 
     def _fulfilled(self):

@@ -15,7 +15,7 @@ import errno
 import os
 import traceback
 
-from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_embedded.kernel.message import Message
@@ -32,6 +32,18 @@ _NAMES = {
 }
 
 
+class Malformed(OSError):
+    """A payload that is not what its method takes.
+
+    The sender is told ``Protocol error`` and no more, as by a real service; what is wrong stands in the
+    log at debug level.
+    """
+
+    def __init__(self, detail):
+        super().__init__(errno.EPROTO, os.strerror(errno.EPROTO))
+        self.detail = detail
+
+
 def check_form(body, form, topic):
     """Check a payload at the door.
 
@@ -42,17 +54,17 @@ def check_form(body, form, topic):
         topic (str): for the text
 
     Raises:
-        OSError: EPROTO, what is wrong
+        Malformed: what is wrong
     """
     if body is None:
         body = {}
     elif type(body) is not dict:
-        raise OSError(errno.EPROTO, f"{topic}: the payload must be an object")
+        raise Malformed(f"{topic}: the payload must be an object")
     for key, kinds in form.items():
         name = key.rstrip("?")
         if name not in body:
             if name == key:
-                raise OSError(errno.EPROTO, f"{topic}: {name!r} is missing")
+                raise Malformed(f"{topic}: {name!r} is missing")
             continue
         if kinds is object:
             continue
@@ -60,7 +72,7 @@ def check_form(body, form, topic):
         kind = type(body[name])
         if kind not in kinds and not (kind is int and float in kinds):
             wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
-            raise OSError(errno.EPROTO, f"{topic}: {name!r} must be {wanted}")
+            raise Malformed(f"{topic}: {name!r} must be {wanted}")
 
 
 def request(method, guest=False, streaming=False, form=None):
@@ -69,7 +81,8 @@ def request(method, guest=False, streaming=False, form=None):
     Args:
         method (str): what follows the service name in the topic
         guest (bool): let other users than the instance owner in
-        streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
+        streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
+            this text if it is one
         form (dict): what the payload must look like, see `check_form`
     """
 
@@ -133,28 +146,36 @@ class ServiceTask(Task):
         if not guest and not msg.rolemask & message.ROLE_OWNER:
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
-            self.refuse(msg, errno.EPROTO, f"{msg.topic} requires a streaming request")
+            text = streaming if isinstance(streaming, str) else os.strerror(errno.EPROTO)
+            self.refuse(msg, errno.EPROTO, text)
         else:
             form = self.service.forms.get(msg.topic)
             if form is not None:
                 try:
                     check_form(msg.body, form, msg.topic)
-                except (OSError, ValueError) as exc:
-                    self.refuse(
-                        msg, errno.EPROTO, getattr(exc, "strerror", None) or f"{msg.topic}: {exc}"
-                    )
+                except ValueError as exc:
+                    self._malformed(msg, Malformed(f"{msg.topic}: {exc}"))
+                    return
+                except Malformed as exc:
+                    self._malformed(msg, exc)
                     return
             self.guard(function, msg)
 
     def guard(self, function, *args):
         try:
             function(*args)
+        except Malformed as exc:
+            self._malformed(args[0], exc)
         except OSError as exc:
             self._failed(exc.errno or errno.EIO, exc.strerror or str(exc), args)
         except Exception as exc:  # one bad request must not cost the instance a service
             lines = traceback.format_exc().rstrip()
             self.service.log(LOG_ERR, lines)
             self._failed(errno.EIO, f"{type(exc).__name__}: {exc}", args)
+
+    def _malformed(self, msg, exc):
+        self.service.log(LOG_DEBUG, exc.detail)
+        self.refuse(msg, exc.errno, exc.strerror)
 
     def _failed(self, errnum, text, args):
         msg = args[0] if args and isinstance(args[0], Message) else None

@@ -30,6 +30,7 @@ class Task(Endpoint):
 
     Attributes:
         last_message (float): when it received its latest message
+        callbacks (int): futures whose callback is outstanding
         on_exit: None, or ``on_exit(task, exception_or_None)``, called when the body returned
     """
 
@@ -38,6 +39,7 @@ class Task(Endpoint):
         self.inbox = deque()
         self.futures = {}
         self.watchers = set()
+        self.callbacks = 0
         self.on_exit = None
         self.aux = {}
         self.last_message = kernel.time
@@ -47,6 +49,8 @@ class Task(Endpoint):
         self._listening = False
         self._reactor = None
         self._body = body
+        #: Whether `reactor_run` ends when nothing could ever call back: a module is always called.
+        self.runs_dry = body is None
         self.greenlet = getcurrent() if body is None else None
         kernel.endpoints[self.uuid] = self
 
@@ -120,6 +124,8 @@ class Task(Endpoint):
             while not stopped:
                 if inbox:
                     self.dispatch(inbox.popleft())
+                elif self.runs_dry and not self._is_awaiting():
+                    return 0
                 else:
                     self._listening = True
                     self.kernel.switch_to_hub()
@@ -130,6 +136,11 @@ class Task(Endpoint):
         if stopped[0] < 0:
             return -1
         return sum(1 for watcher in self.watchers if watcher.counted)
+
+    def _is_awaiting(self):
+        """Whether a watcher or a future's callback is left that the reactor would call."""
+        waits = any(watcher.holds_reactor for watcher in self.watchers)
+        return waits or self.callbacks > 0
 
     def reactor_stop(self, code=0):
         if self._reactor is not None:

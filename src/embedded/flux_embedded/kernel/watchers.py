@@ -5,6 +5,7 @@ of it, ``reset()`` of a running timer does nothing, and a one-shot that fired an
 fires at once.
 """
 
+import errno
 import selectors
 
 from flux_embedded.kernel import message
@@ -23,6 +24,11 @@ class Watcher:
 
     #: Whether `reactor_run` counts it among the active ones when it is stopped.
     counted = True
+
+    @property
+    def holds_reactor(self):
+        """Whether `reactor_run` goes on for its sake."""
+        return self.counted
 
     def __init__(self, handle, callback, args=None):
         self.handle = handle
@@ -79,6 +85,8 @@ class TimerWatcher(Watcher):
         super().__init__(handle, callback, args)
         self.after = float(after)
         self.repeat = float(repeat)
+        if self.after < 0 or self.repeat < 0:
+            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
         self._left = self.after
         self._entry = None
 
@@ -213,6 +221,7 @@ class MessageWatcher(Watcher):
     """
 
     counted = False
+    holds_reactor = True
 
     def __init__(
         self, handle, callback, type_mask, topic_glob="*", args=None, match_tag=0, rolemask=None

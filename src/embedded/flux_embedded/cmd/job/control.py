@@ -198,10 +198,8 @@ def memo(argv):
         notes = update_path(notes, key, _memo_value(value))
     client = connect()
     try:
-        if "volatile" in opts:
-            client.rpc("job-manager.annotate", {"id": jobid, "annotations": notes})
-        else:
-            client.rpc("job-manager.memo", {"id": jobid, "memo": notes})
+        request = {"id": jobid, "memo": notes, "volatile": "volatile" in opts}
+        client.rpc("job-manager.memo", request)
     except OSError as exc:
         raise CommandError(f"memo: {error_text(exc)}") from None
     return 0

@@ -12,7 +12,7 @@ from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.formats import states
-from flux_embedded.formats.jobid import f58
+from flux_embedded.formats.jobid import MAX_ID, f58
 
 
 def status(argv):
@@ -153,11 +153,9 @@ def wait(argv):
     client = connect()
     if opts.get("all"):
         return _wait_all(client, bool(opts.get("verbose")))
-    payload = {}
-    if opts.args:
-        payload["id"] = jobids.parse(opts.args[0])
+    id = jobids.parse(opts.args[0]) if opts.args else MAX_ID
     try:
-        answer = client.rpc("job-manager.wait", payload)
+        answer = client.rpc("job-manager.wait", {"id": id})
     except OSError as exc:
         if exc.errno == errno.ECHILD:
             raise CommandError(error_text(exc), code=2) from None
@@ -173,7 +171,7 @@ def _wait_all(client, verbose):
     code = 0
     while True:
         try:
-            answer = client.rpc("job-manager.wait", {})
+            answer = client.rpc("job-manager.wait", {"id": MAX_ID})
         except OSError as exc:
             if exc.errno == errno.ECHILD:
                 return code

@@ -131,7 +131,7 @@ class ResourceStatus:
     @staticmethod
     def _housekeeping(client):
         try:
-            jobs = client.rpc("job-manager.housekeeping-list", {})["jobs"]
+            jobs = client.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
         except OSError:
             return set()
         return {rank for job in jobs for rank in _members(job.get("pending"))}

@@ -1,7 +1,7 @@
 """Mock execution: a job that only takes time.
 
-``attributes.system.exec.test`` may have ``run_duration`` (FSD or seconds), ``wait_status`` (int, what the
-job ends with; default 0), ``mock_exception`` (``init``, ``starting`` or ``run``: raise an ``exec``
+``attributes.system.exec.test`` may have ``run_duration`` (FSD), ``wait_status`` (int, what the job ends
+with; default 0), ``mock_exception`` (``init``, ``starting`` or ``run``: raise an ``exec``
 exception then) and ``release`` (ours: array of ``[idset, seconds after the end]``, a partial release of
 ranks).
 """
@@ -9,8 +9,11 @@ ranks).
 import signal
 
 from flux_embedded.formats import fsd, rlite
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_exec import base
 
+#: What the keys that a real Flux knows must be.
+_FORM = {"run_duration": str, "wait_status": int, "mock_exception": str}
 EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
 
 
@@ -28,23 +31,34 @@ class MockJob(base.ExecJob):
     def start(self):
         test = self._test
         fault = test.get("mock_exception")
-        try:
-            duration = test.get("run_duration")
-            if duration is None:
-                duration = self.service.mock_run_duration
-            elif isinstance(duration, str):
-                duration = fsd.parse(duration)
-            self._end = self.service.kernel.time + float(duration)
-        except (ValueError, TypeError) as exc:
-            self._fail(f"attributes.system.exec.test.run_duration: {exc}")
-            return
-        if fault in ("init", "starting"):
-            self._fail(f"mock {fault} exception generated")
+        for key, kind in _FORM.items():
+            if key in test and type(test[key]) is not kind:
+                self.service.log(LOG_ERR, f"exec.test.{key}={test[key]!r}: not {kind.__name__}")
+                self._fail("failed to initialize testconf")
+                return
+        duration = self.service.mock_run_duration
+        if "run_duration" in test:
+            try:
+                duration = fsd.parse(test["run_duration"])
+            except ValueError:
+                text = f"Unable to parse run duration: {test['run_duration']}"
+                self.service.log(LOG_ERR, text)
+                # As on a real Flux: such a job runs to the end of its time.
+                duration = float("inf")
+        self._end = self.service.kernel.time + duration
+        if fault == "init":
+            self._fail("mock initialization exception generated")
             return
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
+        if fault == "starting":
+            self._fail("mock starting exception generated")
+            return
         self.answer("start", {})
+        self.service.append(self.id, "exec.eventlog", ("recoverable", None))
         if fault == "run":
-            self._fail("mock run exception generated")
+            note = "mock run exception generated"
+            self.answer("exception", {"severity": 0, "type": "exec", "note": note})
+            self._finish(signal.SIGTERM)
             return
         self._wind()
 

@@ -64,16 +64,10 @@ class Completion:
             if queue not in queues:
                 raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
         settings = queues.get(queue, {})
-        parent = queues.get(settings.get("parent"), {})
-        access = policy.get("access")
-        for table in (parent, settings):
-            own = table.get("policy", {})
-            defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
-            access = own.get("access", access)
-        source = parent or settings
-        requires = list(source.get("requires", ()))
-        if "hosts" in source:
-            requires.append(f"+{settings.get('parent', queue)}")
+        own = settings.get("policy", {})
+        defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
+        access = own.get("access", policy.get("access"))
+        requires = list(settings.get("requires", ()))
         if "duration" in defaults:
             try:
                 text = defaults["duration"]

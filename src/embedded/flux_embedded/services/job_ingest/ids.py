@@ -17,9 +17,13 @@ class IdGenerator:
         if ms >= self._ms:
             self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
 
+    def timestamp(self, now):
+        """Milliseconds since the epoch of the ids."""
+        return int((now - self._epoch) * 1000)
+
     def next(self, now):
         """An id above all before, whatever the clock does."""
-        ms = int((now - self._epoch) * 1000)
+        ms = self.timestamp(now)
         if ms > self._ms:
             self._ms, self._seq = ms, 0
         elif self._seq < 1023:

@@ -3,10 +3,11 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-submit                   ``{jobspec, urgency?, flags?, input?}`` -> ``{id}``; jobspec is an object or its
-                         JSON text; with input true somebody will write the job's standard input
+submit                   ``{jobspec or J, urgency?, flags?, input?}`` -> ``{id}``; jobspec is an object or its
+                         JSON text, J one in the envelope of flux-security's mechanism ``none``; with input true somebody will write the job's standard input
                          (``job-exec.write``), which is /dev/null otherwise
 config-reload            the new configuration
+getinfo                  -> ``{timestamp}``: of the ids that are made now
 stats-get                -> ``{submitted, rejected}``
 =======================  ===================================================================================
 
@@ -22,9 +23,11 @@ Errors: EINVAL for urgency and flags and for what the job manager refuses, EPERM
 the queue rules refuse; the scheduler's own errno for infeasible jobs.
 """
 
+import base64
 import errno
+import os
 
-from flux_embedded.formats import eventlog, jobid, jsontext
+from flux_embedded.formats import eventlog, jobid, jsontext, policy
 from flux_embedded.formats import jobspec as spec
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import (
@@ -98,6 +101,7 @@ class JobIngest(Service):
         return plugins
 
     def _configure(self, config):
+        policy.validate(config)
         validator = config.get("ingest", {}).get("validator", {})
         plugins = validator.get("plugins", ["jobspec"])
         if validator.get("disable"):
@@ -119,22 +123,31 @@ class JobIngest(Service):
         self._configure(msg.body or {})
         self.respond(msg)
 
+    @request("getinfo", guest=True)
+    def _getinfo(self, msg):
+        self.respond(msg, {"timestamp": self._ids.timestamp(self.kernel.time)})
+
     @request("stats-get", guest=True)
     def _stats(self, msg):
         self.respond(msg, {"submitted": self._submitted, "rejected": self._rejected})
 
     # -- one submission ----------------------------------------------------------------------------
 
-    @request("submit", guest=True, form={"jobspec": (dict, str)})
+    @request("submit", guest=True)
     def submit(self, msg):
         job = Submission()
         job.msg = msg
-        body = msg.body
+        body = msg.body or {}
+        given = body.get("jobspec", body.get("J"))
+        if not isinstance(given, (dict, str)):
+            text = f"error decoding job request: {os.strerror(errno.EPROTO)}"
+            raise OSError(errno.EPROTO, text)
         job.urgency = body.get("urgency", URGENCY_DEFAULT)
         job.flags = body.get("flags", 0)
         job.input = bool(body.get("input"))
         self._check_flags(job)
-        given = body["jobspec"]
+        if "J" in body:
+            given = _unwrap(given)
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
             if self._validate and not job.flags & FLAG_NOVALIDATE:
@@ -263,3 +276,19 @@ class JobIngest(Service):
                 self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
 
         self.rpc("kvs.commit", {"ops": ops}).then(removed)
+
+
+def _unwrap(text):
+    """The jobspec in a ``HEADER.PAYLOAD.none`` envelope.
+
+    Raises:
+        OSError: EINVAL, it is none
+    """
+    parts = text.split(".")
+    try:
+        if len(parts) != 3 or parts[2] != "none":
+            raise ValueError
+        return base64.b64decode(parts[1], validate=True).decode()
+    except ValueError:
+        text = f"could not unwrap jobspec: {os.strerror(errno.EINVAL)}"
+        raise OSError(errno.EINVAL, text) from None

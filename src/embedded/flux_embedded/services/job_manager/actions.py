@@ -4,8 +4,9 @@ Errors are what the commands print: ``unknown job id``, ``job is inactive`` and 
 """
 
 import errno
+import signal
 
-from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
+from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
 
 
 class Actions:
@@ -14,17 +15,15 @@ class Actions:
     def __init__(self, jm):
         self.jm = jm
 
-    def find(self, id):
+    def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
         """The active job `id`.
 
         Raises:
-            OSError: ENOENT unknown, EINVAL inactive
+            OSError: `errnum`, it is inactive or unknown
         """
         job = self.jm.jobs.get(id)
         if job is None:
-            if id in self.jm.inactive:
-                raise OSError(errno.EINVAL, "job is inactive")
-            raise OSError(errno.ENOENT, "unknown job id")
+            raise OSError(errnum, "job is inactive" if id in self.jm.inactive else unknown)
         return job
 
     def _permit(self, msg, job):
@@ -69,22 +68,21 @@ class Actions:
 
     def kill(self, msg):
         """``kill`` {id, signum}."""
-        job = self.find(msg.body["id"])
+        signum = _signal_number(msg.body["signum"])
+        job = self.find(msg.body["id"], errno.EINVAL)
         self._permit(msg, job)
-        signum = msg.body["signum"]
-        if type(signum) is not int or not 0 < signum < 65:
-            raise OSError(errno.EINVAL, f"signum={signum!r}: not a signal number")
-        if job.state != RUN:
+        if not job.state & RUNNING:
             raise OSError(errno.EINVAL, "job is not running")
         self._signal(job, signum)
         self.jm.respond(msg)
 
     def killall(self, msg):
         """``killall`` {signum, userid?, dry_run?} -> {count, errors}."""
+        signum = _signal_number(msg.body["signum"])
         matches = self._select(msg, RUN)
         if not msg.body.get("dry_run"):
             for job in matches:
-                self._signal(job, msg.body["signum"])
+                self._signal(job, signum)
         self.jm.respond(msg, {"count": len(matches), "errors": 0})
 
     def _signal(self, job, signum):
@@ -96,11 +94,11 @@ class Actions:
     def urgency(self, msg):
         """``urgency`` {id, urgency} -> {old_urgency}."""
         body = msg.body
-        job = self.find(body["id"])
-        self._permit(msg, job)
         urgency = body["urgency"]
-        if type(urgency) is not int or not URGENCY_MIN <= urgency <= URGENCY_MAX:
+        if not URGENCY_MIN <= urgency <= URGENCY_MAX:
             raise OSError(errno.EINVAL, "urgency value is out of range")
+        job = self.find(body["id"], errno.EINVAL, "unknown job")
+        self._permit(msg, job)
         if msg.is_guest and urgency > max(16, job.urgency):
             raise OSError(errno.EPERM, "guests can only adjust urgency <= 16")
         if job.state & (RUN | CLEANUP):
@@ -110,24 +108,23 @@ class Actions:
         self.jm.events.send(self.jm.respond, msg, {"old_urgency": old})
 
     def memo(self, msg):
-        """``memo`` {id, memo: {...}}: merged into the job's memo; null removes a key."""
+        """``memo`` {id, memo: {...}, volatile?}: merged into the job's ``user`` annotations.
+
+        Null removes a key. Unless it is volatile the memo is an event of the job's eventlog too.
+        """
         job = self.find(msg.body["id"])
         self._permit(msg, job)
         memo = msg.body["memo"]
-        if not isinstance(memo, dict) or not memo:
-            raise OSError(errno.EPROTO, "memo must be an object with at least one key")
-        self.jm.events.post(job, "memo", memo)
+        if memo and not msg.body.get("volatile"):
+            self.jm.events.post(job, "memo", memo)
+        self.jm.alloc.annotate(job, {"user": memo})
         self.jm.events.send(self.jm.respond, msg)
 
-    def annotate(self, msg):
-        """``annotate`` {id, annotations: {...}}: merged into the job's ``user`` annotations."""
-        job = self.find(msg.body["id"])
-        self._permit(msg, job)
-        annotations = msg.body["annotations"]
-        if not isinstance(annotations, dict):
-            raise OSError(errno.EPROTO, "annotations must be an object")
-        self.jm.alloc.annotate(job, {"user": annotations})
-        self.jm.events.send(self.jm.respond, msg)
+
+def _signal_number(signum):
+    if not 0 <= signum < signal.NSIG:
+        raise OSError(errno.EINVAL, "Invalid signal number")
+    return signum
 
 
 def _exception_of(body):

@@ -16,9 +16,10 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 """
 
 import errno
+import shlex
 
-from flux_embedded.formats import fsd, rlite
-from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats import fsd, jobid, rlite
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 
 
 class Housekeeping:
@@ -94,9 +95,11 @@ class Housekeeping:
         """Look after the nodes of `job`, which is done with all of them."""
         if job.freed is None:
             job.freed = set()
+        self.jm.log(LOG_DEBUG, f"housekeeping: {jobid.f58(job.id)} started")
         self.jobs[job.id] = Visit(self.jm, job, self._command, self._release_after, self._mock)
 
     def ended(self, visit):
+        self.jm.log(LOG_DEBUG, f"housekeeping: {jobid.f58(visit.job.id)} complete")
         self.jobs.pop(visit.job.id, None)
 
     def abort(self, job):
@@ -113,9 +116,16 @@ class Housekeeping:
             visit.kill(signum, ranks)
         return len(visits)
 
+    def describe_config(self):
+        """``{command, release-after}`` as ``job-manager.stats-get`` has it."""
+        if not self.is_configured:
+            return {"command": "", "release-after": -1.0}
+        after = -1.0 if self._release_after is None else self._release_after
+        return {"command": shlex.join(self._command), "release-after": after}
+
     def describe(self):
         """{id: {t_start, pending, allocated}} as ``job-manager.stats-get`` has it."""
-        return {str(id): visit.describe() for id, visit in self.jobs.items()}
+        return {jobid.f58(id): visit.describe() for id, visit in self.jobs.items()}
 
 
 class Visit:

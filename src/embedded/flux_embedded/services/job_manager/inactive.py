@@ -10,6 +10,10 @@ from flux_embedded.formats import fsd
 
 #: seconds between looks at the limits
 INTERVAL = 10.0
+#: a limit that is none
+UNLIMITED = -1
+#: most jobs that one request removes
+BATCH_MAX = 1000
 
 
 class Inactive:
@@ -83,16 +87,31 @@ class Inactive:
         )
 
     def purge_request(self, msg):
-        """``purge``."""
-        body = msg.body or {}
-        age, number = body.get("age_limit"), body.get("num_limit")
-        if age is not None and age < 0:
-            age = None
-        if number is not None and number < 0:
-            number = None
-        if age is None and number is None:
-            number = 0
-        jobs = self._select(age, number)
-        if body.get("force"):
+        """``purge``: the jobs beyond a limit, a batch at a time; with no limit at all, all of them."""
+        body = msg.body
+        age, number, batch = body["age_limit"], body["num_limit"], body["batch"]
+        if age < 0 and age != UNLIMITED:
+            raise OSError(errno.EINVAL, "if set, age limit must be >= 0")
+        if number < 0 and number != UNLIMITED:
+            raise OSError(errno.EINVAL, "if set, num limit must be >= 0")
+        if not 1 <= batch <= BATCH_MAX:
+            raise OSError(errno.EINVAL, f"batch must be >= 1 and <= {BATCH_MAX}")
+        age = None if age == UNLIMITED else age
+        number = None if number == UNLIMITED else number
+        jobs = self._select(age, 0 if age is None and number is None else number)
+        if body["force"]:
+            jobs = jobs[:batch]
             self._purge(jobs)
         self.jm.events.send(self.jm.respond, msg, {"count": len(jobs)})
+
+    def purge_one(self, msg):
+        """``purge-id``: one job."""
+        id = msg.body["id"]
+        job = self.jobs.get(id)
+        if id in self.jm.jobs:
+            raise OSError(errno.EINVAL, "cannot purge active job")
+        if job is None:
+            raise OSError(errno.ENOENT, "id not found")
+        if msg.body["force"]:
+            self._purge([job])
+        self.jm.events.send(self.jm.respond, msg, {"count": 1})

@@ -40,6 +40,11 @@ class Journal:
     def __init__(self, jm):
         self.jm = jm
         self._readers = []
+        self._events = 0
+
+    def stats(self):
+        """What ``job-manager.stats-get`` has of it."""
+        return {"listeners": len(self._readers), "events": self._events}
 
     def request(self, msg):
         """``events-journal``."""
@@ -51,6 +56,7 @@ class Journal:
 
     def publish(self, entries):
         """Send entries to all readers."""
+        self._events += len(entries)
         if self._readers:
             body = {"events": entries}
             for reader in self._readers:

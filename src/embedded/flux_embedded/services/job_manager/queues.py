@@ -7,6 +7,8 @@ when they first appear, and keep their state across later configuration changes.
 
 import errno
 
+from flux_embedded.formats import policy
+
 
 class Queue:
     """One queue; `name` is None for the anonymous one."""
@@ -21,9 +23,6 @@ class Queue:
 
     def configure(self, config):
         self.requires = list(config.get("requires", ()))
-        if "hosts" in config:
-            self.requires.append(f"+{self.name}")
-        self.parent = config.get("parent")
 
 
 class Queues:
@@ -43,7 +42,8 @@ class Queues:
         Raises:
             OSError: EINVAL, and nothing is changed
         """
-        named = check_config(config)
+        policy.validate(config)
+        named = config.get("queues", {})
         table = {}
         for name, settings in named.items():
             queue = self.table.get(name)
@@ -69,15 +69,15 @@ class Queues:
 
     def constraints_of(self, name):
         """Properties that the jobs of a queue are confined to (list of str)."""
-        queue = self.find(name)
-        return self.find(queue.parent).requires if queue.parent else queue.requires
+        return self.find(name).requires
 
     def check_submit(self, name):
         """Raise OSError EINVAL if jobs cannot be submitted to queue `name` now."""
         queue = self.find(name)
         if not queue.enabled:
-            reason = f": {queue.disable_reason}" if queue.disable_reason else ""
-            raise OSError(errno.EINVAL, f"job submission is disabled{reason}")
+            where = f" to {name}" if name else ""
+            reason = queue.disable_reason
+            raise OSError(errno.EINVAL, f"job submission{where} is disabled: {reason}")
 
     def is_started(self, job):
         """Whether `job` may be sent to the scheduler as far as its queue goes."""
@@ -87,9 +87,6 @@ class Queues:
             queue = self.table.get(None)
             if queue is None:
                 return False
-        if queue.parent:
-            parent = self.table.get(queue.parent)
-            return queue.started and parent is not None and parent.started
         return queue.started
 
     # -- requests --------------------------------------------------------------------------------
@@ -104,20 +101,8 @@ class Queues:
             status["disable_reason"] = queue.disable_reason
         if queue.stop_reason and not queue.started:
             status["stop_reason"] = queue.stop_reason
-        if queue.parent:
-            status["parent"] = queue.parent
-        if queue.started:
-            parent = self.table.get(queue.parent) if queue.parent else None
-            blocked = None
-            if not self.jm.peer.is_ready:
-                blocked = "scheduler"
-                status["stop_reason"] = "Scheduler is offline"
-            elif parent is not None and not parent.started:
-                blocked = "parent"
-                status["stop_reason"] = f"queue {queue.parent} is stopped"
-            if blocked:
-                status["start"] = False
-                status["blocked"] = blocked
+        if queue.started and not self.jm.peer.is_ready:
+            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
         return status
 
     def list(self, msg):
@@ -125,88 +110,30 @@ class Queues:
         self.jm.respond(msg, {"queues": [name for name in self.table if name is not None]})
 
     def enable(self, msg):
-        """``queue-enable``: {enable, name?, all?, reason?}."""
+        """``queue-enable``: {enable, all, name?, reason?}; to disable takes a reason."""
         body = msg.body
-        value = _flag(body, "enable")
-        for queue in self._targets(body, "enable"):
+        value, reason = body["enable"], body.get("reason")
+        if not value and reason is None:
+            raise OSError(errno.EINVAL, "reason is required for disable")
+        for queue in self._targets(body):
             queue.enabled = value
-            queue.disable_reason = "" if value else body.get("reason") or ""
-        self.jm.respond(msg, {})
+            queue.disable_reason = "" if value else reason
+        self.jm.respond(msg)
 
     def start(self, msg):
-        """``queue-start``: {start, name?, all?, reason?, nocheckpoint?}."""
+        """``queue-start``: {start, all, name?, reason?, nocheckpoint?}."""
         body = msg.body
-        value = _flag(body, "start")
-        for queue in self._targets(body, "start"):
+        value = body["start"]
+        for queue in self._targets(body):
             queue.started = value
             queue.stop_reason = "" if value else body.get("reason") or ""
         self.jm.alloc.requeue_eligible(list(self.jm.jobs.values()))
-        self.jm.events.send(self.jm.respond, msg, {})
+        self.jm.events.send(self.jm.respond, msg)
 
-    def _targets(self, body, what):
+    def _targets(self, body):
         name = body.get("name")
         if name is not None:
             return [self.find(name)]
-        if self.are_named and not body.get("all"):
-            raise OSError(errno.EINVAL, "Named queues are defined. Specify queues or use --all.")
+        if self.are_named and not body["all"]:
+            raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
         return list(self.table.values())
-
-
-def check_config(config):
-    """Return the ``queues`` table of a configuration.
-
-    Raises:
-        OSError: EINVAL, with a text that names the entry
-    """
-    for table in ("queues", "policy", "job-manager"):
-        if not isinstance(config.get(table, {}), dict):
-            raise OSError(errno.EINVAL, f"{table}: expected a table")
-    named = config.get("queues", {})
-    for name, settings in named.items():
-        where = f"queues.{name}"
-        if not isinstance(settings, dict):
-            raise OSError(errno.EINVAL, f"{where}: expected a table")
-        requires = settings.get("requires", [])
-        if not isinstance(requires, list) or not all(isinstance(item, str) for item in requires):
-            raise OSError(errno.EINVAL, f"{where}.requires: expected an array of property names")
-        if "requires" in settings and "hosts" in settings:
-            raise OSError(errno.EINVAL, f"{where}: hosts and requires exclude each other")
-        parent = settings.get("parent")
-        if parent is not None:
-            _check_parent(named, name, settings, parent)
-    default = (
-        config.get("policy", {})
-        .get("jobspec", {})
-        .get("defaults", {})
-        .get("system", {})
-        .get("queue")
-    )
-    if default is not None and default not in named:
-        raise OSError(
-            errno.EINVAL,
-            f"policy.jobspec.defaults.system.queue: default queue '{default}' must be in [queues] table",
-        )
-    return named
-
-
-def _check_parent(named, name, settings, parent):
-    where = f"queues.{name}.parent"
-    if parent not in named or not isinstance(named[parent], dict):
-        raise OSError(errno.EINVAL, f"{where}: '{parent}' is not a queue")
-    if "parent" in named[parent]:
-        raise OSError(
-            errno.EINVAL, f"{where}: '{parent}' has a parent itself; only one level is allowed"
-        )
-    for key in ("hosts", "requires"):
-        if key in settings:
-            raise OSError(
-                errno.EINVAL,
-                f"queues.{name}.{key}: a queue with a parent has its parent's resources",
-            )
-
-
-def _flag(body, key):
-    value = body.get(key)
-    if type(value) is not bool:
-        raise OSError(errno.EPROTO, f"{key} must be true or false")
-    return value

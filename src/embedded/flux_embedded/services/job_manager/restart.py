@@ -38,6 +38,7 @@ class Restart:
             except (ValueError, KeyError, TypeError) as exc:
                 self.jm.log(LOG_ERR, f"job {id} cannot be loaded: {exc!r}")
                 continue
+            self.jm.max_jobid = max(self.jm.max_jobid, id)
             if job.state == INACTIVE:
                 self.jm.history.add(job)
             else:

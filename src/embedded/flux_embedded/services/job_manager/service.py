@@ -11,24 +11,23 @@ raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states?: mask, userid?, dry_run?}`` -> ``{count, errors}``
 kill, killall           ``{id, signum}``; ``{signum, userid?, dry_run?}`` -> ``{count, errors}``
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
-memo                    ``{id, memo: {...}}``
-update                  ``{id, updates: {...}}`` -> ``{}``, see `update`
-annotate                ``{id, annotations: {...}}``: merged under ``user`` (RFC 27)
+memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
+update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
 queue-list              -> ``{queues: [name]}``, empty without named queues
-queue-enable,           ``{enable | start: bool, name?, all?, reason?}``
+queue-enable,           ``{enable | start: bool, all: bool, name?, reason?}``
 queue-start
-alloc-query             -> ``{queue_length, alloc_pending, running, pending}``
+alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, args?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
 events-journal (S)      see `journal`
-purge                   ``{age_limit?: seconds, num_limit?: N, force?: bool}`` -> ``{count}``; without
-                        force it only counts
+purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
+                        a batch of the jobs beyond a limit, -1 for none; without force it only counts
+purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
 getinfo                 -> ``{max_jobid}``
-housekeeping-list       -> ``{jobs: [{id, t_start, pending, allocated}]}``
-housekeeping-kill       ``{jobid?, ranks?, signum?}``
+housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
 config-reload           the new configuration
 ======================  ====================================================================================
@@ -39,7 +38,7 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 import errno
 
 from flux.idset import IDset
-from flux_embedded.formats import rlite, states
+from flux_embedded.formats import policy, rlite, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
@@ -53,7 +52,7 @@ from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import Journal
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.peer import Peer
-from flux_embedded.services.job_manager.queues import Queues, check_config
+from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.start import Start
 from flux_embedded.services.job_manager.submit import Submit
@@ -62,7 +61,6 @@ from flux_embedded.services.job_manager.waits import Waits
 
 #: Parts of the forms of requests.
 TEXT = (str, type(None))
-NUMBER = (int, float, type(None))
 MANY = {"states?": int, "userid?": (int, type(None))}
 
 
@@ -72,6 +70,7 @@ class JobManager(Service):
     Attributes:
         jobs (dict): id -> active Job, in order of submission
         inactive (dict): id -> inactive Job, in the order they became so
+        max_jobid (int): the greatest job id there has been
         owner (int): userid of the instance owner
     """
 
@@ -83,6 +82,7 @@ class JobManager(Service):
         self.owner = OWNER
         self.config = ctx.config
         self.jobs = {}
+        self.max_jobid = 0
         self.history = Inactive(self)
         self.inactive = self.history.jobs
         self.events = Events(self)
@@ -110,31 +110,33 @@ class JobManager(Service):
         add("exec-hello", self.execution.hello)
         add("raise", self.actions.raise_, guest=True, form={"id": int})
         add("raiseall", self.actions.raiseall, guest=True, form={"type": object, **MANY})
-        add("kill", self.actions.kill, guest=True, form={"id": int, "signum": object})
+        add("kill", self.actions.kill, guest=True, form={"id": int, "signum": int})
         add("killall", self.actions.killall, guest=True, form={"signum": int, **MANY})
-        add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": object})
-        add("memo", self.actions.memo, guest=True, form={"id": int, "memo": dict})
-        add("annotate", self.actions.annotate, guest=True, form={"id": int, "annotations": dict})
+        add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": int})
+        add(
+            "memo",
+            self.actions.memo,
+            guest=True,
+            form={"id": int, "memo": dict, "volatile?": bool},
+        )
         add("update", self.updates.request, guest=True, form={"id": int, "updates": dict})
         add("wait", self.waits.wait, guest=True, form={"id?": (int, type(None))})
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
         add("queue-status", self.queues.status, guest=True, form={"name?": TEXT})
         add("queue-list", self.queues.list, guest=True)
-        add(
-            "queue-enable",
-            self.queues.enable,
-            form={"enable": bool, "name?": TEXT, "reason?": TEXT},
-        )
-        add("queue-start", self.queues.start, form={"start": bool, "name?": TEXT, "reason?": TEXT})
+        which = {"all": bool, "name?": TEXT, "reason?": TEXT}
+        add("queue-enable", self.queues.enable, form={"enable": bool, **which})
+        add("queue-start", self.queues.start, form={"start": bool, **which})
         add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
         add("jobtap-query", self.jobtap.query, form={"name": str})
         add("events-journal", self.journal.request, streaming=True)
         add(
             "purge",
             self.history.purge_request,
-            form={"age_limit?": NUMBER, "num_limit?": (int, type(None))},
+            form={"age_limit": float, "num_limit": int, "batch": int, "force": bool},
         )
+        add("purge-id", self.history.purge_one, form={"id": int, "force": (bool, int)})
 
     def begin(self):
         self.on_response("sched.alloc", self.alloc.response)
@@ -204,7 +206,6 @@ class JobManager(Service):
             "queue_length": self.alloc.queued,
             "alloc_pending": len(self.alloc.pending),
             "running": running,
-            "pending": len(self.jobs) - running,
         }
         self.respond(msg, body)
 
@@ -214,14 +215,7 @@ class JobManager(Service):
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.jobs.values()]
         self.respond(msg, {"allocated": rlite.union(held)})
 
-    @request("housekeeping-list", guest=True)
-    def _housekeeping_list(self, msg):
-        jobs = [{"id": int(id), **what} for id, what in self.housekeeping.describe().items()]
-        self.respond(msg, {"jobs": jobs})
-
-    @request(
-        "housekeeping-kill", form={"jobid?": (int, type(None)), "ranks?": TEXT, "signum?": int}
-    )
+    @request("housekeeping-kill", form={"signum": int, "jobid?": (int, type(None)), "ranks?": TEXT})
     def _housekeeping_kill(self, msg):
         body = msg.body or {}
         ranks = None
@@ -233,12 +227,12 @@ class JobManager(Service):
             # The set may be of any size, so it is asked, not listed.
             visits = self.housekeeping.jobs.values()
             ranks = {rank for visit in visits for rank in visit.active if rank in wanted}
-        self.housekeeping.kill(body.get("jobid"), ranks, body.get("signum", 15))
-        self.respond(msg, {})
+        self.housekeeping.kill(body.get("jobid"), ranks, body["signum"])
+        self.respond(msg)
 
     @request("getinfo", guest=True)
     def _getinfo(self, msg):
-        self.respond(msg, {"max_jobid": max([0, *self.jobs, *self.inactive])})
+        self.respond(msg, {"max_jobid": self.max_jobid})
 
     @request("events-journal-cancel", form={"matchtag": int})
     def _journal_cancel(self, msg):
@@ -249,10 +243,12 @@ class JobManager(Service):
         body = {
             "active_jobs": len(self.jobs),
             "inactive_jobs": len(self.inactive),
-            "max_jobid": max([0, *self.jobs, *self.inactive]),
-            "purged_jobs": self.history.purged,
-            "alloc": {"queued": self.alloc.queued, "pending": len(self.alloc.pending)},
-            "housekeeping": {"running": self.housekeeping.describe()},
+            "max_jobid": self.max_jobid,
+            "journal": self.journal.stats(),
+            "housekeeping": {
+                "config": self.housekeeping.describe_config(),
+                "running": self.housekeeping.describe(),
+            },
         }
         self.respond(msg, body)
 
@@ -260,7 +256,7 @@ class JobManager(Service):
     def _config_reload(self, msg):
         config, former = msg.body or {}, self.config
         try:
-            check_config(config)
+            policy.validate(config)
             self.jobtap.check_config(config)
             self._configure(config)
             self.jobtap.configure_plugins(config)

@@ -31,7 +31,7 @@ class Start:
             raise OSError(errno.EPROTO, "exec-hello: service must be the name of a service")
         self._listen(service)
         self._sender = msg.sender
-        self.jm.respond(msg, {})
+        self.jm.respond(msg)
         for job in list(self.jm.jobs.values()):
             if job.start_pending:
                 self._send(job, reattach=True)

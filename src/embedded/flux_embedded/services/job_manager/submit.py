@@ -54,6 +54,7 @@ class Submit:
         except Rejected as exc:
             return str(exc)
         jm.jobs[id] = job
+        jm.max_jobid = max(jm.max_jobid, id)
         # Nothing is recorded of a job until it is sure that it stays.
         job.hold = True
         try:

@@ -25,9 +25,9 @@ class Update:
     def request(self, msg):
         """``update`` {id, updates}."""
         body = msg.body
-        updates = body.get("updates")
-        check_updates(updates)
         job = self.jm.actions.find(body["id"])
+        updates = body["updates"]
+        check_updates(updates)
         if msg.is_guest and msg.userid != job.userid:
             raise OSError(errno.EPERM, "Operation not permitted")
         if job.state > RUN:
@@ -92,6 +92,10 @@ class Update:
         # A scheduler may leave R without times; counted from 0, the job would end at once.
         start = job.R["execution"].get("starttime") or self.jm.now()
         pending.expiration = start + duration if duration else duration
+        if duration and pending.expiration <= self.jm.now():
+            text = "requested duration places job expiration in the past"
+            self.jm.respond_error(pending.msg, errno.EINVAL, text)
+            return
         request = {"id": job.id, "expiration": pending.expiration}
         self.jm.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
 
@@ -121,7 +125,7 @@ class Update:
             if jm.execution.service is not None:
                 request = {"id": job.id, "expiration": pending.expiration}
                 jm.events.send(jm.notify, f"{jm.execution.service}.expiration", request)
-        jm.events.send(jm.respond, pending.msg, {})
+        jm.events.send(jm.respond, pending.msg)
 
 
 class _Pending:

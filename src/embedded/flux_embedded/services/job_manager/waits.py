@@ -1,9 +1,9 @@
 """Requests that are answered when something has come to an end: wait, drain, idle.
 
 ==========  ==========================================================================================
-wait        ``{id?}`` -> ``{id, success, errstr}`` when that waitable job, or any, is inactive; each
+wait        ``{id}`` -> ``{id, success, errstr}`` when that waitable job, or any (2^64-1), is inactive; each
             job can be waited for once. ECHILD: not waitable, waited for before, or none left
-drain       -> ``{pending: 0}`` when no job is active
+drain       -> answered when no job is active
 idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are still pending
 ==========  ==========================================================================================
 """
@@ -11,8 +11,10 @@ idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are sti
 import errno
 import signal
 
+from flux_embedded.formats.jobid import MAX_ID
 from flux_embedded.formats.states import FLAG_WAITABLE, PENDING, RUNNING
 
+ANY = MAX_ID
 NOT_WAITABLE = "invalid job id, or job may be inactive and not waitable"
 
 
@@ -22,7 +24,7 @@ class Waits:
     def __init__(self, jm):
         self.jm = jm
         self._zombies = {}
-        self._waiting = []  # (message, id or None)
+        self._waiting = []  # (message, id or ANY)
         self._drain = []
         self._idle = []
 
@@ -30,6 +32,8 @@ class Waits:
         """``wait``."""
         id = (msg.body or {}).get("id")
         if id is None:
+            raise OSError(errno.EPROTO, "malformed wait request")
+        if id == ANY:
             if self._zombies:
                 self._answer(msg, self._zombies.pop(next(iter(self._zombies))))
                 return
@@ -52,18 +56,18 @@ class Waits:
         """`job` has become inactive."""
         if job.flags & FLAG_WAITABLE:
             # A request for this very job comes before one for any.
-            for entry in sorted(self._waiting, key=lambda entry: entry[1] is None):
+            for entry in sorted(self._waiting, key=lambda entry: entry[1] == ANY):
                 msg, id = entry
-                if id is None or id == job.id:
+                if id in (ANY, job.id):
                     self._waiting.remove(entry)
                     self._answer(msg, job)
                     break
             else:
                 self._zombies[job.id] = job
         if self._waiting and not self._waitable_left():
-            for msg, _ in [entry for entry in self._waiting if entry[1] is None]:
+            for msg, _ in [entry for entry in self._waiting if entry[1] == ANY]:
                 self.jm.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
-            self._waiting = [entry for entry in self._waiting if entry[1] is not None]
+            self._waiting = [entry for entry in self._waiting if entry[1] != ANY]
         self.check()
 
     def _answer(self, msg, job):
@@ -89,7 +93,7 @@ class Waits:
         jobs = self.jm.jobs
         if not jobs:
             for msg in self._drain:
-                self.jm.events.send(self.jm.respond, msg, {"pending": 0})
+                self.jm.events.send(self.jm.respond, msg)
             self._drain = []
         if self._idle and not any(job.state & RUNNING for job in jobs.values()):
             pending = sum(1 for job in jobs.values() if job.state & PENDING)

@@ -64,10 +64,10 @@ watch-cancel          ``{matchtag}``, no response: ends that watch of the
 getroot               ``{namespace}`` -> ``{namespace, rootseq, owner}``
 wait-version          ``{namespace, rootseq}`` -> ``{rootseq}`` as soon as the
                       namespace has reached it
-namespace-create      ``{namespace, owner?}`` -> ``{}``; EEXIST if it exists
-namespace-remove      ``{namespace}`` -> ``{}``; ``primary``: ENOTSUP
+namespace-create      ``{namespace, owner?}`` -> nothing; EEXIST if it exists
+namespace-remove      ``{namespace}`` -> nothing; ``primary``: ENOTSUP
 namespace-list        -> ``{namespaces: [{namespace, owner, rootseq}, ...]}``
-fault                 ``{fail_commits: N, errnum?, match?}`` -> ``{}``.  For
+fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
                       fault runs: the next N commits that touch a key which
                       contains ``match`` (default: any) fail with errnum
                       (default EIO) and change nothing.  N 0 ends it.

@@ -152,7 +152,7 @@ class Kvs(Service):
         if name in self.tree.namespaces:
             raise OSError(errno.EEXIST, f"namespace {name} exists")
         self.tree.namespaces[name] = Namespace(name, owner)
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("namespace-remove")
     def namespace_remove(self, msg):
@@ -164,7 +164,7 @@ class Kvs(Service):
         for entry in [entry for entry in self.waiting if entry[0] is ns]:
             self.waiting.remove(entry)
             self.respond_error(entry[2], errno.ENOENT, f"namespace {name} does not exist")
-        self.respond(msg, {})
+        self.respond(msg)
         self.watches.notify([(name, None, True)])
 
     @request("namespace-list")
@@ -189,7 +189,7 @@ class Kvs(Service):
         if type(match) is not str:
             raise OSError(errno.EINVAL, f"match={match!r}: expected a part of a key")
         self._fault = {"left": count, "errnum": number, "match": match} if count else None
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("stats-get")
     def stats(self, msg):

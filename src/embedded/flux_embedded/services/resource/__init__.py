@@ -8,24 +8,24 @@ method                 payload -> response
 acquire (S)            -> ``{resources: R, up: IDSET}``, then what changes: ``up``, ``down``,
                        ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
                        at a time (EBUSY); its disconnect ends the stream
-acquire-mute           -> ``{}``: nothing more is sent (at shutdown)
+acquire-mute           -> nothing: nothing more is sent (at shutdown)
 journal (S)            -> ``{events: [...], R?}``: history, an empty one as a marker, live events;
                        journal-cancel ``{matchtag}``
-drain                  ``{targets, reason?, mode?}`` -> ``{}``. mode: ``none`` (EEXIST if one is
+drain                  ``{targets, reason?, mode?}`` -> nothing. mode: ``none`` (EEXIST if one is
                        drained already), ``update`` (those stay as they are), ``overwrite`` (new
                        reason), ``force-overwrite`` (new reason and time)
-undrain                ``{targets, mode?, reason?}`` -> ``{}``. mode ``force``: no error for ranks
+undrain                ``{targets, mode?, reason?}`` -> nothing. mode ``force``: no error for ranks
                        that are not drained
-exclude, include       ``{targets}`` -> ``{}``: not to be used, though in the inventory
-offline, online        ``{targets}`` -> ``{}``: as if their brokers had gone, came back. A
+exclude, include       ``{targets}`` -> nothing: not to be used, though in the inventory
+offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew
-shrink                 ``{targets}`` -> ``{}``: the ranks leave the inventory for good. With a TreePool
+shrink                 ``{targets}`` -> nothing: the ranks leave the inventory for good. With a TreePool
                        topology, which cannot do without a rank, they stay in it, offline: a later
                        acquire gets them in ``resources`` and not in ``up``
-property-add, -remove  ``{name, targets}`` -> ``{}``
-expiration             ``{expiration}`` -> ``{}``: end of all resources, seconds since the epoch or 0
-reload                 ``{R or path, force?}`` -> ``{}``: another inventory; EBUSY while a scheduler
+property-add, -remove  ``{name, targets}`` -> nothing
+expiration             ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
+reload                 ``{R or path, force?}`` -> nothing: another inventory; EBUSY while a scheduler
                        is loaded. Without force no rank may be beyond the instance's size
 status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, offline, exclude, torpid}``
 sched-status           -> ``{all: R, down: R, allocated: R}``; guests too

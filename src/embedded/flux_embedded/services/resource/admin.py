@@ -45,7 +45,7 @@ class Administration:
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
         self._drain(ranks, reason, _OVERWRITE[mode])
         self._update()
-        self.respond(msg, {})
+        self.respond(msg)
 
     def _drain(self, ranks, reason, overwrite):
         self.state.drains.drain(ranks, self.now(), reason, overwrite)
@@ -71,13 +71,13 @@ class Administration:
         context["overwrite"] = _OVERWRITE[mode]
         self.journal.post("undrain", context)
         self._update()
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("exclude")
     def exclude(self, msg):
         self.state.excluded = union(self.state.excluded, self._targets(msg))
         self._update()
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("include")
     def include(self, msg):
@@ -91,7 +91,7 @@ class Administration:
             )
         self.state.excluded = difference(self.state.excluded, ranks)
         self._update()
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("property-add")
     def property_add(self, msg):
@@ -108,7 +108,7 @@ class Administration:
         except ValueError as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
         self._replace(inventory)
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("shrink")
     def shrink(self, msg):
@@ -121,7 +121,7 @@ class Administration:
             self._take_offline(ranks, True)
         else:
             self._replace(inventory, gone=ranks)
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("expiration")
     def expiration(self, msg):
@@ -138,7 +138,7 @@ class Administration:
                 ops=[["put", "resource.R", encode_R(inventory.R)]],
             )
             self._update(expiration=value)
-        self.respond(msg, {})
+        self.respond(msg)
 
     def _replace(self, inventory, gone=()):
         """The inventory changes under the scheduler: it is told what, and R is written anew."""
@@ -174,23 +174,18 @@ class Administration:
             raise OSError(errno.EINVAL, str(exc)) from None
         self.shrinks = True
         self._define("reload")
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("config-reload")
     def config_reload(self, msg):
-        former = self.state.view.properties
-        try:
-            # A change of resource.exclude has no effect until this module is loaded anew.
-            self.state.set_queues(msg.body or {})
-        except ValueError as exc:
-            raise OSError(errno.EINVAL, str(exc)) from None
-        self._update(properties=property_changes(former, self.state.view.properties))
-        self.respond(msg, {})
+        # A change of resource.exclude has no effect until this module is loaded anew.
+        sources.check(msg.body or {})
+        self.respond(msg)
 
     @request("offline")
     def offline(self, msg):
         self._take_offline(self._targets(msg), self.shrinks)
-        self.respond(msg, {})
+        self.respond(msg)
 
     def _take_offline(self, ranks, shrinks):
         self.state.forced_offline = union(self.state.forced_offline, ranks)
@@ -203,7 +198,7 @@ class Administration:
         self.state.forced_offline = difference(self.state.forced_offline, ranks)
         self.journal.post("online", {"idset": idset.encode(ranks)})
         self._update()
-        self.respond(msg, {})
+        self.respond(msg)
 
 
 def _ranks(bounds):

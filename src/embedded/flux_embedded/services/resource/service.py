@@ -176,7 +176,7 @@ class Resource(Administration, Service):
     @request("acquire-mute")
     def acquire_mute(self, msg):
         self.acquired.muted = True
-        self.respond(msg, {})
+        self.respond(msg)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
@@ -199,7 +199,7 @@ class Resource(Administration, Service):
         state = self.state
         online = state.online
         answer = {
-            "R": state.full.R,
+            "R": state.base.R,
             "drain": state.drains.status(),
             "online": idset.encode(online),
             "offline": idset.encode(difference(state.base.ranks, online)),

@@ -1,12 +1,34 @@
 """Where the inventory comes from: ``[resource]`` configuration, or what this host has."""
 
+import errno
 import json
 import os
 
-from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats import hostlist, idset, policy
 
+_KEYS = frozenset(
+    "path scheduling config verify exclude norestrict noverify no-update-watch rediscover"
+    " journal-max history".split()
+)
 #: Keys of one ``[[resource.config]]`` entry.
 _ENTRY_KEYS = {"hosts", "cores", "gpus", "properties"}
+
+
+def check(config):
+    """Check the ``[resource]`` table.
+
+    Raises:
+        OSError: EINVAL, it is no table or has a key that nobody knows
+    """
+    table = config.get("resource", {})
+    where = "error parsing [resource] configuration"
+    if not isinstance(table, dict):
+        text = f"{where}: Expected object, got {policy.json_name(table)}"
+        raise OSError(errno.EINVAL, text)
+    unknown = [key for key in table if key not in _KEYS]
+    if unknown:
+        text = f"{where}: {len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
+        raise OSError(errno.EINVAL, text)
 
 
 def from_config(config):

@@ -6,7 +6,6 @@ Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.services.resource.drains import DrainTable
 from flux_embedded.services.resource.inventory import check_property, difference, intersect, union
-from flux_embedded.services.resource.queues import queue_properties
 
 
 class ResourceState:
@@ -17,9 +16,8 @@ class ResourceState:
             count as online.
 
     Attributes:
-        base (Inventory): as defined, without the queues' properties
-        view (Inventory): what a scheduler sees: base without the ranks excluded at start, with the
-            queues' ``+NAME`` properties
+        base (Inventory): as defined
+        view (Inventory): what a scheduler sees: base without the ranks excluded at start
         drains (DrainTable)
         joined, forced_offline (list): broker ranks that are there; ranks taken away by command
         config_excluded, excluded (list): by configuration at start; by command since
@@ -34,35 +32,24 @@ class ResourceState:
         self.forced_offline = []
         self.config_excluded = []
         self.excluded = []
-        self._queues = {}
 
     def define(self, inventory, config):
         """Take over a new inventory and what the configuration says about it.
 
         Raises:
-            ValueError: ``resource.exclude`` or a queue names what is not there
+            ValueError: ``resource.exclude`` names what is not there
         """
         excluded = []
         table = config.get("resource", {})
         if isinstance(table, dict) and "exclude" in table:
             excluded = targets(table["exclude"], inventory, "resource.exclude: ")
-        queues = queue_properties(config, inventory)
         self.base = inventory
         self.config_excluded = excluded
-        self._queues = queues
         self._forget_ranks()
-
-    def set_queues(self, config):
-        """Take over the queues of a new configuration; ValueError if one names what is not there."""
-        self._queues = queue_properties(config, self.base)
-        self._make_view()
 
     def replace(self, inventory):
         """The same ranks, or fewer, with other properties or times."""
         self.base = inventory
-        self._queues = {
-            name: intersect(bounds, inventory.ranks) for name, bounds in self._queues.items()
-        }
         self._forget_ranks()
 
     def _forget_ranks(self):
@@ -75,20 +62,7 @@ class ResourceState:
         self._make_view()
 
     def _make_view(self):
-        view = self.base.without(self.config_excluded)
-        if self._queues:
-            own = {name: intersect(bounds, view.ranks) for name, bounds in self._queues.items()}
-            view = view.with_properties({**view.properties, **own})
-        self.view = view
-
-    @property
-    def full(self):
-        """The whole Inventory, excluded ranks and queue properties included."""
-        return (
-            self.base.with_properties({**self.base.properties, **self._queues})
-            if self._queues
-            else self.base
-        )
+        self.view = self.base.without(self.config_excluded)
 
     @property
     def online(self):
@@ -112,8 +86,6 @@ class ResourceState:
             ValueError: not a name a property can have here
         """
         check_property(name)
-        if name.startswith("+"):
-            raise ValueError(f"property {name!r}: names that begin with + belong to the queues")
         properties = dict(self.base.properties)
         former = properties.get(name, [])
         properties[name] = union(former, bounds) if add else difference(former, bounds)

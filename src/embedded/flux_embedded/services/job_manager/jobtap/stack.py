@@ -11,6 +11,7 @@ from flux.jobtap.frozen import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux_embedded.formats import states
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_embedded.formats.policy import json_name
 from flux_embedded.services.job_manager.jobtap import loader
 from flux_embedded.services.job_manager.jobtap.calls import Calls
 from flux_embedded.services.job_manager.jobtap.host import JobSource
@@ -192,6 +193,12 @@ class Jobtap(Calls):
         entries = config.get("job-manager", {}).get("plugins", [])
         if entries == self._configured:
             return
+        if not isinstance(entries, list):
+            raise OSError(errno.EINVAL, "[job-manager.plugins] config must be an array")
+        for index, entry in enumerate(entries):
+            if not isinstance(entry, dict):
+                text = f"[job-manager.plugins][{index}]: Expected object, got {json_name(entry)}"
+                raise OSError(errno.EINVAL, text)
         self._configured = entries
         for entry in entries:
             if "remove" in entry:

@@ -1,4 +1,7 @@
-"""``.dependency-after``: the schemes after, afterany, afterok and afternotok (RFC 26)."""
+"""``.dependency-after``: the schemes afterstart, afterany, afterok, afternotok and afterexcept (RFC 26).
+
+``after`` is an older name of afterstart. A job that never got resources satisfies only ``afterany``.
+"""
 
 from flux.jobtap import CURRENT_JOB
 from flux_embedded.formats import jobid
@@ -7,9 +10,11 @@ from flux_embedded.formats.states import COMPLETED, INACTIVE
 #: scheme -> what the description in the eventlog begins with
 KINDS = {
     "after": "after-start",
+    "afterstart": "after-start",
     "afterany": "after-finish",
     "afterok": "after-success",
     "afternotok": "after-failure",
+    "afterexcept": "after-except",
 }
 
 
@@ -24,16 +29,28 @@ def plugin_init(p):
 
 def dependency(p, topic, args):
     spec = args["dependency"]
-    text = spec.get("value")
+    scheme, text = spec["scheme"], spec.get("value")
+    if scheme == "after":
+        note = "dependency scheme 'after' is deprecated, use 'afterstart'"
+        p.raise_exception(args["id"], "dependency", 3, note)
     try:
         antecedent = jobid.decode(str(text))
+    except ValueError:
+        p.reject_job(f'dependency: {scheme}: "{text}" is not a valid jobid')
+    try:
         other = p.job_lookup(antecedent)
-    except (ValueError, OSError):
-        p.reject_job(f"{spec['scheme']}: {text!r}: no such job")
+    except OSError:
+        p.reject_job(f"dependency: {scheme}: id {text}: job not found")
     if antecedent == args["id"]:
-        p.reject_job(f"{spec['scheme']}: a job cannot depend on itself")
-    kind = KINDS[spec["scheme"]]
-    description = f"{kind}={jobid.f58(antecedent)}"
+        p.reject_job(f"dependency: {scheme}: a job cannot depend on itself")
+    if other["userid"] != args["userid"]:
+        p.reject_job(f"{scheme}: Permission denied for job {text}")
+    kind = KINDS[scheme]
+    if other["state"] == INACTIVE:
+        reason = why_never(p, antecedent, kind, text)
+        if reason is not None:
+            p.reject_job(f"dependency: {reason}")
+    description = f"{kind}={text}"
     try:
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:
@@ -48,6 +65,28 @@ def dependency(p, topic, args):
         settle_ended(p, antecedent)
     else:
         p.job_subscribe(antecedent)
+
+
+def why_never(p, antecedent, kind, text):
+    """Why an inactive job does not satisfy a dependency; None if it does."""
+    if kind == "after-finish":
+        return None
+    if not p.job_event_posted(antecedent, "alloc"):
+        return f"after: {text} never started"
+    success = p.get_job_result(antecedent) == COMPLETED
+    if kind == "after-start" and not p.job_event_posted(antecedent, "start"):
+        return f"after: {text} never started"
+    if kind == "after-success" and not success:
+        return f"afterok: job {text} failed or was canceled"
+    if kind == "after-failure" and success:
+        return f"afternotok: job {text} succeeded"
+    if kind == "after-except" and not ended_by_exception(p, antecedent):
+        return f"afterexcept: job {text}: no exception"
+    return None
+
+
+def ended_by_exception(p, id):
+    return p.job_lookup(id)["end_event"]["name"] == "exception"
 
 
 def started(p, topic, args):
@@ -66,17 +105,12 @@ def settle_started(p, antecedent):
 
 
 def settle_ended(p, antecedent):
-    success = p.get_job_result(antecedent) == COMPLETED
+    ran = p.job_event_posted(antecedent, "alloc")
     for entry in p.waiting.pop(antecedent, ()):
-        kind = entry[1]
-        if (
-            kind == "after-finish"
-            or (kind == "after-success" and success)
-            or (kind == "after-failure" and not success)
-        ):
+        if why_never(p, antecedent, entry[1], "") is None:
             met(p, entry)
         else:
-            never(p, entry)
+            never(p, entry, "can never be satisfied" if ran else "job never started")
 
 
 def met(p, entry):
@@ -87,12 +121,10 @@ def met(p, entry):
         pass  # the dependent is gone, or past DEPEND
 
 
-def never(p, entry):
+def never(p, entry, reason):
     dependent, _, description = entry
     try:
-        p.raise_exception(
-            dependent, "dependency", 0, f"dependency {description} can never be satisfied"
-        )
+        p.raise_exception(dependent, "dependency", 0, f"dependency {description} {reason}")
     except OSError:
         pass
 

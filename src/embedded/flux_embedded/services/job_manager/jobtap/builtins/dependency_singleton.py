@@ -27,7 +27,7 @@ def dependency(p, topic, args):
         and job.userid == args["userid"]
         and lookup_path(job.jobspec, NAME) == name
     }
-    description = f"singleton={name}"
+    description = "singleton"
     try:
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:

@@ -8,19 +8,20 @@ UNLIMITED = -1
 
 
 def policy_of(conf, queue, path):
-    """A policy value for jobs of `queue`: its own, else its parent's, else the global one, else None."""
-    tables = conf.get("queues", {})
-    settings = tables.get(queue, {})
-    sources = [settings, tables.get(settings.get("parent"), {}), conf]
-    for source in sources:
+    """(value, queue name or None) of a policy for jobs of `queue`: its own, else the global one, else None."""
+    for source, name in ((conf.get("queues", {}).get(queue, {}), queue), (conf, None)):
         value = source.get("policy", {})
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
             if value is None:
                 break
         if value is not None:
-            return value
-    return None
+            return value, name
+    return None, None
+
+
+def _for_queue(name):
+    return f" for queue {name}" if name else ""
 
 
 def has_limits(conf, key):
@@ -44,7 +45,7 @@ def job_size_conf(p, topic, args):
     for queue in [None, *conf.get("queues", {})]:
         for bound in ("max", "min"):
             for kind in ("nnodes", "ncores", "ngpus"):
-                value = policy_of(conf, queue, ("limits", "job-size", bound, kind))
+                value, _ = policy_of(conf, queue, ("limits", "job-size", bound, kind))
                 if value is not None and (type(value) is not int or value < UNLIMITED):
                     raise JobtapError(
                         f"policy.limits.job-size.{bound}.{kind}={value!r}: expected an integer >= -1"
@@ -60,17 +61,21 @@ def job_size_validate(p, topic, args):
     queue = system.get("queue")
     counts = dict(zip(("nnodes", "ncores", "ngpus"), count_resources(args["jobspec"]["resources"])))
     for kind, value in counts.items():
-        most = policy_of(p.conf, queue, ("limits", "job-size", "max", kind))
+        most, name = policy_of(p.conf, queue, ("limits", "job-size", "max", kind))
         if most not in (None, UNLIMITED) and value > most:
-            p.reject_job(f"requested {kind} exceeds policy limit of {most}")
-        least = policy_of(p.conf, queue, ("limits", "job-size", "min", kind))
+            p.reject_job(
+                f"requested {kind} ({value}) exceeds policy limit of {most}{_for_queue(name)}"
+            )
+        least, name = policy_of(p.conf, queue, ("limits", "job-size", "min", kind))
         # A request without nodes leaves their number open, so it cannot be below a least one.
         if (
             least not in (None, UNLIMITED)
             and value < least
             and not (kind == "nnodes" and value == 0)
         ):
-            p.reject_job(f"requested {kind} is under policy limit of {least}")
+            p.reject_job(
+                f"requested {kind} ({value}) is under policy limit of {least}{_for_queue(name)}"
+            )
 
 
 # -- .limit-duration ----------------------------------------------------------------------------------
@@ -86,7 +91,7 @@ def duration_init(p):
 def duration_conf(p, topic, args):
     conf = args["conf"]
     for queue in [None, *conf.get("queues", {})]:
-        value = policy_of(conf, queue, ("limits", "duration"))
+        value, _ = policy_of(conf, queue, ("limits", "duration"))
         if value is not None:
             try:
                 fsd.parse(value)
@@ -100,12 +105,12 @@ def duration_validate(p, topic, args):
     if not p.active:
         return
     system = args["jobspec"]["attributes"]["system"]
-    text = policy_of(p.conf, system.get("queue"), ("limits", "duration"))
+    text, name = policy_of(p.conf, system.get("queue"), ("limits", "duration"))
     limit = fsd.parse(text) if text is not None else 0
     if limit == 0 or limit == float("inf"):
         return
     duration = system.get("duration", 0)
-    if duration == 0:
-        p.reject_job(f"requested duration (unlimited) exceeds policy limit of {text}")
-    if duration > limit:
-        p.reject_job(f"requested duration exceeds policy limit of {text}")
+    if duration == 0 or duration > limit:
+        requested = fsd.encode(duration) if duration else "unlimited"
+        most = f"{fsd.encode(limit)}{_for_queue(name)}"
+        p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")

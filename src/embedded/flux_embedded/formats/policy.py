@@ -1,0 +1,121 @@
+"""What the tables ``[policy]`` and ``[queues]`` may hold (RFC 33).
+
+A key that nobody knows is an error: a limit with a typo would limit nothing.
+"""
+
+import errno
+
+from flux_embedded.formats import fsd
+
+#: What no property name may contain (RFC 20), blanks included.
+BANNED = frozenset(" \t!&'\"`|()")
+
+
+def validate(config):
+    """Check both tables.
+
+    Raises:
+        OSError: EINVAL, with the table and the key
+    """
+    policy = config.get("policy")
+    default = _policy(policy, "policy") if policy is not None else None
+    queues = config.get("queues")
+    if queues is not None:
+        if not isinstance(queues, dict):
+            raise _error("queues", "not a table")
+        for name, entry in queues.items():
+            _queue(entry, f"queues.{name}")
+    if default is not None and default not in (queues or {}):
+        text = f"the [policy] config table defines a default queue {default} that is not in [queues] table"
+        raise OSError(errno.EINVAL, text)
+
+
+def _error(where, text):
+    return OSError(errno.EINVAL, f"error parsing [{where}] config table: {text}")
+
+
+def _table(table, where, keys):
+    """`table`, which may have only these keys.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if not isinstance(table, dict):
+        raise _error(where, f"Expected object, got {json_name(table)}")
+    unknown = [key for key in table if key not in keys]
+    if unknown:
+        text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
+        raise _error(where, text)
+    return table
+
+
+def json_name(value):
+    """What JSON calls the type of a value."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    for kind, name in ((int, "integer"), (float, "real"), (str, "string"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "object"
+
+
+def _queue(entry, where):
+    _table(entry, where, ("policy", "requires"))
+    if "policy" in entry and _policy(entry["policy"], f"{where}.policy") is not None:
+        raise _error(where, "'policy' must not define a default queue!")
+    requires = entry.get("requires", [])
+    if not _is_strings(requires) or any(not BANNED.isdisjoint(name) for name in requires):
+        raise _error(where, "'requires' must be an array of property strings (RFC 20)")
+
+
+def _policy(table, where):
+    """Check a policy table; returns the default queue or None."""
+    _table(table, where, ("jobspec", "limits", "access", "scheduler"))
+    default = None
+    if "jobspec" in table:
+        default = _jobspec(table["jobspec"], f"{where}.jobspec")
+    if "limits" in table:
+        _limits(table["limits"], f"{where}.limits")
+    if "access" in table:
+        access = _table(table["access"], f"{where}.access", ("allow-user", "allow-group"))
+        for key, names in access.items():
+            if not _is_strings(names):
+                raise _error(f"{where}.access", f"'{key}' must be a string array")
+    return default
+
+
+def _jobspec(table, where):
+    defaults = _table(table, where, ("defaults",)).get("defaults", {})
+    system = _table(defaults, where, ("system",)).get("system", {})
+    _table(system, where, ("duration", "queue"))
+    if "duration" in system and not _is_duration(system["duration"]):
+        raise _error(where, "'defaults.system.duration' is not a valid FSD")
+    queue = system.get("queue")
+    if queue is not None and not isinstance(queue, str):
+        raise _error(where, "'defaults.system.queue' is not a string")
+    return queue
+
+
+def _limits(table, where):
+    _table(table, where, ("job-size", "duration"))
+    if "duration" in table and not _is_duration(table["duration"]):
+        raise _error(where, "'duration' is not a valid FSD")
+    sizes = _table(table.get("job-size", {}), f"{where}.job-size", ("min", "max"))
+    for key, size in sizes.items():
+        for value in _table(size, f"{where}.{key}", ("nnodes", "ncores", "ngpus")).values():
+            if type(value) is not int:
+                raise _error(f"{where}.{key}", f"Expected integer, got {json_name(value)}")
+            if value < -1:
+                raise _error(f"{where}.{key}", "values must be >= -1")
+
+
+def _is_duration(value):
+    try:
+        fsd.parse(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_strings(value):
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
