@@ -25,6 +25,10 @@ def jobspec(cores=1, duration=0, command=("true",), run=None, nodes=None, **syst
     }
 
 
+#: What job-list.list takes: all jobs with all attributes.
+ALL = {"max_entries": 0, "attrs": ["all"]}
+
+
 def make_R(ranks="0", cores="0", start=0.0, expiration=0.0, host="n0"):
     """An allocated R."""
     execution = {"R_lite": [{"rank": ranks, "children": {"core": cores}}], "starttime": start}
@@ -170,7 +174,9 @@ class JobsInstance(Instance):
 
     def eventlog(self, id, path="eventlog"):
         """The events of a job."""
-        return eventlog.parse(self.rpc("job-info.lookup", {"id": id, "keys": [path]})[path])
+        return eventlog.parse(
+            self.rpc("job-info.lookup", {"id": id, "keys": [path], "flags": 0})[path]
+        )
 
     def events(self, id):
         """Names of a job's events."""

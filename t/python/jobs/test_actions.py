@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from jobs_instance import make_R
+from jobs_instance import ALL, make_R
 
 DEPEND, SCHED, RUN, INACTIVE = 2, 8, 16, 64
 
@@ -213,7 +213,7 @@ def test_purge(inst):
     with pytest.raises(OSError):
         inst.eventlog(ids[0])
     assert inst.eventlog(ids[2])
-    assert [job["id"] for job in inst.rpc("job-list.list")["jobs"]] == [ids[3], ids[2]]
+    assert [job["id"] for job in inst.rpc("job-list.list", ALL)["jobs"]] == [ids[3], ids[2]]
     assert inst.rpc("job-list.job-stats")["inactive_purged"] == 2
     assert purge(inst, age_limit=100.0, force=True) == 0
 

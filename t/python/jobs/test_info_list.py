@@ -4,7 +4,7 @@ import errno
 import json
 
 import pytest
-from jobs_instance import jobspec, make_R
+from jobs_instance import ALL, jobspec, make_R
 
 ENODATA = errno.ENODATA
 
@@ -73,11 +73,11 @@ def test_lookup_flags(auto):
 
 def test_lookup_errors(inst):
     id = inst.submit()
-    assert error(inst, "job-info.lookup", {"id": id, "keys": ["jobspec", "R"]}) == (
+    assert error(inst, "job-info.lookup", {"id": id, "keys": ["jobspec", "R"], "flags": 0}) == (
         errno.ENOENT,
         "R: key not found",
     )
-    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"]}) == (
+    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"], "flags": 0}) == (
         errno.ENOENT,
         "invalid job id",
     )
@@ -96,8 +96,11 @@ def test_guests(inst):
     inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
     theirs = inst.submit()
     assert lookup(inst, theirs, "jobspec")["jobspec"]
-    assert error(inst, "job-info.lookup", {"id": mine, "keys": ["jobspec"]})[0] == errno.EPERM
-    stream = Stream(inst, "job-info.eventlog-watch", {"id": mine, "path": "eventlog"})
+    assert (
+        error(inst, "job-info.lookup", {"id": mine, "keys": ["jobspec"], "flags": 0})[0]
+        == errno.EPERM
+    )
+    stream = Stream(inst, "job-info.eventlog-watch", {"id": mine, "path": "eventlog", "flags": 0})
     assert stream.take() == [] and stream.errnum == errno.EPERM
 
 
@@ -154,9 +157,10 @@ def test_watch_errors(inst):
     stream = watch(inst, 1234)
     assert stream.take() == [] and (stream.errnum, stream.text) == (errno.ENOENT, "invalid job id")
     assert (
-        error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog"})[0] == errno.EPROTO
+        error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog", "flags": 0})[0]
+        == errno.EPROTO
     )  # not streaming
-    bad = Stream(inst, "job-info.eventlog-watch", {"id": 1})
+    bad = Stream(inst, "job-info.eventlog-watch", {"id": 1, "flags": 0})
     bad.take()
     assert bad.errnum == errno.EPROTO
 
@@ -200,7 +204,7 @@ def test_update_watch_without_R(inst):
 
 
 def jobs(inst, **payload):
-    return inst.rpc("job-list.list", payload)["jobs"]
+    return inst.rpc("job-list.list", {**ALL, **payload})["jobs"]
 
 
 def ids(inst, **payload):
@@ -270,9 +274,9 @@ def test_attributes(five):
 def test_selected_attributes(five):
     [job] = jobs(five, attrs=["name", "state"], constraint={"states": ["running"]})
     assert job == {"id": five.five["running"], "name": "runner", "state": 16}
-    assert error(five, "job-list.list", {"attrs": ["nosuch"]})[0] == errno.EINVAL
+    assert error(five, "job-list.list", {"max_entries": 0, "attrs": ["nosuch"]})[0] == errno.EINVAL
     attrs = five.rpc("job-list.list-attrs")["attrs"]
-    assert "id" in attrs and "t_sched" in attrs and "annotations" in attrs
+    assert "all" in attrs and "t_sched" in attrs and "annotations" in attrs
 
 
 @pytest.mark.parametrize(
@@ -311,15 +315,23 @@ def test_constraints(five, constraint, expected):
     ],
 )  # fmt: skip
 def test_bad_constraints(five, constraint):
-    number, text = error(five, "job-list.list", {"constraint": constraint})
-    assert number == errno.EINVAL and text.startswith("invalid constraint:")
+    number, text = error(
+        five, "job-list.list", {"attrs": ["all"], "max_entries": 0, "constraint": constraint}
+    )
+    assert number == errno.EPROTO
+    assert text.startswith("invalid payload: constraint object invalid")
 
 
 def test_deep_constraint(five):
     constraint = {}
     for _ in range(100):
         constraint = {"not": [constraint]}
-    assert error(five, "job-list.list", {"constraint": constraint})[0] == errno.EINVAL
+    assert (
+        error(
+            five, "job-list.list", {"attrs": ["all"], "max_entries": 0, "constraint": constraint}
+        )[0]
+        == errno.EPROTO
+    )
 
 
 def test_since(five):
@@ -329,19 +341,25 @@ def test_since(five):
 
 
 def test_list_stream(five):
-    stream = Stream(five, "job-list.list", {"attrs": ["state"]})
+    stream = Stream(five, "job-list.list", {"max_entries": 0, "attrs": ["state"]})
     [first] = stream.take()
     assert first["version"] == 1 and len(first["jobs"]) == 5 and stream.errnum == ENODATA
 
 
 def test_bad_list_requests(inst):
     for payload in ({"max_entries": -1}, {"max_entries": "x"}, {"attrs": "x"}, {"since": "x"}):
-        assert error(inst, "job-list.list", payload)[0] == errno.EPROTO
+        assert error(inst, "job-list.list", {**ALL, **payload})[0] == errno.EPROTO
+    for missing, payload in (("max_entries", {"attrs": []}), ("attrs", {"max_entries": 0})):
+        text = f"invalid payload: Object item not found: {missing}"
+        assert error(inst, "job-list.list", payload) == (errno.EPROTO, text)
     assert error(inst, "job-list.list-id", {"id": "x"})[0] == errno.EPROTO
 
 
 def test_list_id(auto):
-    assert error(auto, "job-list.list-id", {"id": 1234}) == (errno.ENOENT, "unknown job id")
+    assert error(auto, "job-list.list-id", {"id": 1234}) == (
+        errno.ENOENT,
+        "No such file or directory",
+    )
     id = auto.submit(run=5)
     future = auto.handle.rpc(
         "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
@@ -450,28 +468,53 @@ def test_odd_jobspecs_do_not_break_the_list(inst):
 
 
 def test_journal(auto):
+    over, old = auto.submit(run=1), None
+    auto.advance(2)
     old = auto.submit(run=1)
     full = Stream(auto, "job-manager.events-journal", {"full": True})
-    new_only = Stream(auto, "job-manager.events-journal", {"full": False})
-    entries = full.take()[0]["events"]
-    assert [entry["event"]["name"] for entry in entries if entry["id"] == old][:2] == [
-        "submit",
-        "validate",
-    ]
-    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
-    assert "jobspec" in entries[0] and "R" in next(
-        e for e in entries if e["event"]["name"] == "alloc"
-    )
-    assert new_only.take() == []
+    active = Stream(auto, "job-manager.events-journal", {})
+    some = Stream(auto, "job-manager.events-journal", {"allow": {"finish": 1, "depend": 1}})
+    less = Stream(auto, "job-manager.events-journal", {"deny": {"release": 1, "clean": 1}})
+    items = full.take()
+    assert [item["id"] for item in items] == [over, old, (1 << 64) - 1]
+    assert items[-1]["events"] == []
+    assert [event["name"] for event in items[0]["events"]][-1] == "clean"
+    assert {"jobspec", "R"} <= items[1].keys()
+    assert [item["id"] for item in active.take()] == [old, (1 << 64) - 1]
+    for stream in (some, less):
+        stream.take()
+    for stream in (active, some, less):
+        del stream.items[:]
     auto.advance(1)
-    assert [e["event"]["name"] for item in new_only.take() for e in item["events"]] == [
+    assert heard(active) == ["finish", "release", "free", "clean"]
+    assert heard(some) == ["finish"] and heard(less) == ["finish", "free"]
+    assert all(item["id"] == old and len(item["events"]) == 1 for item in active.items)
+    tag = {"matchtag": full.future.matchtag}
+    auto.handle.rpc("job-manager.events-journal-cancel", tag, flags=1)
+    full.take()
+    assert full.errnum == ENODATA
+
+
+def heard(stream):
+    return [event["name"] for item in stream.take() for event in item["events"]]
+
+
+@pytest.mark.parametrize("body", [{"full": 3}, {"allow": []}, {"deny": "x"}])
+def test_bad_journal_request(auto, body):
+    stream = Stream(auto, "job-manager.events-journal", body)
+    assert stream.take() == [] and stream.errnum == errno.EPROTO
+
+
+def test_journal_in_batches(auto):
+    id = auto.submit(run=1)
+    stream = Stream(auto, "job-manager.journal-batches", None)
+    (first,) = stream.take()
+    assert [entry["seq"] for entry in first["events"]] == list(range(1, 7))
+    assert "jobspec" in first["events"][0] and {e["id"] for e in first["events"]} == {id}
+    auto.advance(1)
+    assert [e["event"]["name"] for item in stream.take()[1:] for e in item["events"]] == [
         "finish",
         "release",
         "free",
         "clean",
     ]
-    auto.handle.rpc(
-        "job-manager.events-journal-cancel", {"matchtag": full.future.matchtag}, flags=1
-    )
-    full.take()
-    assert full.errnum == ENODATA

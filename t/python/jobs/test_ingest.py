@@ -4,7 +4,7 @@ import errno
 import json
 
 import pytest
-from jobs_instance import jobspec
+from jobs_instance import ALL, jobspec
 
 from flux_embedded.services.job_ingest.ids import IdGenerator
 
@@ -27,7 +27,7 @@ def refused(inst, number, text, spec=None, **kwargs):
 
 
 def stored(inst, id, key="jobspec"):
-    return json.loads(inst.rpc("job-info.lookup", {"id": id, "keys": [key]})[key])
+    return json.loads(inst.rpc("job-info.lookup", {"id": id, "keys": [key], "flags": 0})[key])
 
 
 # -- ids (RFC 19) -------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_odd_jobspecs(inst, path):
             assert inst.state(id) == 64, inst.events(id)
     assert inst.events(good.get()["id"])[-1] == "clean"
     assert not inst.jm.jobs
-    assert len(inst.rpc("job-list.list")["jobs"]) == len(inst.jm.inactive)
+    assert len(inst.rpc("job-list.list", ALL)["jobs"]) == len(inst.jm.inactive)
     inst.rpc("job-list.job-stats")
     assert inst.jm.execution.service == "job-exec" and inst.jm.peer.is_ready
     assert not [entry.text for entry in inst.ctx.ring.entries() if "Traceback" in entry.text]

@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from jobs_instance import make_R
+from jobs_instance import ALL, make_R
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -127,7 +127,7 @@ def test_rejection(inst, load, topic):
     assert caught.value.errno == 22
     assert plugin.log == ["job.destroy"]
     assert inst.rpc("kvs.dir", {"key": ".", "recursive": True})["entries"] == [] or not inst.jm.jobs
-    assert inst.rpc("job-list.list")["jobs"] == []
+    assert inst.rpc("job-list.list", ALL)["jobs"] == []
     assert inst.submit(duration=60)
 
 
@@ -451,7 +451,7 @@ def test_inactive_add_and_remove(inst, load):
     assert topics(plugin) == ["job.inactive-add", "job.destroy"]
     assert inst.rpc("job-manager.purge-id", {"id": id, "force": True}) == {"count": 1}
     assert topics(plugin)[-1] == "job.inactive-remove"
-    assert inst.rpc("job-list.list")["jobs"] == []
+    assert inst.rpc("job-list.list", ALL)["jobs"] == []
 
 
 def test_job_update(inst, load):

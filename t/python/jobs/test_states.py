@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from jobs_instance import JobsInstance, jobspec, make_R
+from jobs_instance import ALL, JobsInstance, jobspec, make_R
 from shared import optional_jsonl
 
 from flux_embedded.formats import states
@@ -149,7 +149,7 @@ def test_restart(inst):
     inst.load_sched()
     assert [job["id"] for job in inst.sched.hello] == [running]
     assert [body["id"] for body in inst.sched.of("alloc")] == [waiting]
-    assert len(inst.rpc("job-list.list")["jobs"]) == 6
+    assert len(inst.rpc("job-list.list", ALL)["jobs"]) == 6
     # The job that runs is still known to execution, and what waits for it goes on after it.
     inst.advance(200)
     assert inst.events(running)[-4:] == ["finish", "release", "free", "clean"]

@@ -1,7 +1,5 @@
 """``flux cancel``."""
 
-import errno
-
 from flux_embedded.cmd.lib import jobids, pyargs, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
@@ -55,7 +53,7 @@ def _cancel_jobs(args):
         try:
             call.get()
         except OSError as exc:
-            text = "unknown job id" if exc.errno == errno.ENOENT else error_text(exc)
+            text = error_text(exc)
             warn(f"flux-cancel: ERROR: {jobids.f58(number)}: {text}")
             code = 1
     return code

@@ -1,6 +1,5 @@
 """``flux update``: change a job that is not over."""
 
-import errno
 import json
 
 from flux_embedded.cmd.lib import jobids, pyargs
@@ -86,7 +85,7 @@ def main(argv):
             return 0
         client.rpc("job-manager.update", {"id": jobid, "updates": updates})
     except OSError as exc:
-        text = "unknown job id" if exc.errno == errno.ENOENT else error_text(exc)
+        text = error_text(exc)
         raise CommandError(text) from None
     if args.verbose:
         for key, value in updates.items():

@@ -1,6 +1,5 @@
 """Acting on jobs: raise, kill, urgency, memo, and their bulk forms."""
 
-import errno
 import json
 import signal
 import sys
@@ -172,8 +171,7 @@ def urgency(argv):
     try:
         answer = connect().rpc("job-manager.urgency", {"id": jobid, "urgency": number})
     except OSError as exc:
-        reason = "unknown job" if exc.errno == errno.ENOENT else error_text(exc)
-        raise CommandError(f"{word}: {reason}") from None
+        raise CommandError(f"{word}: {error_text(exc)}") from None
     if opts.get("verbose"):
         warn(f"old urgency: {answer['old_urgency']}")
     return 0

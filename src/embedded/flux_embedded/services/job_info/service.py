@@ -13,7 +13,7 @@ update-lookup            ``{id, key: "R" | "jobspec", flags?}`` -> ``{id, KEY: o
 update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> the same, again after every update
 eventlog-watch-cancel,   ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 update-watch-cancel
-stats-get                -> ``{lookups, watchers}``
+stats-get                -> ``{watchers, update_watchers, ...}``: those under way
 =======================  ===================================================================================
 
 ENOENT has one of two texts: ``invalid job id``, or ``KEY: key not found``. Other users than the owner see
@@ -24,7 +24,7 @@ import errno
 import json
 
 from flux_embedded.formats import eventlog, jobid
-from flux_embedded.kernel.service import Service, request
+from flux_embedded.kernel.service import Malformed, Service, request
 from flux_embedded.services.job_info.watch import (
     UPDATE_EVENT,
     EventlogWatch,
@@ -45,28 +45,27 @@ class JobInfo(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self._watches = {}
-        self._lookups = 0
 
     # -- lookup ------------------------------------------------------------------------------------
 
-    @request("lookup", guest=True)
+    @request("lookup", guest=True, form={"id": int, "keys": list, "flags": int})
     def lookup(self, msg):
         body = msg.body
-        id, keys = _id_of(body), body.get("keys")
-        if (
-            not isinstance(keys, list)
-            or not keys
-            or not all(isinstance(key, str) and key for key in keys)
-        ):
-            raise OSError(errno.EPROTO, "lookup: keys must be an array of strings")
-        self._fetch(msg, id, keys, body.get("flags", 0))
+        keys, flags = body["keys"], body["flags"]
+        if not all(isinstance(key, str) and key for key in keys):
+            raise Malformed("job-info.lookup: 'keys' must be an array of strings")
+        if flags & ~(JSON_DECODE | CURRENT):
+            raise OSError(errno.EPROTO, "lookup request rejected with invalid flag")
+        self._fetch(msg, body["id"], keys, flags)
 
-    @request("update-lookup", guest=True, form={"key": str})
+    @request("update-lookup", guest=True, form={"id": int, "key": str})
     def update_lookup(self, msg):
-        self._fetch(msg, _id_of(msg.body), [_update_key(msg.body)], JSON_DECODE | CURRENT)
+        key = _update_key(msg.body, "update-lookup")
+        self._fetch(msg, msg.body["id"], [key], JSON_DECODE | CURRENT)
 
     def _fetch(self, msg, id, keys, flags):
-        self._lookups += 1
+        if not 0 <= id <= jobid.MAX_ID:
+            raise OSError(errno.ENOENT, "invalid job id")
         where = jobid.kvs_dir(id)
         current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
         wanted = [f"{where}.{key}" for key in keys]
@@ -118,17 +117,26 @@ class JobInfo(Service):
 
     # -- watching ------------------------------------------------------------------------------------
 
-    @request("eventlog-watch", guest=True, streaming=True)
+    @request(
+        "eventlog-watch",
+        guest=True,
+        streaming="eventlog-watch request rejected without streaming RPC flag",
+        form={"id": int, "path": str, "flags": int},
+    )
     def eventlog_watch(self, msg):
         body = msg.body
-        id, path = _id_of(body), body.get("path")
-        if not isinstance(path, str) or not path:
-            raise OSError(errno.EPROTO, "eventlog-watch: path must be a string")
-        self._add(EventlogWatch(self, msg, id, path, bool(body.get("flags", 0) & WAITCREATE)))
+        waitcreate = bool(body["flags"] & WAITCREATE)
+        self._add(EventlogWatch(self, msg, body["id"], body["path"], waitcreate))
 
-    @request("update-watch", guest=True, streaming=True, form={"key": str})
+    @request(
+        "update-watch",
+        guest=True,
+        streaming="update-watch request rejected without streaming RPC flag",
+        form={"id": int, "key": str},
+    )
     def update_watch(self, msg):
-        self._add(UpdateWatch(self, msg, _id_of(msg.body), _update_key(msg.body)))
+        key = _update_key(msg.body, "update-watch")
+        self._add(UpdateWatch(self, msg, msg.body["id"], key))
 
     def _add(self, watch):
         self._watches[watch.msg.sender, watch.msg.matchtag] = watch
@@ -154,21 +162,21 @@ class JobInfo(Service):
 
     @request("stats-get", guest=True)
     def _stats(self, msg):
-        self.respond(msg, {"lookups": self._lookups, "watchers": len(self._watches)})
+        updates = sum(1 for watch in self._watches.values() if isinstance(watch, UpdateWatch))
+        body = {
+            "lookups": 0,
+            "watchers": len(self._watches) - updates,
+            "guest_watchers": 0,
+            "update_lookups": 0,
+            "update_watchers": updates,
+        }
+        self.respond(msg, body)
 
 
-def _id_of(body):
-    id = (body or {}).get("id")
-    if type(id) is not int or not 0 <= id < 1 << 64:
-        raise OSError(errno.EPROTO, "id must be an integer")
-    return id
-
-
-def _update_key(body):
-    key = body.get("key")
-    if key not in UPDATE_EVENT:
-        raise OSError(errno.EINVAL, f"key={key!r}: expected 'R' or 'jobspec'")
-    return key
+def _update_key(body, method):
+    if body["key"] not in UPDATE_EVENT:
+        raise OSError(errno.EINVAL, f"{method} unsupported key specified")
+    return body["key"]
 
 
 def _names(entries):

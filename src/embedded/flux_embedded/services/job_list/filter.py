@@ -37,7 +37,7 @@ def compile_constraint(constraint):
         (predicate of an `Entry`, mask of the states that can match)
 
     Raises:
-        OSError: EINVAL, with what is wrong
+        OSError: EPROTO, with what is wrong
     """
     if constraint is None:
         return (lambda job: True), EVERY_STATE
@@ -55,7 +55,7 @@ def _object(constraint, depth):
 
 def _operator(name, values, depth):
     if not isinstance(values, list):
-        raise _invalid(f"{name}: expected an array")
+        raise _invalid("operator and values not an array")
     if name in ("and", "or", "not"):
         parts = [_object(value, depth + 1) for value in values]
         return {"and": _and, "or": _or, "not": _not}[name](parts)
@@ -63,7 +63,7 @@ def _operator(name, values, depth):
         return _time(name, values)
     function = _LEAVES.get(name)
     if function is None:
-        raise _invalid(f"unknown operator {name}")
+        raise _invalid(f"unknown constraint operator: {name}")
     return function(values)
 
 
@@ -97,7 +97,7 @@ def _userid(values):
     wanted = set()
     for value in values:
         if type(value) is not int:
-            raise _invalid(f"userid: {value!r} is not an integer")
+            raise _invalid("userid value must be an integer")
         wanted.add(value)
     if ANY_USER in wanted or not wanted:
         return (lambda job: True), EVERY_STATE
@@ -108,7 +108,7 @@ def _text(attribute):
     def make(values):
         for value in values:
             if not isinstance(value, str):
-                raise _invalid(f"{attribute}: {value!r} is not a string")
+                raise _invalid(f"{attribute} value must be a string")
         wanted = set(values)
         return (lambda job: getattr(job, attribute) in wanted), EVERY_STATE
 
@@ -119,11 +119,13 @@ def _mask_of(kind, values, names):
     mask = 0
     for value in values:
         if type(value) is int:
+            if value & ~sum(names.values()):
+                raise _invalid(f"invalid {kind} value '{value:x}h' specified")
             mask |= value
         elif isinstance(value, str) and value.lower() in names:
             mask |= names[value.lower()]
         else:
-            raise _invalid(f"{kind}: {value!r} is not one of {', '.join(names)}")
+            raise _invalid(f"invalid {kind} value '{value}' specified")
     return mask
 
 
@@ -142,8 +144,8 @@ def _hostlist(values):
     for value in values:
         try:
             wanted.update(hostlist.decode(value))
-        except (ValueError, TypeError) as exc:
-            raise _invalid(f"hostlist: {exc}") from None
+        except (ValueError, TypeError):
+            raise _invalid("host value not in valid Hostlist format") from None
     test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.hosts(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
 
@@ -153,8 +155,8 @@ def _ranks(values):
     for value in values:
         try:
             wanted.update(idset.members(idset.decode(value)))
-        except (ValueError, TypeError) as exc:
-            raise _invalid(f"ranks: {exc}") from None
+        except (ValueError, TypeError):
+            raise _invalid("ranks value not in valid Idset format") from None
     test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.ranks(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
 
@@ -172,11 +174,13 @@ def _time(name, values):
             key = TIMES[name]
             test = lambda job: key in job.times and compare(job.times[key], limit)  # noqa: E731
             return test, EVERY_STATE
-    raise _invalid(f"{name}: {text!r}: expected >=, <=, > or < and seconds since the epoch")
+    else:
+        raise _invalid("timestamp comparison operator not specified")
+    raise _invalid("invalid timestamp value specified")
 
 
 def _invalid(text):
-    return OSError(errno.EINVAL, f"invalid constraint: {text}")
+    return OSError(errno.EPROTO, f"invalid payload: constraint object invalid: {text}")
 
 
 _LEAVES = {

@@ -3,21 +3,22 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-list                     ``{max_entries?, attrs?, since?, constraint?}`` -> ``{jobs: [{...}]}``. Streaming:
+list                     ``{max_entries, attrs, since?, constraint?}`` -> ``{jobs: [{...}]}``. Streaming:
                          ``{version: 1, jobs}`` in pieces, then ENODATA. max_entries 0: all. attrs: names,
-                         ``["all"]`` by default. since: only inactive jobs that ended later. Pending jobs by
+                         or ``["all"]``. since: only inactive jobs that ended later. Pending jobs by
                          priority, then running ones, latest first, then inactive ones, latest first
 list-id                  ``{id, attrs?, state?}`` -> ``{job: {...}}``, once it has reached that state; ENOENT
 list-attrs               -> ``{attrs: [name]}``
 job-stats                -> ``{job_states: {depend, ..., total}, successful, failed, canceled, timeout,
                          inactive_purged, queues: [...]}``; failed counts all that did not succeed
-stats-get                -> ``{jobs: {pending, running, inactive}}``
+stats-get                -> ``{jobs: {pending, running, inactive}, ...}``
 =======================  ===================================================================================
 """
 
 import errno
 
 from flux_embedded.formats import states
+from flux_embedded.formats.policy import json_name
 from flux_embedded.formats.states import INACTIVE, PENDING, RUN, RUNNING
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_list.entry import GETTERS, Entry
@@ -50,7 +51,7 @@ class JobList(Service):
 
     def _follow(self):
         self._early = []
-        self._journal = self.rpc("job-manager.events-journal", {"full": True}, streaming=True)
+        self._journal = self.rpc("job-manager.journal-batches", streaming=True)
         self._journal.then(self._events)
 
     # -- the journal ---------------------------------------------------------------------------------
@@ -128,13 +129,12 @@ class JobList(Service):
         if self._is_early(self.list, msg):
             return
         body = msg.body or {}
-        attrs = _attrs_of(body)
-        limit = body.get("max_entries", 0)
-        if type(limit) is not int or limit < 0:
-            raise OSError(errno.EPROTO, "max_entries must be an integer >= 0")
-        since = body.get("since", 0.0)
-        if type(since) not in (int, float):
-            raise OSError(errno.EPROTO, "since must be a number")
+        limit = _member(body, "max_entries", (int,), "integer")
+        given = _member(body, "attrs", (object,), "")
+        since = _member(body, "since", (int, float), "real or integer", 0.0)
+        if limit < 0:
+            raise _invalid("max_entries < 0 not allowed")
+        attrs = _attrs_of(given)
         jobs = self._select(body.get("constraint"), limit, since)
         if not msg.streaming:
             self.respond(msg, {"jobs": [job.attributes(attrs) for job in jobs]})
@@ -166,19 +166,19 @@ class JobList(Service):
         if mask & INACTIVE:
             yield reversed(list(self._inactive.values()))
 
-    @request("list-id", guest=True, form={"id": object, "state?": int})
+    @request("list-id", guest=True)
     def list_id(self, msg):
         if self._is_early(self.list_id, msg):
             return
-        body = msg.body
-        id = body.get("id")
-        if type(id) is not int:
-            raise OSError(errno.EPROTO, "id must be an integer")
-        _attrs_of(body)
+        body = msg.body or {}
+        id = _member(body, "id", (int,), "integer")
+        _member(body, "state", (int,), "integer", 0)
         job = self._jobs.get(id)
-        if job is None:
+        if job is not None:
+            _attrs_of(body.get("attrs", ["all"]))
+        else:
             # It may be so new that the journal has not brought it yet.
-            self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"]}).then(
+            self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"], "flags": 0}).then(
                 self._looked_up, msg, id
             )
             return
@@ -192,7 +192,7 @@ class JobList(Service):
         try:
             future.body  # noqa: B018  raises if there is no such job
         except OSError:
-            self.respond_error(msg, errno.ENOENT, "unknown job id")
+            self.respond_error(msg, errno.ENOENT)
             return
         self._waiting.setdefault(id, []).append((msg, msg.body.get("state", 1)))
 
@@ -204,11 +204,11 @@ class JobList(Service):
             self._answer_id(msg, job)
 
     def _answer_id(self, msg, job):
-        self.respond(msg, {"job": job.attributes(_attrs_of(msg.body))})
+        self.respond(msg, {"job": job.attributes(_attrs_of(msg.body.get("attrs", ["all"])))})
 
     @request("list-attrs", guest=True)
     def list_attrs(self, msg):
-        self.respond(msg, {"attrs": ATTRS})
+        self.respond(msg, {"attrs": [*GETTERS, "all"]})
 
     @request("job-stats", guest=True)
     def job_stats(self, msg):
@@ -232,7 +232,8 @@ class JobList(Service):
             "running": len(self._running),
             "inactive": len(self._inactive),
         }
-        self.respond(msg, {"jobs": counts})
+        idsync = {"lookups": 0, "waits": sum(map(len, self._waiting.values()))}
+        self.respond(msg, {"jobs": counts, "idsync": idsync, "stats_watchers": 0})
 
     @request("disconnect", guest=True)
     def _disconnect(self, msg):
@@ -244,10 +245,29 @@ class JobList(Service):
                 del self._waiting[id]
 
 
-def _attrs_of(body):
-    attrs = (body or {}).get("attrs", ["all"])
+def _invalid(text):
+    return OSError(errno.EPROTO, f"invalid payload: {text}")
+
+
+def _member(body, key, kinds, name, default=None):
+    """A value of the payload.
+
+    Raises:
+        OSError: EPROTO, it is missing and has no default, or is of another type
+    """
+    if key not in body:
+        if default is None:
+            raise _invalid(f"Object item not found: {key}")
+        return default
+    value = body[key]
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise _invalid(f"Expected {name}, got {json_name(value)}")
+    return value
+
+
+def _attrs_of(attrs):
     if not isinstance(attrs, list):
-        raise OSError(errno.EPROTO, "attrs must be an array of strings")
+        raise _invalid("attrs must be an array")
     if "all" in attrs:
         return ATTRS
     for name in attrs:

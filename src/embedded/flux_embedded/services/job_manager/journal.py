@@ -1,74 +1,135 @@
-"""``job-manager.events-journal``: a stream of all job events, for job-list and others.
+"""Streams of all job events: ``job-manager.events-journal``, and ``journal-batches`` for job-list.
 
-Request ``{full: bool}`` (streaming). Each response is ``{"events": [ENTRY, ...]}`` with ENTRY
-``{"id", "seq", "event": {...}}``; the entry of ``submit`` also has ``jobspec``, that of ``alloc`` has
-``R``. ``seq`` counts the events of a job from 1. ``annotations`` entries are no eventlog events: they
-carry the job's annotations whenever these changed, and the seq of the event before. With `full` the
-stream begins with one response that holds the events of all jobs there are.
+``events-journal``: ``{full?: bool, allow?: {NAME: 1}, deny?: {NAME: 1}}``. Each response is
+``{"id", "events": [EVENT], "jobspec"?, "R"?}``: of one job; jobspec comes with ``submit``, R with
+``alloc``. First come all events so far of the active jobs, with `full` of the inactive ones too, a
+response each; then a response without events, whose id is 2^64-1 (-1 in C); then every event as it is
+posted. ``allow`` and ``deny`` choose events by name.
+
+``journal-batches`` (ours): the same events from the first on, as
+``{"events": [{"id", "seq", "event", "jobspec"?, "R"?}, ...]}``. ``seq`` counts the events of a job from
+1. What is posted in one turn comes in one response.
+
+``annotations`` is no event of an eventlog: it carries the job's annotations whenever these changed, with
+the seq of the event before.
 """
 
 import errno
 
+from flux_embedded.formats.jobid import MAX_ID
 
-class Reader:
-    """One request for the journal."""
+NOT_STREAMING = "job-manager.events requires streaming RPC flag"
 
-    def __init__(self, jm, msg, full):
+
+class Batches:
+    """A request for the events in batches."""
+
+    #: Whether it wants the events of inactive jobs.
+    full = True
+
+    def __init__(self, jm, msg):
         self.jm = jm
         self.msg = msg
-        self._kept = [] if full else None
 
-    def take(self, entries, body):
-        if self._kept is None:
-            self.jm.respond(self.msg, body)
-        else:
-            self._kept.extend(entries)
+    def send_history(self, entries):
+        self.jm.respond(self.msg, {"events": entries})
 
-    def history(self, entries):
-        """The past is there: send it, and what happened while it was read and is not in it."""
-        known = {}
-        for entry in entries:
-            known[entry["id"]] = entry["seq"]
-        later = [entry for entry in self._kept if entry["seq"] > known.get(entry["id"], 0)]
-        self._kept = None
-        self.jm.respond(self.msg, {"events": entries + later})
+    def send(self, entries, body):
+        self.jm.respond(self.msg, body)
 
 
 class Journal:
-    """The readers of the journal."""
+    """A request for the events as a real Flux has them."""
+
+    def __init__(self, jm, msg):
+        body = msg.body or {}
+        self.jm = jm
+        self.msg = msg
+        self.full = body.get("full", False)
+        self._allow = body.get("allow")
+        self._deny = body.get("deny") or {}
+
+    def _wants(self, event):
+        name = event["name"]
+        return name not in self._deny and (self._allow is None or name in self._allow)
+
+    def send_history(self, entries):
+        jobs = {}
+        for entry in entries:
+            job = jobs.setdefault(entry["id"], {"id": entry["id"], "events": []})
+            for key in ("jobspec", "R"):
+                if key in entry:
+                    job[key] = entry[key]
+            if self._wants(entry["event"]):
+                job["events"].append(entry["event"])
+        for job in jobs.values():
+            if job["events"]:
+                self.jm.respond(self.msg, job)
+        self.jm.respond(self.msg, {"id": MAX_ID, "events": []})
+
+    def send(self, entries, body):
+        for entry in entries:
+            if self._wants(entry["event"]):
+                answer = {key: entry[key] for key in ("id", "jobspec", "R") if key in entry}
+                self.jm.respond(self.msg, {**answer, "events": [entry["event"]]})
+
+
+class Journals:
+    """Who reads the events of job manager `jm`."""
 
     def __init__(self, jm):
         self.jm = jm
-        self._readers = []
+        self._readers = {}  # reader -> entries since it asked for the past, or None once it has it
         self._events = 0
 
     def stats(self):
         """What ``job-manager.stats-get`` has of it."""
         return {"listeners": len(self._readers), "events": self._events}
 
-    def request(self, msg):
+    def events_journal(self, msg):
         """``events-journal``."""
-        full = bool((msg.body or {}).get("full"))
-        reader = Reader(self.jm, msg, full)
-        self._readers.append(reader)
-        if full:
-            self.jm.restart.send_history(reader)
+        self._add(Journal(self.jm, msg))
+
+    def batches(self, msg):
+        """``journal-batches``."""
+        self._add(Batches(self.jm, msg))
+
+    def _add(self, reader):
+        self._readers[reader] = []
+        self.jm.restart.read_history(self._got_history, reader)
+
+    def _got_history(self, entries, reader):
+        """The past is there: send it, and what happened while it was read and is not in it."""
+        kept = self._readers.get(reader)
+        if kept is None:
+            return
+        known = {entry["id"]: entry["seq"] for entry in entries}
+        entries += [entry for entry in kept if entry["seq"] > known.get(entry["id"], 0)]
+        self._readers[reader] = None
+        if not reader.full:
+            active = self.jm.jobs
+            entries = [entry for entry in entries if entry["id"] in active]
+        reader.send_history(entries)
 
     def publish(self, entries):
         """Send entries to all readers."""
         self._events += len(entries)
         if self._readers:
             body = {"events": entries}
-            for reader in self._readers:
-                reader.take(entries, body)
+            for reader, kept in self._readers.items():
+                if kept is None:
+                    reader.send(entries, body)
+                else:
+                    kept.extend(entries)
 
     def cancel(self, sender, matchtag):
         """``events-journal-cancel``."""
-        for reader in self._readers:
+        for reader in list(self._readers):
             if reader.msg.sender is sender and reader.msg.matchtag == matchtag:
-                self._readers.remove(reader)
+                del self._readers[reader]
                 self.jm.respond_error(reader.msg, errno.ENODATA)
-                return
 
     def disconnected(self, sender):
-        self._readers = [reader for reader in self._readers if reader.msg.sender is not sender]
+        for reader in list(self._readers):
+            if reader.msg.sender is sender:
+                del self._readers[reader]

@@ -83,11 +83,11 @@ class Restart:
 
     # -- history for the journal -------------------------------------------------------------------
 
-    def send_history(self, reader):
-        """Have ``reader.history(entries)`` called with the journal entries of all jobs so far."""
-        self.jm.rpc("kvs.dir", REQUEST).then(self._got_history, reader)
+    def read_history(self, function, *args):
+        """Have ``function(entries, *args)`` called with the journal entries of all jobs so far."""
+        self.jm.rpc("kvs.dir", REQUEST).then(self._got_history, function, args)
 
-    def _got_history(self, future, reader):
+    def _got_history(self, future, function, args):
         try:
             entries = future.body["entries"]
         except OSError:
@@ -101,7 +101,7 @@ class Restart:
                 event = {"timestamp": self.jm.now(), "name": "annotations"}
                 event["context"] = {"annotations": job.annotations}
                 history.append({"id": job.id, "seq": job.seq, "event": event})
-        reader.history(history)
+        function(history, *args)
 
     @staticmethod
     def _history(id, files):

@@ -22,7 +22,8 @@ alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, args?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
-events-journal (S)      see `journal`
+events-journal (S),     see `journal`
+journal-batches (S)
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
 purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
@@ -49,7 +50,7 @@ from flux_embedded.services.job_manager.free import Free
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.inactive import Inactive
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
-from flux_embedded.services.job_manager.journal import Journal
+from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.peer import Peer
 from flux_embedded.services.job_manager.queues import Queues
@@ -86,7 +87,7 @@ class JobManager(Service):
         self.history = Inactive(self)
         self.inactive = self.history.jobs
         self.events = Events(self)
-        self.journal = Journal(self)
+        self.journal = Journals(self)
         self.queues = Queues(self)
         self.peer = Peer(self)
         self.alloc = Alloc(self)
@@ -130,7 +131,13 @@ class JobManager(Service):
         add("queue-start", self.queues.start, form={"start": bool, **which})
         add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
         add("jobtap-query", self.jobtap.query, form={"name": str})
-        add("events-journal", self.journal.request, streaming=True)
+        add(
+            "events-journal",
+            self.journal.events_journal,
+            streaming=NOT_STREAMING,
+            form={"full?": bool, "allow?": dict, "deny?": dict},
+        )
+        add("journal-batches", self.journal.batches, streaming=True)
         add(
             "purge",
             self.history.purge_request,
