@@ -286,6 +286,7 @@ def test_selected_attributes(five):
         ({"states": [8, "running"]}, "high low running"),
         ({"results": ["failed"]}, "failed"),
         ({"results": [1, 2]}, "failed done"),
+        ({"states": [62]}, "high low running"),
         ({"name": ["runner", "x"]}, "running"),
         ({"userid": [4294967295]}, "high low running failed done"),
         ({"userid": [77]}, ""),

@@ -1,6 +1,7 @@
 """Constraints of a job query (RFC 43), compiled to a function of a job."""
 
 import errno
+import functools
 import operator
 
 from flux_embedded.formats import hostlist, idset, rlite, states
@@ -117,9 +118,10 @@ def _text(attribute):
 
 def _mask_of(kind, values, names):
     mask = 0
+    known = functools.reduce(operator.or_, names.values())
     for value in values:
         if type(value) is int:
-            if value & ~sum(names.values()):
+            if value & ~known:
                 raise _invalid(f"invalid {kind} value '{value:x}h' specified")
             mask |= value
         elif isinstance(value, str) and value.lower() in names:
