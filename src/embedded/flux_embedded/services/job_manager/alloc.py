@@ -183,7 +183,7 @@ class Alloc:
         try:
             job = self.pending.get(body["id"])
             kind = body["type"]
-            if not self._is_well_formed(kind, body):
+            if not self.is_well_formed(kind, body):
                 raise ValueError("malformed")
         except (TypeError, KeyError, ValueError):
             self.jm.peer.failed(f"malformed sched.alloc response: {msg.payload_str}", LOG_ERR)
@@ -202,7 +202,7 @@ class Alloc:
             self._canceled(job)
 
     @staticmethod
-    def _is_well_formed(kind, body):
+    def is_well_formed(kind, body):
         if type(body["id"]) is not int or type(kind) is not int or not 0 <= kind <= 3:
             return False
         annotations = body.get("annotations")

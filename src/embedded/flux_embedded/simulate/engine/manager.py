@@ -74,9 +74,9 @@ class QuickAlloc(Alloc):
     """The requests for resources, with a shorter look at each R: ``check`` has the long one."""
 
     @staticmethod
-    def _is_well_formed(kind, body):
+    def is_well_formed(kind, body):
         if kind != SUCCESS or type(body["id"]) is not int:
-            return Alloc._is_well_formed(kind, body)
+            return Alloc.is_well_formed(kind, body)
         execution = body["R"]["execution"]
         entries = execution["R_lite"]
         return bool(execution["nodelist"]) and all(

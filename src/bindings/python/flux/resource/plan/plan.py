@@ -60,17 +60,21 @@ class Plan:
     def copy(self):
         """An independent plan of the same pool, with the same promises.  O(promises)."""
         new = type(self)(self._pool)
-        new.wrap = self.wrap
-        new._promises = {
+        promises = {
             jobid: Promise(p.start, p.end, p.request, p.held, p.units, p.parts)
             for jobid, p in self._promises.items()
         }
-        if self._ranks is not None:
-            new._ranks = self._ranks.copy(new._promises)
-        new._counts = {key: counts.copy() for key, counts in self._counts.items()}
-        new._units = self._units.copy()
-        new._seen, new._ends = self._seen, self._ends[:]
-        new._inventory, new._up = self._inventory, self._up
+        new.__dict__.update(
+            wrap=self.wrap,
+            _promises=promises,
+            _ranks=None if self._ranks is None else self._ranks.copy(promises),
+            _counts={key: counts.copy() for key, counts in self._counts.items()},
+            _units=self._units.copy(),
+            _seen=self._seen,
+            _ends=self._ends[:],
+            _inventory=self._inventory,
+            _up=self._up,
+        )
         return new
 
     # -- questions ----------------------------------------------------------
