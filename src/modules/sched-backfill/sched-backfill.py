@@ -263,6 +263,8 @@ class BackfillScheduler(PolicyScheduler):
 
     def forecast(self):
         for job in self.first_pending():
+            if not self.is_mature(job):
+                continue
             facts = self.resources.explain(job.resource_request)
             head = self.head_of(job)
             fits = facts["available"] >= facts["needed"]

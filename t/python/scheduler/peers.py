@@ -409,7 +409,7 @@ class Rig:
             "id": jobid,
             "priority": priority,
             "userid": 0,
-            "t_submit": self.now,
+            "t_submit": self.now - 10,
             "jobspec": jobspec() if spec is None else spec,
         }
         payload.update(keys)

@@ -228,3 +228,48 @@ def test_no_pass_over_an_empty_queue(simple):
     simple.resource.update(up="0")
     simple.settle()
     assert simple.sched.stats_get()["sched_passes"] == 0
+
+
+# -- jobs too young to be told anything ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_a_job_is_told_nothing_in_its_first_second(module):
+    rig = Rig(R(1, 4))
+    rig.load_file(module, "queue-depth=unlimited")
+    rig.alloc(1, jobspec(4, duration=100))
+    rig.settle()
+    start = rig.now
+    rig.alloc(2, jobspec(4, duration=100), t_submit=rig.now)
+    rig.alloc(3, jobspec(4, duration=100), t_submit=rig.now)
+    rig.wait(0.5)
+    assert not rig.answers(2) and not rig.answers(3)
+    rig.cancel(3)
+    rig.wait(0.7)  # and no event: its age is enough
+    assert shown(rig, 2)["t_estimate"] == start + 100
+    assert shown(rig, 2)["reason_pending"].startswith("insufficient resources")
+    assert [answer["type"] for answer in rig.answers(3)] == [3]
+    assert rig.sched._young == []
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_a_job_that_starts_in_its_first_second_is_answered_only(module):
+    rig = Rig(R(1, 4))
+    rig.load_file(module, "queue-depth=unlimited")
+    rig.alloc(1, jobspec(4, duration=100))
+    rig.settle()
+    rig.alloc(2, jobspec(4, duration=100), t_submit=rig.now)
+    rig.wait(0.5)
+    rig.free(1)
+    rig.wait(5)
+    assert [answer["type"] for answer in rig.answers(2)] == [0]
+
+
+def test_a_submission_in_the_future_is_none():
+    """Clocks of hosts differ: such a job waits no longer than others."""
+    rig = Rig(R(1, 4))
+    rig.load_file("sched-fifo")
+    rig.alloc(1, jobspec(4, duration=100))
+    rig.alloc(2, jobspec(4, duration=100), t_submit=rig.now + 1000)
+    rig.wait(1.2)
+    assert "t_estimate" in shown(rig, 2)

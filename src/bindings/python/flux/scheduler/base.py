@@ -252,7 +252,7 @@ class Scheduler(BrokerModule):
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
             self._mishaps,
             schedule=lambda: self.schedule(),
-            forecast=self.forecast if looks_ahead and host.wants_forecast(h) else None,
+            look_ahead=self.forecast if looks_ahead and host.wants_forecast(h) else None,
             start=lambda: self.start_schedule(),
             when_empty=when_empty,
         )

@@ -244,7 +244,7 @@ class Passes:
         pace (Pace): how long events are gathered
         mishaps (Mishaps): where failures are reported
         schedule: begins a pass
-        forecast: begins a forecast, or None: there is none
+        look_ahead: begins a forecast, or None: there is none
         start: called when a pass is wanted; the usual one calls `begin`
         when_empty (bool): whether passes are wanted while the queue is empty
 
@@ -264,7 +264,7 @@ class Passes:
         pace: Pace,
         mishaps: Mishaps,
         schedule: Callable[[], Any],
-        forecast: Optional[Callable[[], Any]],
+        look_ahead: Optional[Callable[[], Any]],
         start: Callable[[], None],
         when_empty: bool,
     ) -> None:
@@ -287,9 +287,9 @@ class Passes:
         hooks = (self._before_step, self._after_step)
         self.main = Driver(handle, self._begin, *hooks, self._ended, stopwatch)
         self.outlook: Optional[Driver] = None
-        if forecast is not None:
+        if look_ahead is not None:
             self.outlook = Driver(
-                handle, forecast, *hooks, self._forecast_ended, stopwatch, self._rest
+                handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
             )
 
     @property
@@ -337,6 +337,14 @@ class Passes:
         if error is not None:
             self._failed(error)
 
+    def forecast(self) -> None:
+        """Have a forecast begin as soon as forecasts may, though no pass has been made."""
+        if self.outlook is not None:
+            if self.outlook.active:
+                self._forecast_again = True
+            else:
+                self._arm_forecast(self.outlook)
+
     def _begin(self) -> Any:
         self._seen = self.events
         return self.schedule()
@@ -350,10 +358,7 @@ class Passes:
             if seconds is not None and self.pace.passed(seconds):
                 self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
             if self.outlook is not None and (self.when_empty or len(self.requests.queue)):
-                if self.outlook.active:
-                    self._forecast_again = True
-                else:
-                    self._arm_forecast(self.outlook)
+                self.forecast()
         if self.changed is not None:
             self.changed()
 

@@ -5,22 +5,32 @@
 - `start`: stamp an allocation with its times, and answer the request with it;
 - `estimates`: annotate pending jobs with the time at which they are expected to start;
 - `reasons`: annotate pending jobs with what they wait for.
+
+A job is told nothing in its first second (`PolicyScheduler.is_mature`).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.base import LOG_DEBUG, Scheduler
-from flux.scheduler.host import name_of
+from flux.scheduler.host import name_of, wants_forecast
 from flux.scheduler.queue import in_order
 from flux.scheduler.requests import PendingJob
 
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN = 1.0
+
+#: Seconds after its submission from which a job is told of estimates and reasons. Most jobs of a busy
+#: machine start sooner, and what they were told would be sent for nothing.
+MATURE = 1.0
+
+#: Jobs that become old enough within so many seconds are told together.
+MATURE_GRAIN = 0.1
 
 #: Shapes of requests about which something is remembered; with more of them all is found out anew.
 SHAPES = 1024
@@ -62,6 +72,11 @@ class PolicyScheduler(Scheduler):
         #: by shape of request: the ranks that match it; whether it waits for ranks that are down
         self._matching: dict[Any, int] = {}
         self._down: dict[Any, bool] = {}
+        #: heap of (time, job id, job): jobs too young to be told anything
+        self._young: list[tuple[float, int, PendingJob]] = []
+        self._maturity = h.timer_watcher_create(0.0, self._matured)
+        self._maturity_armed = False
+        self._tells = wants_forecast(h)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -203,6 +218,44 @@ class PolicyScheduler(Scheduler):
             self._mishaps.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
+    # -- jobs too young to be told anything ------------------------------------------------------------
+
+    def is_mature(self, job: PendingJob) -> bool:
+        """Whether a job was submitted long enough ago to be told of estimates and reasons.
+
+        For one that was not, `forecast` is called again when it is.
+        """
+        if job.mature:
+            return True
+        now = self.now()
+        if now - job.t_submit >= MATURE:
+            job.mature = True
+            return True
+        if job.mature is None:
+            job.mature = False
+            when = min(job.t_submit, now) + MATURE
+            heapq.heappush(self._young, (when, job.jobid, job))
+            if not self._maturity_armed:
+                self._maturity_armed = True
+                self._maturity.reset(after=max(MATURE_GRAIN, when - now))
+        return False
+
+    def _matured(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
+        young, now = self._young, self.now()
+        waits = False
+        while young and young[0][0] <= now:
+            _, _, job = heapq.heappop(young)
+            job.mature = True
+            if not job.request.finalized:
+                waits = True
+                if job.estimate is not None:
+                    self._mishaps.guard("estimate", self.show_estimate, job, *job.estimate)
+        self._maturity_armed = bool(young)
+        if young:
+            self._maturity.reset(after=max(MATURE_GRAIN, young[0][0] - now))
+        if waits:
+            self._passes.forecast()
+
     # -- estimates -------------------------------------------------------------------------------------
 
     def show_estimate(
@@ -210,11 +263,18 @@ class PolicyScheduler(Scheduler):
     ) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
 
+        A job that is not `is_mature` is told when it is.
+
         Args:
             job (PendingJob): the job
             when (float): when it is expected to start; None: nobody knows
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
         """
+        if not self._tells:
+            return
+        if not self.is_mature(job):
+            job.estimate = None if when is None else (when, kind)
+            return
         shown = job._last_annotation
         kind_shown = getattr(job, "estimate_kind", None)
         if when is None:
@@ -238,6 +298,8 @@ class PolicyScheduler(Scheduler):
         yields after each job.
         """
         if not self.pool_can("plan"):
+            return
+        if not any(self.is_mature(job) for job in self._queue):
             return
         plan = self.resources.plan()
         known = True
@@ -266,15 +328,19 @@ class PolicyScheduler(Scheduler):
     # -- reasons ---------------------------------------------------------------------------------------
 
     def first_pending(self) -> Iterator[PendingJob]:
-        """The first pending jobs in order, as many as are told why they wait."""
+        """The first pending jobs in order, as many as are told why they wait.
+
+        Jobs that are not `is_mature` are among them: their reason is not sent.
+        """
         for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
             if not job.request.finalized:
                 yield job
 
     def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
-        """Annotate `job` with what it waits for; None removes it."""
-        if reason != getattr(job, "reason_shown", None):
-            job.reason_shown = reason  # type: ignore[attr-defined]
+        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
+        by a later forecast."""
+        if reason != job.reason_shown and self._tells and self.is_mature(job):
+            job.reason_shown = reason
             job.request.annotate({"sched": {"reason_pending": reason}})
 
     def behind(self, head: PendingJob) -> str:
@@ -291,8 +357,10 @@ class PolicyScheduler(Scheduler):
             return
         head = None
         for job in self.first_pending():
-            if head is None:
-                head = job
+            head = head or job
+            if not self.is_mature(job):
+                continue
+            if job is head:
                 self.show_reason(job, describe(self.resources.explain(job.resource_request)))
             else:
                 self.show_reason(job, self.behind(head))

@@ -233,7 +233,7 @@ HEAD = 8
 STEP = 24
 
 #: Jobs passed over that take as long as a look at one.
-SKIPS = 128
+SKIPS = 512
 
 
 class Backlog(PendingQueue):
@@ -437,24 +437,32 @@ class Backlog(PendingQueue):
         heap = self.heap
         index = 0 if self._resume is None else self._resume.index(heap)
         looked = skipped = 0
+        shape: Any = (
+            None  # jobs of this shape with this limit or a longer one are refused from here on
+        )
+        limit = 0.0
         while index < len(heap):
             job = heap[index]
+            if job.shape is shape and job.limit >= limit and shape is not None and not job.special:
+                index += 1
+                skipped += 1
+                if skipped == SKIPS:
+                    skipped = 0
+                    self._effort += 1
+                    if self._effort >= STEP and index < len(heap):
+                        self._resume = Place(heap[index])
+                        return
+                continue
             if job.looked < self._epoch and not job.request.finalized:
                 if self._refused and self._is_refused(job):
-                    job.looked = self._epoch
-                    index += 1
-                    skipped += 1
-                    if skipped % SKIPS == 0:
-                        self._effort += 1
-                        if self._effort >= STEP:
-                            self._resume = Place(job)
-                            return
+                    shape, limit = job.shape, self._refused[job.shape].limit
                     continue
                 place = self._resume = Place(job)
                 if looked and self._effort >= STEP:
                     return
                 looked += 1
                 yield job
+                shape = None
                 heap = self.heap
                 if index >= len(heap) or heap[index] is not job:
                     index = place.index(heap)

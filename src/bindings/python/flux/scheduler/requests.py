@@ -264,9 +264,14 @@ class PendingJob:
         "request",
         "resource_request",
         "_last_annotation",
+        "mature",
         "__dict__",
         "__weakref__",
     )
+
+    # What few jobs ever have costs the others nothing.
+    estimate: Optional[tuple[float, Optional[str]]] = None
+    reason_shown: Optional[str] = None
 
     def __init__(
         self,
@@ -288,6 +293,7 @@ class PendingJob:
         self.request = request
         self.resource_request = resource_request
         self._last_annotation: Any = None
+        self.mature: Optional[bool] = None
         self.order: Any = -priority
         self.next_order: Any = None
         if isinstance(request, AllocRequest):
