@@ -7,36 +7,6 @@ import textbook
 from golden_schedules import MODULES, UNITS, differences, play
 from shared import data_dir, load_json
 
-#: What agrees on every start.
-TRACES = [
-    ("sdsc-sp2", "fcfs", "batch", ""),
-    ("sdsc-sp2", "fcfs", "event-end", ""),
-    ("sdsc-sp2", "fcfs", "event-submit", ""),
-    ("metacentrum", "fcfs", "batch", ""),
-    ("metacentrum", "fcfs", "event-end", ""),
-    ("metacentrum", "fcfs", "event-submit", ""),
-    ("lassen-250", "fcfs", "batch", ""),
-    ("lassen-250", "fcfs", "event-end", ""),
-    ("lassen-250", "fcfs", "event-submit", ""),
-    ("lassen-250", "easy", "batch", "-1000"),
-    ("sdsc-sp2", "easy", "batch", "-1000"),
-    ("sdsc-sp2", "depth4-kept", "batch", "-1000"),
-    ("sdsc-sp2", "depth4-plan", "batch", "-1000"),
-    ("sdsc-sp2", "conservative-kept", "batch", "-1000"),
-    ("sdsc-sp2", "conservative-plan", "batch", "-1000"),
-    ("metacentrum", "conservative-kept", "batch", "-2000"),
-]
-
-
-@pytest.mark.parametrize("trace, policy, grain, first", TRACES)
-def test_trace(trace, policy, grain, first):
-    recorded = load_json(f"golden/schedules/{trace}-{policy}-{grain}{first}.json")
-    jobs = load_json(f"golden/schedules/input-{trace}.json")
-    rows = jobs["jobs"][: len(recorded["start"])]
-    module, args = MODULES[policy]
-    got = play(rows, recorded["procs"], module, args, grain)
-    assert differences(got, recorded["start"]) == []
-
 
 def corner_cases():
     if data_dir() is None:

@@ -15,7 +15,7 @@ RUNS = ((3600, "< 1 h"), (8 * 3600, "1-8 h"), (math.inf, "> 8 h"))
 
 #: Points of a distribution and of a series over time that a report gets.
 QUANTILES = 200
-STEPS = 600
+STEPS = 300
 
 
 def quantile(ordered, share):

@@ -24,7 +24,7 @@ def reader(source, form="auto"):
         raise source.error(0, "there is no such file")
     if form == "auto":
         form = detect(source)
-        source.notes.fact(f"{source.path}: read as {form}")
+        source.notes.fact(f"{os.path.basename(source.path)}: read as {form}")
     if form == "swf":
         return swf.read(source)
     if form in ("sacct", "csv"):
