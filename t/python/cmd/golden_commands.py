@@ -81,7 +81,7 @@ SCRUB = [
     (re.compile(r"(?m)^[0-9]+\.[0-9]{6} "), "TIME "),
     (re.compile(r"\bpid[ =][0-9]+"), "pid N"),
     (re.compile(r"local://[^ ]*/local-0"), "local://RUNDIR/local-0"),
-    (re.compile(r"(RUNDIR|/tmp/flux-[A-Za-z0-9]{6})\b"), "RUNDIR"),
+    (re.compile(r"(RUNDIR|/[^\s'\"]*/flux-[A-Za-z0-9_]{6,8})\b"), "RUNDIR"),
     # limits of the machine that recorded
     (re.compile(r'"(nofile|nproc|stack|core|memlock|sigpending)": ?-?[0-9]+'), r'"\1":N'),
 ]

@@ -292,7 +292,61 @@ def test_input_file(real, tmp_path):
     (tmp_path / "in").write_text("hello\n")
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "in")}}}
     assert output(real, run(real, "cat", shell={"options": options})) == ["hello\n"]
-    assert output(real, run(real, "cat; echo end")) == ["end\n"]
+
+
+def test_missing_input_file_ends_the_job_as_a_shell_that_was_terminated(real, tmp_path):
+    options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
+    id = run(real, "cat", shell={"options": options})
+    events = {event["name"]: event.get("context") for event in real.eventlog(id)}
+    assert events["finish"] == {"status": 15}
+    assert events["exception"]["note"].startswith("error opening input file")
+
+
+def test_standard_input_of_some_tasks_ends_at_once_for_the_others(real):
+    id = real.rpc("job-ingest.submit", {"jobspec": tasks(2, command=["cat"])})["id"]
+    wait(real, id, "start")
+    with pytest.raises(BrokenPipeError):
+        real.rpc("job-exec.write", {"id": id, "data": "a", "ranks": "7"})
+    real.rpc("job-exec.write", {"id": id, "data": "a\n", "ranks": "1", "eof": True})
+    wait(real, id)
+    data = [e["context"] for e in real.eventlog(id, "guest.output") if e["name"] == "data"]
+    assert [(one["rank"], one["data"]) for one in data if "data" in one] == [("1", "a\n")]
+
+
+def test_files_and_templates(real, tmp_path):
+    files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
+    words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{size}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
+    id = run(real, words, files=files)
+    assert output(real, id) == ["hi\n0 1 {{nosuch}}\nd\n"]
+
+
+def test_output_of_each_task_in_its_file_appended_and_labelled(real, tmp_path):
+    where = {
+        "type": "file",
+        "path": f"{tmp_path}/o.{{{{task.rank}}}}.{{{{jobid.dec}}}}",
+        "label": True,
+    }
+    for _ in range(2):
+        id = run(
+            real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}}
+        )
+    assert (tmp_path / f"o.0.{id}").read_text() == "0: hi\n"
+    where["path"] = f"{tmp_path}/o"
+    for _ in range(2):
+        run(real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}})
+    assert (tmp_path / "o").read_text() == "0: hi\n0: hi\n"
+
+
+def test_warning_before_the_end(real, tmp_path):
+    options = {"signal": {"signum": 10, "timeleft": 1000}}
+    command = ["sh", "-c", f"trap 'echo got; exit 0' USR1; >{tmp_path}/up; sleep 20 & wait"]
+    id = real.submit(jobspec(command=command, shell={"options": options}))
+    wait(real, id, "start")
+    job = real.jm.job_or_error(id)
+    wait_for(real, (tmp_path / "up").exists)
+    real.rpc("job-exec.expiration", {"id": id, "expiration": real.kernel.time + 1000.01})
+    wait(real, id)
+    assert output(real, id) == ["got\n"] and job.was_posted("finish")
 
 
 def test_standard_input(real):

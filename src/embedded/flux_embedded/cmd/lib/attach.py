@@ -1,6 +1,7 @@
 """Attaching to a job: ``flux run`` and ``flux job attach``."""
 
 import base64
+import errno
 import os
 import signal
 import time
@@ -27,6 +28,7 @@ class Input:
         self.jobid = jobid
         self.fd = fd
         self.ranks = ranks
+        self.failed = False
 
     def on_event(self, follower, event):
         if event["name"] == "start":
@@ -45,8 +47,14 @@ class Input:
         if not data:
             payload["eof"] = True
             self.client.watch_fd(self.fd, None)
-        # Tasks that ended meanwhile will not miss it.
-        self.client.send("job-exec.write", payload).then(lambda answer, error: None)
+        self.client.send("job-exec.write", payload).then(self._written)
+
+    def _written(self, answer, error):
+        # Tasks that ended meanwhile will not miss it; tasks that were never there are somebody's error.
+        if error is not None and error.errno == errno.EPIPE:
+            warn(f"flux-job: attach_send_shell: {error.strerror}")
+            self.failed = True
+            self.client.stop()
 
 
 def attach(client, jobid, stdin=None, ranks=None, **options):
@@ -76,10 +84,13 @@ def attach(client, jobid, stdin=None, ranks=None, **options):
         payload = {"id": jobid, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"}
         client.send("job-manager.raise", payload).then(lambda answer, error: None)
 
-    on_event = Input(client, jobid, stdin, ranks).on_event if stdin is not None else None
+    source = Input(client, jobid, stdin, ranks) if stdin is not None else None
+    on_event = source.on_event if source else None
     previous = signal.signal(signal.SIGINT, interrupted)
     try:
         follower = follow.run_until_done(client, jobid, on_event=on_event, **options)
     finally:
         signal.signal(signal.SIGINT, previous)
+    if source and source.failed:
+        return 1
     return follow.report_end(follower)

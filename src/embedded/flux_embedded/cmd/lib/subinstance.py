@@ -4,6 +4,9 @@ The job's one process is ``flux start``, which finds from its environment that i
 takes over the resources of that job.
 """
 
+import json
+import os
+
 from flux_embedded.cmd.lib import submission
 from flux_embedded.cmd.lib.errors import CommandError
 
@@ -21,14 +24,47 @@ def add_options(parser):
     parser.add_argument("--dump", nargs="?", metavar="FILE", help="accepted for compatibility")
 
 
-def _check_conf(text):
-    """What the new instance could not read is an error here, where somebody sees it."""
+def _configuration(texts):
+    """What all ``--conf`` say together: texts of several lines, settings, files, names of configurations.
+
+    Raises:
+        CommandError: one of them cannot be read
+    """
+    from flux_embedded.broker import config
+
+    whole = {}
+    for text in texts:
+        try:
+            if "\n" in text:
+                table = _parse(text)
+            elif "=" in text or text.endswith((".toml", ".json")):
+                table = config.parse_setting(text)
+            else:
+                table = config.load_path(_named(text))
+        except config.ConfigError as exc:
+            raise CommandError(f"--conf: {exc}") from None
+        whole = config.merge(whole, table)
+    return whole
+
+
+def _parse(text):
     from flux_embedded.broker import config
 
     try:
-        config.parse_setting(text)
-    except config.ConfigError as exc:
-        raise CommandError(f"--conf: {exc}") from None
+        return json.loads(text)
+    except ValueError:
+        return config.parse_toml(text, "multiline")
+
+
+def _named(name):
+    """The file of a configuration in the XDG search path."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for directory in (home, *(os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")):
+        for suffix in (".toml", ".json"):
+            path = f"{directory}/flux/config/{name}{suffix}"
+            if os.path.exists(path):
+                return path
+    raise CommandError(f"--conf: named config '{name}' not found")
 
 
 def build(args, words, script=None):
@@ -41,21 +77,20 @@ def build(args, words, script=None):
     """
     if not (args.ntasks or args.nodes or args.resources_shape or args.resources_json):
         raise CommandError("Number of slots to allocate must be specified")
-    for text in args.conf or ():
-        _check_conf(text)
+    conf = _configuration(args.conf or ())
     start = ["flux", "start"]
-    start += [f"--conf={text}" for text in args.conf or ()]
+    if conf:
+        start.append("--conf={{tmpdir}}/conf.json")
     start += [f"--broker-opts={text}" for text in args.broker_opts or ()]
     if script is not None:
-        # The script travels in the jobspec. The job itself puts it into a file, in the run directory of
-        # the new instance, which goes with it however it ends.
-        runner = (
-            'd=${FLUX_URI#local://} && f=${d%/*}/script && printf %s "$FLUX_BATCH_SCRIPT" >"$f" && '
-            'chmod 700 "$f" && exec "$f" "$@"'
-        )
-        words = ["sh", "-c", runner, "sh", *words]
+        words = ["{{tmpdir}}/script", *words]
     built = submission.build(args, start + words)
+    # one process plays the brokers of all nodes
     built.spec["tasks"][0]["count"] = {"total": 1}
+    for name, value in (("per-resource.type", "node"), ("mpi", "none"), ("exit-timeout", "none")):
+        built.set_option(name, value)
     if script is not None:
-        built.system["environment"]["FLUX_BATCH_SCRIPT"] = script
+        built.add_file("script", script, 0o700)
+    if conf:
+        built.add_file("conf.json", conf)
     return built.spec

@@ -48,7 +48,7 @@ class ExecJob:
         """Send one response to the start request (RFC 32)."""
         self.service.respond(self.msg, {"id": self.id, "type": kind, "data": data})
 
-    def write(self, data, eof):
+    def write(self, data, eof, ranks=None):
         """Standard input; a mock job does not read any."""
 
     def lost(self, ranks):

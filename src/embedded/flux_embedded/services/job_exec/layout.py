@@ -58,6 +58,8 @@ def per_resource_shares(jobspec, children):
     """Tasks on each node by the shell option ``per-resource`` ({type: node | core, count}); None without it."""
     options = jobspec["attributes"]["system"].get("shell", {}).get("options", {})
     per = options.get("per-resource")
+    if any("total" in task["count"] for task in jobspec["tasks"]):
+        return None
     if not isinstance(per, dict) or per.get("type") not in ("node", "core"):
         return None
     count = per.get("count", 1)
@@ -122,7 +124,20 @@ def task_environment(base, job_id, tasks, task, uri):
     environment["FLUX_EMBEDDED_RANK"] = str(task.broker_rank)
     if uri:
         environment["FLUX_URI"] = uri
-    if task.gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, rlite.ids(task.gpus)))
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return environment
+
+
+def bind_gpus(environment, tasks, task, affinity):
+    """Say in a task's environment which GPUs it may use.
+
+    Args:
+        affinity: the shell option ``gpu-affinity``: ``off``, ``per-task``, else all of the node for each task
+    """
+    if affinity == "off":
+        return
+    gpus = rlite.ids(task.gpus)
+    if affinity == "per-task":
+        share = len(gpus) // sum(1 for other in tasks if other.node == task.node)
+        gpus = gpus[task.local_id * share : (task.local_id + 1) * share]
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
+    environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"

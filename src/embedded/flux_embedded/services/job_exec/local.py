@@ -5,17 +5,33 @@ events that job shells write. Statuses are those of a real job: the greatest of 
 signal counting as 128 + its number.
 """
 
+import errno
 import os
 import signal
+import tempfile
 
 from flux_embedded.formats import jobid
-from flux_embedded.services.job_exec import base, layout
+from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import PIPE, Process
 
 #: exit codes of a shell for a command that is not there, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+
+
+class InputError(Exception):
+    """The file that is to be standard input cannot be read."""
+
+
+def _signal_option(options):
+    """(signal, seconds before the end) of the shell option ``signal``; None without it."""
+    option = options.get("signal")
+    if option in (None, 0, False):
+        return None
+    option = option if isinstance(option, dict) else {}
+    signum, left = option.get("signum", signal.SIGUSR1), option.get("timeleft", 60.0)
+    return int(signal.Signals(signum)), float(left)
 
 
 class LocalJob(base.ExecJob):
@@ -29,7 +45,10 @@ class LocalJob(base.ExecJob):
         "_over",
         "_ending",
         "_kill_alarm",
-        "_input",
+        "_warning",
+        "_signal",
+        "_directory",
+        "_templates",
         "_early",
     )
 
@@ -42,24 +61,17 @@ class LocalJob(base.ExecJob):
         self._over = False
         self._ending = False
         self._kill_alarm = None
-        self._input = False
+        self._warning = None
+        self._signal = None
+        self._directory = None
+        self._templates = None
         self._early = []
 
     def start(self):
         # The request lacks the environment, which only the KVS has.
         lookup = {"id": self.id, "keys": ["jobspec"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
-        self.service.rpc("kvs.lookup", {"key": f"{jobid.kvs_dir(self.id)}.guest.input"}).then(
-            self._look_for_input
-        )
         self.service.rpc("job-info.lookup", lookup).then(self._launch)
-
-    def _look_for_input(self, future):
-        """Somebody writes the job's standard input if it was submitted so."""
-        try:
-            self._input = bool(future.body)
-        except OSError:
-            self._input = False
 
     # -- starting ------------------------------------------------------------------------------------
 
@@ -78,11 +90,19 @@ class LocalJob(base.ExecJob):
             if not self._tasks:
                 raise ValueError("the job has no tasks")
             argv = [command] if isinstance(command, str) else list(command)
-            shell = system.get("shell") or {}
-            options = shell.get("options") or {}
+            options = (system.get("shell") or {}).get("options") or {}
             name = (system.get("job") or {}).get("name") or os.path.basename(argv[0])
             cwd = system.get("cwd") or "/"
-            self._output = Output(self.service, self.id, options, name, cwd)
+            self._make_directory(system, name)
+            self._output = Output(self.service, self.id, options, self._tasks, self._templates, cwd)
+            self._check_input(options, cwd)
+            self._signal = _signal_option(options)
+        except InputError as exc:
+            self.answer("start", {})
+            self._output.fatal(str(exc), "input.file")
+            self.answer("exception", {"severity": 0, "type": "exec", "note": str(exc)})
+            self._end(signal.SIGTERM)
+            return
         except (OSError, ValueError, KeyError, TypeError, IndexError) as exc:
             self.answer(
                 "exception", {"severity": 0, "type": "exec", "note": f"cannot start job: {exc}"}
@@ -94,8 +114,51 @@ class LocalJob(base.ExecJob):
         self.answer("start", {})
         self._shell_events()
         self._spawn_all(argv, self._environment(system), cwd, options)
-        if self.expiration:
-            self.set_alarm(self.expiration, self._expire)
+        self._watch_time()
+
+    def _make_directory(self, system, name):
+        rundir = self.service.ctx.attrs.get("rundir") or tempfile.gettempdir()
+        path = os.path.join(rundir, f"jobtmp-0-{jobid.f58(self.id)}")
+        self._directory = shell.Directory(path, system.get("files") or {})
+        self._templates = shell.Templates(self.id, name, self._tasks, path)
+
+    def _stdin(self, options, cwd):
+        """The file that is standard input; None for what `write` brings."""
+        source = options.get("input")
+        stdin = source.get("stdin") if isinstance(source, dict) else None
+        if not isinstance(stdin, dict) or stdin.get("type") != "file":
+            return None
+        return os.path.join(cwd, self._templates.render(stdin["path"]))
+
+    def _check_input(self, options, cwd):
+        path = self._stdin(options, cwd)
+        if path is not None:
+            try:
+                os.close(os.open(path, os.O_RDONLY))
+            except OSError as exc:
+                raise InputError(f"error opening input file '{path}': {exc.strerror}") from None
+
+    def _watch_time(self):
+        """Wait for the end of the job's time, and for the warning before it."""
+        for alarm in (self.alarm, self._warning):
+            if alarm is not None:
+                alarm.cancel()
+        self.alarm = self._warning = None
+        if not self.expiration:
+            return
+        self.set_alarm(self.expiration, self._expire)
+        if self._signal is not None:
+            when = self.expiration - self._signal[1]
+            self._warning = base.Alarm(self.service, when, self._warn)
+
+    def _warn(self):
+        self._warning = None
+        signum, left = self._signal
+        name = signal.Signals(signum).name
+        self._output.say(
+            f"job will expire in {left:.1f}s, sending {name} to job", component="signal"
+        )
+        self._signal_all(signum)
 
     def _shell_events(self):
         nnodes = self._tasks[-1].node + 1
@@ -118,46 +181,50 @@ class LocalJob(base.ExecJob):
         )
 
     def _environment(self, system):
-        """The job's environment; what a command cannot do without comes from the instance."""
+        """The job's environment: what the jobspec says and no more."""
         given = system.get("environment") or {}
-        environment = {key: str(value) for key, value in given.items() if value is not None}
-        for key in ("PATH", "HOME"):
-            if key not in given and key in self.service.ctx.environ:
-                environment[key] = self.service.ctx.environ[key]
-        return environment
+        return {
+            key: self._templates.render(str(value))
+            for key, value in given.items()
+            if value is not None
+        }
 
     def _spawn_all(self, argv, environment, cwd, options):
         uri = self.service.ctx.attrs.get("local-uri")
-        source = options.get("input")
-        stdin = source.get("stdin") if isinstance(source, dict) else None
+        stdin = self._stdin(options, cwd)
+        environment["FLUX_JOB_TMPDIR"] = self._directory.path
+        outer = self.service.ctx.environ.get("FLUX_JOB_ID_PATH", "")
+        environment["FLUX_JOB_ID_PATH"] = f"{outer}/{jobid.f58(self.id)}"
         for task in self._tasks:
             env = layout.task_environment(environment, self.id, self._tasks, task, uri)
+            layout.bind_gpus(env, self._tasks, task, options.get("gpu-affinity"))
+            words = [self._templates.render(word, task) for word in argv]
             try:
-                self._spawn(task, argv, env, cwd, stdin)
+                self._spawn(task, words, env, cwd, stdin)
             except (OSError, ValueError) as exc:
                 self._cannot_start(task, argv[0], exc)
                 break
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
         early, self._early = self._early, None
-        for data, eof in early:
-            self.write(data, eof)
+        for some in early:
+            self.write(*some)
 
-    def write(self, data, eof):
-        """Standard input for all tasks."""
+    def write(self, data, eof, ranks=None):
+        """Standard input for all tasks, or those of these ranks (a container): the others get none."""
         if self._early is not None:
-            self._early.append((data, eof))
+            self._early.append((data, eof, ranks))
             return
-        for process in list(self._procs.values()):
-            process.write(data, eof)
+        if ranks is not None and not any(task.rank in ranks for task in self._tasks):
+            raise BrokenPipeError(errno.EPIPE, "the job has no such task")
+        for rank, process in list(self._procs.items()):
+            if ranks is None or rank in ranks:
+                process.write(data, eof)
+            else:
+                process.write(b"", True)
 
     def _spawn(self, task, argv, env, cwd, stdin):
-        source = None
-        if isinstance(stdin, dict) and stdin.get("type") == "file":
-            source = open(os.path.join(cwd, stdin["path"]), "rb")  # noqa: SIM115  closed below
-        opened = source
-        if source is None and self._input:
-            source = PIPE
+        opened = open(stdin, "rb") if stdin is not None else None  # noqa: SIM115  closed below
         try:
             self._procs[task.rank] = Process(
                 self.service,
@@ -166,7 +233,7 @@ class LocalJob(base.ExecJob):
                 cwd,
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
-                source,
+                opened or PIPE,
             )
         finally:
             if opened is not None:
@@ -215,15 +282,12 @@ class LocalJob(base.ExecJob):
     def exception(self, kind):
         if not self._ending:
             self._ending = True
-            self._terminate(signal.SIGTERM)
+            self._terminate(self.service.term_signal)
 
     def set_expiration(self, expiration):
         self.expiration = expiration
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
-        if expiration and self._tasks and not self._over and not self._ending:
-            self.set_alarm(expiration, self._expire)
+        if self._procs and not self._over and not self._ending:
+            self._watch_time()
 
     def _expire(self):
         self.alarm = None
@@ -233,7 +297,16 @@ class LocalJob(base.ExecJob):
             self._terminate(signal.SIGALRM)
 
     def _terminate(self, signum):
-        """End the tasks with `signum`, and with SIGKILL what does not heed it."""
+        """End the tasks with `signum`, and with SIGKILL what does not heed it.
+
+        A shell passes SIGTERM and SIGALRM on to its tasks; it dies of another signal, and they with it.
+        """
+        if signum not in (signal.SIGTERM, signal.SIGALRM):
+            procs, self._procs = self._procs, {}
+            for process in procs.values():
+                process.abandon()
+            self._end(int(signum))
+            return
         self._signal_all(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
@@ -251,6 +324,8 @@ class LocalJob(base.ExecJob):
         self._cancel_alarms()
         if self._output is not None:
             self._output.close()
+        if self._directory is not None:
+            self._directory.remove()
         if status is not None:
             leader = self._tasks[0].broker_rank
             self.service.append(
@@ -269,7 +344,7 @@ class LocalJob(base.ExecJob):
         self.release()
 
     def _cancel_alarms(self):
-        for alarm in (self.alarm, self._kill_alarm):
+        for alarm in (self.alarm, self._warning, self._kill_alarm):
             if alarm is not None:
                 alarm.cancel()
 
@@ -278,3 +353,5 @@ class LocalJob(base.ExecJob):
         self._cancel_alarms()
         for process in list(self._procs.values()):
             process.abandon()
+        if self._directory is not None:
+            self._directory.remove()

@@ -8,7 +8,8 @@ encoding ``base64`` where the bytes are no UTF-8, or ``eof``; ``log`` for messag
 import base64
 import os
 
-from flux_embedded.formats import jobid
+from flux_embedded.formats import idset
+from flux_embedded.formats.levels import LOG_NOTICE
 
 HEADER = {
     "version": 1,
@@ -25,44 +26,51 @@ class Output:
         service: has ``append``
         id (int): the job
         options (dict): ``attributes.system.shell.options``
-        name (str): for ``{{name}}`` in file names
+        tasks: list of layout.Placed
+        templates: shell.Templates
         directory (str): where relative file names begin
+
+    Raises:
+        OSError: a file cannot be opened
     """
 
-    def __init__(self, service, id, options, name, directory):
+    def __init__(self, service, id, options, tasks, templates, directory):
         self.service = service
         self.id = id
+        self._tasks = tasks
+        self._templates = templates
+        self._directory = directory
         self._partial = {}
-        self._files = {}
+        self._handles = {}
         self._log([("header", HEADER)])
         output = options.get("output")
         output = output if isinstance(output, dict) else {}
+        self._where = {}
         for stream in ("stdout", "stderr"):
             where = output.get(stream)
             if isinstance(where, dict) and where.get("type") == "file":
-                self._files[stream] = self._open(where, name, directory)
-        if "stdout" in self._files and "stderr" not in output:
-            self._files["stderr"] = self._files["stdout"]
+                self._where[stream] = {"mode": output.get("mode"), **where}
+        if "stdout" in self._where and "stderr" not in output:
+            self._where["stderr"] = self._where["stdout"]
+        for stream, where in self._where.items():
+            for task in tasks:
+                self._file(stream, task)
+            path = templates.render(str(where.get("path", "")))
+            ranks = idset.encode([0, len(tasks)], brackets=True)
+            self._log([("redirect", {"stream": stream, "rank": ranks, "path": path})])
 
     def _log(self, events):
         self.service.append(self.id, "output", *events)
 
-    def _open(self, where, name, directory):
-        path = str(where.get("path", ""))
-        for key, value in (
-            ("id", jobid.f58(self.id)),
-            ("jobid", jobid.f58(self.id)),
-            ("id.f58", jobid.f58(self.id)),
-            ("id.dec", str(self.id)),
-            ("name", name),
-        ):
-            path = path.replace(f"{{{{{key}}}}}", value)
-        path = os.path.join(directory, path)
-        mode = "ab" if where.get("mode") == "append" else "wb"
-        handle = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`
-        for stream in ("stdout", "stderr"):
-            self._log([("redirect", {"stream": stream, "rank": "0", "path": path})])
-        return handle
+    def _file(self, stream, task):
+        """The file that a stream of a task goes to; one that is named twice is opened once."""
+        where = self._where[stream]
+        path = self._templates.render(str(where.get("path", "")), task)
+        path = os.path.join(self._directory, path)
+        if path not in self._handles:
+            mode = "ab" if where.get("mode") == "append" else "wb"
+            self._handles[path] = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`
+        return self._handles[path]
 
     def write(self, task, stream, data):
         """Take what task number `task` wrote; b"" is its end. Whole lines are passed on."""
@@ -78,14 +86,17 @@ class Output:
             self._emit(task, stream, data[:end])
             return
         self._emit(task, stream, self._partial.pop(key, b""))
-        if stream not in self._files:
+        if stream not in self._where:
             self._log([("data", {"stream": stream, "rank": str(task), "eof": True})])
 
     def _emit(self, task, stream, data):
         if not data:
             return
-        if stream in self._files:
-            self._files[stream].write(data)
+        if stream in self._where:
+            if self._where[stream].get("label"):
+                label = f"{task}: ".encode()
+                data = b"".join(label + line for line in data.splitlines(keepends=True))
+            self._file(stream, self._tasks[task]).write(data)
             return
         context = {"stream": stream, "rank": str(task)}
         try:
@@ -95,10 +106,17 @@ class Output:
             context["encoding"] = "base64"
         self._log([("data", context)])
 
-    def fatal(self, message):
+    def say(self, message, level=LOG_NOTICE, component=None):
+        """A message of the shell itself."""
+        context = {"rank": 0, "level": level, "message": message}
+        if component:
+            context["component"] = component
+        self._log([("log", context)])
+
+    def fatal(self, message, component=None):
         """A message of the shell before it gives up."""
-        self._log([("log", {"rank": 0, "level": 0, "message": message})])
+        self.say(message, 0, component)
 
     def close(self):
-        for handle in {id(f): f for f in self._files.values()}.values():
+        for handle in self._handles.values():
             handle.close()

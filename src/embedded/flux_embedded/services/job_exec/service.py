@@ -5,8 +5,8 @@ method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: signal the job's tasks
-write                    ``{id, data?, encoding?: "base64", eof?: bool}`` -> standard input for all tasks of a
-                         job that was submitted with ``input``; ENOENT: it does not run
+write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
+                         tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
 script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
@@ -17,13 +17,16 @@ stats-get                -> ``{running: {mock, local}, started}``
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
 its command is really run, on this machine, whatever ranks it was given.
 
-Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s) from the first signal to SIGKILL;
+Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
+``kill-timeout`` (FSD, default 5s) later SIGKILL;
 ``mock-run-duration`` (ours: FSD, default 1s) for mock jobs that do not say how long they run.
 """
 
 import base64
 import errno
+import signal
 
+from flux.idset import IDset
 from flux_embedded.formats import eventlog, fsd, jobid, rlite
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
@@ -73,6 +76,10 @@ class JobExec(Service):
             self.mock_run_duration = fsd.parse(table.get("mock-run-duration", "1s"))
         except (ValueError, TypeError) as exc:
             raise OSError(errno.EINVAL, f"exec: {exc}") from None
+        name = table.get("term-signal", "SIGTERM")
+        if not isinstance(name, str) or name not in signal.Signals.__members__:
+            raise OSError(errno.EINVAL, f"invalid term-signal: {name}")
+        self.term_signal = signal.Signals[name]
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -127,7 +134,7 @@ class JobExec(Service):
             job.kill(msg.body["signum"])
         self.respond(msg)
 
-    @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool})
+    @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool, "ranks?": str})
     def _write(self, msg):
         body = msg.body
         job = self.jobs.get(body["id"])
@@ -139,7 +146,13 @@ class JobExec(Service):
                 data = base64.b64decode(data)
             except ValueError as exc:
                 raise OSError(errno.EPROTO, f"write: data: {exc}") from None
-        job.write(data, body.get("eof", False))
+        ranks = None
+        if "ranks" in body:
+            try:
+                ranks = IDset(body["ranks"])
+            except ValueError as exc:
+                raise OSError(errno.EPROTO, f"write: ranks: {exc}") from None
+        job.write(data, body.get("eof", False), ranks)
         self.respond(msg)
 
     @request("expiration", form={"id": int, "expiration": (int, float)})

@@ -1,0 +1,115 @@
+"""What a job finds around it: its directory with the files of its jobspec (RFC 37), and ``{{templates}}``."""
+
+import base64
+import json
+import os
+import re
+import shutil
+
+from flux_embedded.formats import jobid
+
+_TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_ID_FORMS = {
+    "f58": jobid.f58,
+    "f58plain": jobid.f58plain,
+    "dec": str,
+    "hex": hex,
+    "dothex": jobid.dothex,
+    "kvs": jobid.kvs_dir,
+}
+
+
+class Directory:
+    """The directory of one job, from before its first task starts until after its last has ended.
+
+    Args:
+        path (str): it must not be there
+        files (dict): name -> entry of ``attributes.system.files``
+
+    Raises:
+        OSError: it cannot be made
+        ValueError: an entry is malformed, or leads out of the directory
+    """
+
+    def __init__(self, path, files):
+        self.path = path
+        os.mkdir(path, 0o700)
+        try:
+            for name, entry in files.items():
+                self._write(name, entry)
+        except (KeyError, TypeError, AttributeError) as exc:
+            self.remove()
+            raise ValueError(f"files: {name}: malformed entry: {exc!r}") from None
+        except (OSError, ValueError):
+            self.remove()
+            raise
+
+    def _write(self, name, entry):
+        target = os.path.normpath(os.path.join(self.path, name))
+        if not target.startswith(self.path + os.sep):
+            raise ValueError(f"files: {name}: outside the job's directory")
+        data = entry["data"]
+        if entry.get("encoding") == "base64":
+            data = base64.b64decode(data)
+        elif isinstance(data, str):
+            data = data.encode("utf-8", "surrogateescape")
+        else:
+            data = json.dumps(data).encode()
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        mode = entry.get("mode", 0o600) & 0o777
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+
+    def remove(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Templates:
+    """The ``{{name}}`` of one job's command, environment and file names; what they do not know stays as it is.
+
+    Args:
+        id (int): the job
+        name (str): its name
+        tasks: list of layout.Placed
+        tmpdir (str): its directory
+    """
+
+    def __init__(self, id, name, tasks, tmpdir):
+        self._values = {
+            "name": name,
+            "nnodes": tasks[-1].node + 1,
+            "ntasks": len(tasks),
+            "size": len(tasks),
+            "tmpdir": tmpdir,
+            "id": jobid.f58(id),
+        }
+        for form, encode in _ID_FORMS.items():
+            self._values[f"id.{form}"] = encode(id)
+
+    def render(self, text, task=None):
+        """text with what is known put in; what differs by task only with a task (layout.Placed)."""
+        if "{{" not in text:
+            return text
+        values = self._values
+        if task is not None:
+            values = {
+                **values,
+                "task.id": task.rank,
+                "task.rank": task.rank,
+                "task.index": task.local_id,
+                "task.localid": task.local_id,
+                "node.id": task.node,
+                "node.name": task.host,
+                "node.cores": task.cores,
+                "node.gpus": task.gpus,
+            }
+
+        def replace(match):
+            name = match.group(1)
+            if name.startswith("jobid"):
+                name = name[len("job") :]
+            elif name == "taskid":
+                name = "task.id"
+            return str(values[name]) if name in values else match.group()
+
+        return _TEMPLATE.sub(replace, text)
