@@ -8,7 +8,6 @@ signal counting as 128 + its number.
 import errno
 import os
 import signal
-import tempfile
 
 from flux_embedded.formats import jobid
 from flux_embedded.services.job_exec import base, layout, shell
@@ -117,10 +116,10 @@ class LocalJob(base.ExecJob):
         self._watch_time()
 
     def _make_directory(self, system, name):
-        rundir = self.service.ctx.attrs.get("rundir") or tempfile.gettempdir()
-        path = os.path.join(rundir, f"jobtmp-0-{jobid.f58(self.id)}")
-        self._directory = shell.Directory(path, system.get("files") or {})
-        self._templates = shell.Templates(self.id, name, self._tasks, path)
+        rundir = self.service.ctx.attrs.get("rundir")
+        base_name = f"jobtmp-0-{jobid.f58(self.id)}"
+        self._directory = shell.Directory(rundir, base_name, system.get("files") or {})
+        self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
 
     def _stdin(self, options, cwd):
         """The file that is standard input; None for what `write` brings."""

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 
 from flux_embedded.formats import jobid
 
@@ -23,7 +24,8 @@ class Directory:
     """The directory of one job, from before its first task starts until after its last has ended.
 
     Args:
-        path (str): it must not be there
+        rundir (str): where it is made; None: with the other temporary files, under a name of its own
+        name (str): its name in rundir
         files (dict): name -> entry of ``attributes.system.files``
 
     Raises:
@@ -31,9 +33,12 @@ class Directory:
         ValueError: an entry is malformed, or leads out of the directory
     """
 
-    def __init__(self, path, files):
-        self.path = path
-        os.mkdir(path, 0o700)
+    def __init__(self, rundir, name, files):
+        if rundir is None:
+            self.path = tempfile.mkdtemp(prefix=f"{name}-")
+        else:
+            self.path = os.path.join(rundir, name)
+            os.mkdir(self.path, 0o700)
         try:
             for name, entry in files.items():
                 self._write(name, entry)
