@@ -377,6 +377,16 @@ test_expect_success 'libraries with C parts, threads and processes work' '
 	    thread.join()
 	    assert out == [(1,)], out
 	    assert subprocess.run(["echo", "hello"], stdout=subprocess.PIPE).stdout == b"hello\n"
+	    for i in range(20):
+	        assert subprocess.run(["sh", "-c", "exit 7"]).returncode == 7
+	    assert subprocess.run("kill -9 \$\$", shell=True).returncode == -9
+	    process = subprocess.Popen(["sleep", "60"])
+	    process.terminate()
+	    assert process.wait() == -15
+	    try:
+	        subprocess.run(["no-such-program"])
+	    except FileNotFoundError:
+	        pass
 	EOT
 	jobtap load $(pwd)/heavy.so && jobtap remove heavy.so
 '

@@ -100,7 +100,7 @@ def start_process(p, id, kind, request):
         "FLUX_JOB_ID": str(id),
         "FLUX_JOB_USERID": str(request["userid"]),
     }
-    # Inside a broker its own reactor may be the first to see a child end, so the status comes through a pipe.
+    # The end of the pipe is the end of the command, and its status comes with it.
     read, write = os.pipe()
     command = ["flux", "exec", "--rank", request["ranks"], "--", *request["command"]]
     process = subprocess.Popen(

@@ -21,7 +21,7 @@ import flux.core.handle
 import flux.future
 import flux.rpc
 import flux.util
-from flux.jobtap import belongings, given, guard, source
+from flux.jobtap import belongings, children, given, guard, source
 from flux.jobtap.args import Args
 from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
 from flux.jobtap.frozen import FrozenDict, FrozenList
@@ -785,6 +785,7 @@ class NoSignals:
 
 _job_manager = JobManager()
 guard.install(_job_manager)
+children.install()
 flux.util.signal = NoSignals
 
 

@@ -1,0 +1,63 @@
+"""Run by `children.Popen`: runs a command, passes signals on to it, and writes its wait status to a pipe.
+
+    python child_helper.py FD PROGRAM NAME [ARGUMENT ...]
+
+writes to FD ``S`` when the command has started and then its status, or ``E`` and an errno, a line each.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGALRM")
+
+
+def main():
+    report, program, args = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    os.set_inheritable(report, False)
+    libc = ctypes.CDLL(None)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    read, write = os.pipe()
+    waiting = []
+    child = []
+
+    def pass_on(signum, frame):
+        if child:
+            os.kill(child[0], signum)
+        else:
+            waiting.append(signum)
+
+    for name in PASSED_ON:
+        if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
+            signal.signal(getattr(signal, name), pass_on)
+    # The threads of a broker block signals, and that is inherited.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.execvp(program, args)
+        except OSError as exc:
+            os.write(write, b"%d" % exc.errno)
+        os._exit(127)
+    child.append(pid)
+    os.close(write)
+    error = os.read(read, 16)
+    if error:
+        os.write(report, b"E%s\n" % error)
+        return
+    os.write(report, b"S\n")
+    for signum in waiting:
+        os.kill(pid, signum)
+    # Whoever reads what the command writes is to see its end, not ours.
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    os.closerange(3, report)
+    os.closerange(report + 1, 1024)
+    os.write(report, b"%d\n" % os.waitpid(pid, 0)[1])
+
+
+main()
