@@ -271,8 +271,10 @@ class PolicyScheduler(Scheduler):
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
         """
         if not self._tells:
-            return
-        if not self.is_mature(job):
+            # Of a simulation for start times, first promises are a part: it asks whether they are kept.
+            if kind != "promised" or when is None or job._last_annotation is not None:
+                return
+        elif not self.is_mature(job):
             job.estimate = None if when is None else (when, kind)
             return
         shown = job._last_annotation

@@ -153,7 +153,7 @@ class InstanceEngine:
         for name in self.config.get("queues", {}):
             h.rpc("job-manager.queue-start", {"start": True, "name": name}).get()
         instance.load_module(self.path, *self.args)
-        stream = h.rpc("job-manager.events-journal", {}, flags=RPC_STREAMING)
+        stream = h.rpc("job-manager.journal-batches", {}, flags=RPC_STREAMING)
         stream.then(self._journal)
 
     def _at(self, seconds, function):

@@ -28,7 +28,7 @@ class Outcome:
     Attributes:
         submit, start, end (array): NaN where it has not happened
         how (bytearray): a result of `states`, `REJECTED` or `UNFINISHED`
-        promise (array): the first start the scheduler announced
+        promise (array): the first start the scheduler promised
         told_backfilled (bytearray): whether it said that the job went ahead of others
         allocated (list): which units the job had: an interval set, separated by blanks
         R (list or None): its R, where they are kept
@@ -83,7 +83,8 @@ class Outcome:
         index = active.index
         if index >= 0 and self.promise[index] != self.promise[index]:
             sched = active.annotations.get("sched")
-            if isinstance(sched, dict):
+            # Other estimates say what is likely, and bind nobody.
+            if isinstance(sched, dict) and sched.get("t_estimate_kind") == "promised":
                 when = sched.get("t_estimate")
                 if isinstance(when, (int, float)) and when:
                     self.promise[index] = when - self.epoch

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Draw the pictures of comparing.rst: the charts of the report about the sample trace, one file each.
+
+doc/guide/comparing/pictures.py
+"""
+
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path[:0] = [os.path.join(TOP, "src/bindings/python"), os.path.join(TOP, "src/embedded")]
+
+from flux_embedded.simulate import policy  # noqa: E402
+from flux_embedded.simulate.command import sample_path  # noqa: E402
+from flux_embedded.simulate.report import charts, page  # noqa: E402
+from flux_embedded.simulate.results.picture import picture_data  # noqa: E402
+from flux_embedded.simulate.run import Settings, simulate  # noqa: E402
+from flux_embedded.simulate.workload.build import Options, build  # noqa: E402
+
+POLICIES = ["sched-fifo", "sched-backfill reservations=1,unlimited"]
+
+
+def alone(chart):
+    """A chart as a file of its own, on white."""
+    css = os.path.join(os.path.dirname(page.__file__), "page.css")
+    with open(css, encoding="utf-8") as stream:
+        style = re.sub(r"@media.*?\n}\n", "", stream.read(), flags=re.DOTALL)
+    style = "".join(
+        line
+        for line in style.splitlines(True)
+        if line.startswith((":root", "  --", "}", ".", "svg"))
+    )
+    style += "text { font-family: sans-serif; }"
+    chart = chart.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    head, _, body = chart.partition(">")
+    return f'{head}><style>{style}</style><rect width="100%" height="100%" fill="#fff"/>{body}\n'
+
+
+def main():
+    workload = build(Options(traces=[sample_path()]))
+    pictures, texts = [], policy.parse(POLICIES)
+    for one in texts:
+        outcome, _ = simulate(workload, one, Settings())
+        pictures.append(picture_data(outcome))
+    drawn = {
+        "waits": charts.waits(pictures),
+        "time": charts.over_time(pictures),
+        "promises": charts.promises(pictures),
+        "gantt": charts.gantt(pictures[1], 0),
+    }
+    for name, chart in drawn.items():
+        with open(os.path.join(HERE, f"{name}.svg"), "w", encoding="utf-8") as stream:
+            stream.write(alone(chart))
+
+
+if __name__ == "__main__":
+    main()
