@@ -32,6 +32,7 @@ class BackfillScheduler(PolicyScheduler):
     _queue_class = Backlog
     reservations = 1
     guarantee = "kept"
+    looks_past_heads = True
 
     def __init__(self, h, *args):
         super().__init__(h, *args)
@@ -70,7 +71,12 @@ class BackfillScheduler(PolicyScheduler):
             self.plan_anew_from(job)
         elif job in self.promises and not self.has_come(job):
             return
-        if not (self.try_to_start(job) or self.overtake(job)):
+        if self.try_to_start(job):
+            return
+        if self.set_aside(job):
+            self.forget(job)
+            self._backlog.remove(job)
+        elif not self.overtake(job):
             self.wait(job)
 
     def has_come(self, job):
@@ -93,7 +99,7 @@ class BackfillScheduler(PolicyScheduler):
     def try_to_start(self, job):
         """Start a job, unless it does not fit now or would delay one with a promise."""
         try:
-            alloc = self.plan.alloc(job.jobid, job.resource_request)
+            alloc = self.allocate(job, self.plan)
         except InsufficientResources:
             return False
         except Exception as exc:
@@ -261,17 +267,25 @@ class BackfillScheduler(PolicyScheduler):
 
     # -- what users see ---------------------------------------------------------------------------------
 
+    def ahead_of(self, job):
+        head = self.head_of(job)
+        return [] if head is None else [head]
+
+    def why(self, job, facts=None):
+        reserved = self.why_reserved(job)
+        if reserved is not None:
+            return reserved
+        facts = facts or self.resources.explain(job.resource_request)
+        head = self.head_of(job)
+        if head is not None and facts["available"] >= facts["needed"]:
+            return self.behind(head)
+        return describe(facts)
+
+    def outlook(self):
+        return self.plan or super().outlook()
+
     def forecast(self):
-        for job in self.first_pending():
-            if not self.is_mature(job):
-                continue
-            facts = self.resources.explain(job.resource_request)
-            head = self.head_of(job)
-            fits = facts["available"] >= facts["needed"]
-            self.show_reason(
-                job, self.behind(head) if fits and head is not None else describe(facts)
-            )
-            yield
+        yield from self.reasons()
 
     def stats_get(self):
         stats = super().stats_get()

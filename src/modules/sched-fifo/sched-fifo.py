@@ -20,9 +20,10 @@ class FIFOScheduler(PolicyScheduler):
         while self._queue:
             job = self._queue[0]
             try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
+                alloc = self.allocate(job)
             except InsufficientResources:
-                return  # the head waits, and everybody behind it
+                if not self.set_aside(job):
+                    return  # the head waits, and everybody behind it
             except Exception as exc:
                 self.refuse(job, exc)  # it could never run
             else:

@@ -59,9 +59,10 @@ class SimpleScheduler(PolicyScheduler):
         while self._queue:
             job = self._queue[0]
             try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
+                alloc = self.allocate(job)
             except InsufficientResources:
-                return
+                if not self.set_aside(job):
+                    return
             except Exception as exc:
                 self.refuse(job, exc)
             else:

@@ -127,7 +127,7 @@ def test_what_a_window_asks_the_pool_for():
     pool = ResourcePool(R)
     pool.mark_up("all")
     one = make(requires={"properties": ["big"]})
-    got = pool.alloc(1, pool.parse_resource_request(one.jobspec(4)))
+    got = pool.alloc(1, pool.parse_resource_request(one.jobspec(4, 3600.0)))
     assert got.dumps() == "rank[4-7]/core[0-3]"
     both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
     assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}

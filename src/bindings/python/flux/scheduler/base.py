@@ -607,6 +607,7 @@ class Scheduler(BrokerModule):
         hello = host.Hello(handle, self._pool, self.hello, self._mishaps)
         hello.take_over(jobs)
         self._requests.holding |= hello.holding
+        self._before_ready(hello.holding)
         self._lost_ranks = hello.lost
         host.ready(handle, self.queue_depth)
         acquisition.then(self._resources_changed)
@@ -625,6 +626,14 @@ class Scheduler(BrokerModule):
         self._parser = RequestParser(pool)
         pool.mark_down("all")
         self._update(first)
+        self._pool_made()
+
+    def _pool_made(self) -> None:
+        """There is a pool, and no job in it yet; for what the library keeps beside it. What is raised
+        ends the start."""
+
+    def _before_ready(self, holding: set[int]) -> None:
+        """The jobs that hold resources are known, and no request has come yet."""
 
     def _make_pool(self, R: dict[str, Any]) -> Any:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
@@ -697,7 +706,7 @@ class Scheduler(BrokerModule):
             self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
             return
-        userid = payload.get("userid", 0)
+        userid = request.userid = payload.get("userid", 0)
         t_submit = payload.get("t_submit")
         if not isinstance(t_submit, (int, float)):
             t_submit = self.now()

@@ -4,7 +4,8 @@
 
 - `start`: stamp an allocation with its times, and answer the request with it;
 - `estimates`: annotate pending jobs with the time at which they are expected to start;
-- `reasons`: annotate pending jobs with what they wait for.
+- `reasons`: annotate pending jobs with what they wait for;
+- the services that ``flux sched`` asks (`asking.Desk` finds the answers).
 
 A job is told nothing in its first second (`PolicyScheduler.is_mature`).
 """
@@ -15,16 +16,22 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from flux.brokermod import request_handler
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.scheduler.asking import Caller, Desk
 from flux.scheduler.base import LOG_DEBUG, Scheduler
-from flux.scheduler.host import name_of, wants_forecast
+from flux.scheduler.host import name_of, stopwatch, wants_forecast
 from flux.scheduler.queue import in_order
 from flux.scheduler.requests import PendingJob
+from flux.scheduler.reservations.keeper import Keeper
+from flux.scheduler.reservations.office import Office
 
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN = 1.0
 
+#: Jobs that wait for a reservation and are tried again at once when something is released.
+TRIES = 32
 #: Seconds after its submission from which a job is told of estimates and reasons. Most jobs of a busy
 #: machine start sooner, and what they were told would be sent for nothing.
 MATURE = 1.0
@@ -67,11 +74,22 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
 
+    #: Whether a job that comes later may start before one that waits.
+    looks_past_heads = False
+
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         #: by shape of request: the ranks that match it; whether it waits for ranks that are down
         self._matching: dict[Any, int] = {}
         self._down: dict[Any, bool] = {}
+        #: when this scheduler was loaded, seconds since the epoch
+        self.loaded_at = self.now()
+        #: jobs started since, by how they were chosen
+        self.started_jobs: dict[str, int] = {}
+        self._stopwatch = stopwatch(h)
+        self._desk = Desk(self)
+        self._keeper = Keeper(self)
+        self._office = Office(self, self._keeper, self._commits, self._mishaps)
         #: heap of (time, job id, job): jobs too young to be told anything
         self._young: list[tuple[float, int, PendingJob]] = []
         self._maturity = h.timer_watcher_create(0.0, self._matured)
@@ -126,7 +144,9 @@ class PolicyScheduler(Scheduler):
             the `Plan`, or None: the pool has none, which is logged, and the scheduler is ending
         """
         if self.pool_can("plan"):
-            return self.resources.plan()
+            plan = self.resources.plan()
+            self._keeper.attach(plan)
+            return plan
         self.log.critical(
             f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
             "cannot: it ends here"
@@ -166,6 +186,10 @@ class PolicyScheduler(Scheduler):
         return waits
 
     def _ranks_changed(self, lost: bool) -> None:
+        if self._keeper:
+            if lost:
+                self._keeper.forget_plan()
+            self._keeper.refill()
         self._matching.clear()
         self._down.clear()
         if lost:
@@ -199,11 +223,17 @@ class PolicyScheduler(Scheduler):
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
+        end = now + duration if duration > 0 else self.resources.expiration
+        cut = self._keeper.end_of(job.jobid)
+        if cut is not None:
+            end = min(end or cut, cut)
         alloc.set_starttime(now)
-        alloc.set_expiration(now + duration if duration > 0 else self.resources.expiration)
+        alloc.set_expiration(end)
         summary = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {self.name_of(job)}: {summary}")
+        chosen = annotations.get("selection_type", "immediate")
+        self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
@@ -256,6 +286,103 @@ class PolicyScheduler(Scheduler):
         if waits:
             self._passes.forecast()
 
+    # -- reservations ----------------------------------------------------------------------------------
+
+    def alloc(
+        self, request: Any, jobid: int, priority: int, userid: int, t_submit: float, jobspec: Any
+    ) -> None:
+        super().alloc(request, jobid, priority, userid, t_submit, jobspec)
+        if request.job is not None:
+            self._keeper.note(request.job, jobspec)
+
+    def allocate(self, job: PendingJob, plan: Any = None) -> Any:
+        """Allocate to `job` now; takes nothing that is reserved for others.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): where the policy keeps promises; None: it makes none
+
+        Returns:
+            ResourcePool: what it got
+
+        Raises:
+            InsufficientResources: it does not fit now, would break a promise or hold what is
+                reserved, or waits for its own reservation
+            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+        """
+        if self._keeper or self._keeper.named_by(job) is not None:
+            return self._keeper.allocate(job, self._keeper.plan if plan is None else plan)
+        return (plan or self.resources).alloc(job.jobid, job.resource_request)
+
+    def set_aside(self, job: PendingJob) -> bool:
+        """Let a job that cannot start wait for its reservation, if it names one, and for nothing else.
+
+        The caller takes it out of the queue; it comes back when it is worth a look.
+
+        Returns:
+            bool: whether it names one
+        """
+        if self._keeper.named_by(job) is None:
+            return False
+        self._keeper.set_aside(job)
+        return True
+
+    def reserved_spans(self, until: float) -> list[dict[str, Any]]:
+        """The windows of reservations up to a time, as ``sched.plan`` shows them."""
+        return list(self._keeper.spans(until))
+
+    def reservation_figures(self) -> list[dict[str, Any]]:
+        """The reservations, as ``sched.reservations`` shows them."""
+        return [self._keeper.describe(entry) for entry in self._keeper.entries.values()]
+
+    def reservations_changed(self) -> None:
+        """Called when a window began or ended, or a reservation was made or given up."""
+        for job in self._keeper.take_back():
+            self._backlog.push(job)
+        self.released()
+        self._request_schedule()
+
+    def replan(self) -> None:
+        """Called when a reservation cannot be kept beside the promises there are: they are void."""
+        self._keeper.forget_plan()
+        self.ranks_lost()
+
+    def prioritize(self, jobs: list[Any]) -> None:
+        for job in self._keeper.take_back():
+            self._backlog.push(job)
+        super().prioritize(jobs)
+
+    def _take_back(self, jobid: int, R: Any, final: bool) -> None:
+        super()._take_back(jobid, R, final)
+        if self._keeper:
+            if final:
+                self._keeper.ended(jobid)
+            self._keeper.refill()
+            for job in self._keeper.take_back(TRIES):
+                self._backlog.push(job)
+
+    def _pool_made(self) -> None:
+        self._office.load()
+
+    def _before_ready(self, holding: set[int]) -> None:
+        self._office.recognise(holding)
+
+    @request_handler("sched.reserve", prefix=False)
+    def _handle_reserve(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._office.reserve(msg))
+
+    @request_handler("sched.unreserve", prefix=False)
+    def _handle_unreserve(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._office.unreserve(msg))
+
+    @request_handler("sched.reservations", prefix=False, allow_guest=True)
+    def _handle_reservations(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._office.list(msg))
+
+    @request_handler("config-reload")
+    def _handle_config_reload(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._office.reconfigure(msg))
+
     # -- estimates -------------------------------------------------------------------------------------
 
     def show_estimate(
@@ -303,7 +430,7 @@ class PolicyScheduler(Scheduler):
             return
         if not any(self.is_mature(job) for job in self._queue):
             return
-        plan = self.resources.plan()
+        plan = self._keeper.plan.copy() if self._keeper else self.resources.plan()
         known = True
         earliest = None
         for job in in_order(self._queue):
@@ -357,16 +484,118 @@ class PolicyScheduler(Scheduler):
         """
         if not self.pool_can("explain"):
             return
-        head = None
         for job in self.first_pending():
-            head = head or job
-            if not self.is_mature(job):
-                continue
-            if job is head:
-                self.show_reason(job, describe(self.resources.explain(job.resource_request)))
-            else:
-                self.show_reason(job, self.behind(head))
+            if self.is_mature(job):
+                self.show_reason(job, self.why(job))
             yield
+
+    # -- what may be asked -----------------------------------------------------------------------------
+
+    def pending_jobs(self) -> Iterator[PendingJob]:
+        """All pending jobs, in order."""
+        waiting = list(self._keeper.aside.values())
+        for job in in_order([*self._queue, *waiting] if waiting else self._queue):
+            if not job.request.finalized:
+                yield job
+
+    def ahead_of(self, job: PendingJob) -> list[PendingJob]:
+        """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
+        head = next(self.pending_jobs(), None)
+        return [] if head is None or head is job else [head]
+
+    def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]:
+        """What `job` waits for, in one sentence; None if it could start now.
+
+        Args:
+            job (PendingJob): the job
+            facts (dict): what ``ResourcePool.explain()`` found for it, if it was asked already
+        """
+        heads = self.ahead_of(job)
+        reserved = None if heads else self.why_reserved(job)
+        if reserved is not None:
+            return reserved
+        if heads:
+            return self.behind(heads[0])
+        return describe(facts or self.resources.explain(job.resource_request))
+
+    def why_reserved(self, job: PendingJob) -> Optional[str]:
+        """What `job` waits for on account of a reservation; None if it does not."""
+        return self._keeper.why(job)
+
+    def kind_of_wait(self, job: PendingJob) -> str:
+        """What `job` waits for, in a word: ``reservation``, ``order``, ``down`` or ``resources``."""
+        if self._keeper.why(job) is not None:
+            return "reservation"
+        if self.ahead_of(job):
+            return "order"
+        return "down" if self.waits_for_down_ranks(job) else "resources"
+
+    def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
+        """The estimated start of `job` that is shown, and its kind: "promised" or "planned"."""
+        when = job._last_annotation
+        return when, None if when is None else getattr(job, "estimate_kind", None) or "planned"
+
+    def outlook(self) -> Any:
+        """The plan as it stands, with the promises made; None if the pool cannot plan.
+
+        It is the policy's own: to be copied, not changed.
+        """
+        if not self.pool_can("plan"):
+            return None
+        return self._keeper.plan if self._keeper else self.resources.plan()
+
+    @property
+    def requests_seen(self) -> int:
+        """A number that grows with every message that may change what is pending or free."""
+        return self._passes.events
+
+    def stopwatch(self) -> float:
+        """Seconds of real time, for bounding what an answer costs."""
+        return self._stopwatch()
+
+    def parse_request(self, jobspec: Any) -> Any:
+        """What a jobspec asks for, as the pool reads it.
+
+        Raises:
+            ValueError: it cannot be read
+        """
+        return self._parser.parse(jobspec)
+
+    def _answer(self, msg: Any, question: Any) -> None:
+        def serve() -> None:
+            try:
+                payload = msg.payload
+            except TypeError:
+                payload = None  # there is none
+            caller = Caller(msg)
+            if not caller.owner:
+                try:
+                    caller.private = bool(self.handle.conf_get("access.private-mode", False))
+                except OSError:
+                    caller.private = True  # rather too little than too much
+            self.handle.respond(msg, question(payload, caller))
+
+        self._serve(msg, serve)
+
+    @request_handler("sched.explain", prefix=False, allow_guest=True)
+    def _handle_explain(self, msg: Any) -> None:
+        self._answer(msg, self._desk.explain)
+
+    @request_handler("sched.when", prefix=False, allow_guest=True)
+    def _handle_when(self, msg: Any) -> None:
+        self._answer(msg, self._desk.when)
+
+    @request_handler("sched.windows", prefix=False, allow_guest=True)
+    def _handle_windows(self, msg: Any) -> None:
+        self._answer(msg, self._desk.windows)
+
+    @request_handler("sched.plan", prefix=False)
+    def _handle_plan(self, msg: Any) -> None:
+        self._answer(msg, self._desk.plan)
+
+    @request_handler("sched.stats", prefix=False)
+    def _handle_sched_stats(self, msg: Any) -> None:
+        self._answer(msg, self._desk.stats)
 
 
 def _shape(job: PendingJob) -> Any:

@@ -51,10 +51,21 @@ class AllocRequest:
         job (PendingJob or None): what waits for the answer in the queue
         outcome (str or None): None while open, then "success", "deny" or "cancel"
         table (Requests or None): where it is open; None for one made by hand
+        userid (int or None): whose job it is; None: not known
         scheduler, msg: as given
     """
 
-    __slots__ = ("scheduler", "msg", "jobid", "table", "job", "outcome", "_shown", "__dict__")
+    __slots__ = (
+        "scheduler",
+        "msg",
+        "jobid",
+        "table",
+        "job",
+        "outcome",
+        "userid",
+        "_shown",
+        "__dict__",
+    )
 
     def __init__(self, scheduler: Any, msg: Any) -> None:
         self._begin(scheduler, msg, msg.payload["id"], None)
@@ -66,6 +77,7 @@ class AllocRequest:
         self.table = table
         self.job: Optional[PendingJob] = None
         self.outcome: Optional[str] = None
+        self.userid: Optional[int] = None
         #: the sched annotations that the job manager now shows for this job
         self._shown: Optional[Annotations] = None
 

@@ -23,6 +23,7 @@ from flux.resource.plan.counts import Counts, Units
 from flux.resource.plan.promise import Promise, length_of
 from flux.resource.plan.ranks import Ranks
 from flux.resource.plan.timeline import INFINITY
+from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
 
@@ -147,6 +148,33 @@ class Plan:
     def reservations(self):
         """Dict of job id to ``(start, end)`` of the promises."""
         return {jobid: (one.start, one.end) for jobid, one in self._promises.items()}
+
+    def has(self, jobid):
+        """Whether a job has a promise.  O(1)."""
+        return jobid in self._promises
+
+    def ranks_of(self, jobid):
+        """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet.  O(1)."""
+        return _mask_of(self._promises[jobid].parts)
+
+    def would_get(self, request, start):
+        """The ranks that a request would be given at a time at which it fits.
+
+        Args:
+            start (float): now, or what ``earliest()`` said.
+
+        Returns:
+            A mask; None where ranks are chosen only then.
+        """
+        self._sync()
+        counts = self._counts_for(request)
+        now = self._now()
+        if start <= now:
+            placed = self._place(request, counts, now, now + length_of(request))
+            return None if placed is None else selected_ranks(placed[0])
+        if counts is not None:
+            return None
+        return _mask_of(self._ranks.bind(request, start, start + length_of(request)))
 
     def stale(self):
         """Jobs whose promise cannot be kept any more.
@@ -476,7 +504,6 @@ class Plan:
     # -- starting now -------------------------------------------------------
 
     def _alloc(self, jobid, request, counts, promise):
-        pool = self._pool
         now = self._now()
         end = now + length_of(request)
         if promise is not None and not promise.held and promise.start <= now < promise.end:
@@ -485,16 +512,19 @@ class Plan:
             end = promise.end
             if counts is not None:
                 counts.short = True
-        if counts is None:
-            placed = self._ranks.place(request, now, end)
-        else:
-            placed = None
-            room = counts.room(now, end)
-            if room >= self._units_of(request).count:
-                placed = self._place_counted(request, counts, room)
+        placed = self._place(request, counts, now, end)
         if placed is None:
             self._refuse(request)
-        return pool.grant(jobid, request, *placed)
+        return self._pool.grant(jobid, request, *placed)
+
+    def _place(self, request, counts, now, end):
+        """Where a request would be placed now, as ``place_request()`` of the pool; None: nowhere."""
+        if counts is None:
+            return self._ranks.place(request, now, end)
+        room = counts.room(now, end)
+        if room >= self._units_of(request).count:
+            return self._place_counted(request, counts, room)
+        return None
 
     def _place_counted(self, request, counts, room):
         """Place a request on any of the ranks, if it accepts more units, on ``room`` at most."""
@@ -519,3 +549,13 @@ class Plan:
         if counts["available"] < counts["needed"]:
             return counts["reason"]
         return "insufficient resources: would delay a job with a promise"
+
+
+def _mask_of(parts):
+    """The ranks of the parts of a promise; None of none."""
+    if parts is None:
+        return None
+    ranks = 0
+    for mask, _ in parts:
+        ranks |= mask
+    return ranks

@@ -426,7 +426,9 @@ class Ranks:
         moved = [
             promise
             for promise in self._promises.values()
-            if not promise.held and self._pool.countable(promise.request.shape)
+            if promise.parts is not None  # bound already, while all are
+            and not promise.held
+            and self._pool.countable(promise.request.shape)
         ]
         if len(moved) > MOVED:
             moved = [one for one in moved if one.start < end and start < one.end]

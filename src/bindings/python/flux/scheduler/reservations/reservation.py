@@ -151,6 +151,10 @@ class Reservation:
         index, start = found
         return Window(index, start, start + self.duration)
 
+    def text_of_start(self) -> str:
+        """When its first window begins, as text in its zone."""
+        return str(iso_time(self.recurrence.start, self.recurrence.zone))
+
     def window_after(self, window: Window) -> Optional[Window]:
         """The window after `window`; None if that was the last. O(1)."""
         if self.recurrence.every is None:
@@ -174,10 +178,18 @@ class Reservation:
             return {"and": parts}
         return parts[0] if parts else None
 
-    def jobspec(self, nodes: int) -> Dict[str, Any]:
-        """A jobspec (RFC 14) that asks for what a window keeps: so many whole nodes, all its time."""
-        system: Dict[str, Any] = {"duration": self.duration}
-        if self.constraint is not None:
+    def jobspec(self, nodes: int, duration: float, ranks: Optional[str] = None) -> Dict[str, Any]:
+        """A jobspec (RFC 14) that asks for what a window keeps.
+
+        Args:
+            nodes: how many whole nodes
+            duration: for how long, seconds; 0: without end
+            ranks: of these ranks (an idset); None: of any that meet its constraint
+        """
+        system: Dict[str, Any] = {"duration": duration}
+        if ranks is not None:
+            system["constraints"] = {"ranks": [ranks]}
+        elif self.constraint is not None:
             system["constraints"] = self.constraint
         core = {"type": "core", "count": 1}
         slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}

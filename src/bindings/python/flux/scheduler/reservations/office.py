@@ -1,0 +1,264 @@
+"""Making, listing and giving up reservations: the services, the KVS, the configuration, the clock.
+
+Reservations made by request live in the KVS under `KEY`, stored before the request is answered, so
+that they are there after a reload of the scheduler and after a restart of the instance. Those of
+the configuration, tables ``[reservations.NAME]``, are read at load and at each reload of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.kvs import get_key_direct
+from flux.scheduler.asking import Caller, read
+from flux.scheduler.host import name_of
+from flux.scheduler.reservations.keeper import LOOK, Keeper
+from flux.scheduler.reservations.reservation import Reservation
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Committer, Mishaps
+    from flux.scheduler.policy import PolicyScheduler
+
+#: Where the reservations are stored, and the version of what is there.
+KEY = "checkpoint.sched-reservations"
+VERSION = 1
+
+#: Most reservations that there can be.
+MOST = 1000
+
+#: Jobs whose jobspecs are looked up at once.
+LOOKUPS = 256
+
+
+class Office:
+    """Takes requests about reservations, and sees to it that they outlive the scheduler.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+        keeper (Keeper): who keeps them
+        commits (Committer): stores in the KVS
+        mishaps (Mishaps): where trouble is reported
+    """
+
+    def __init__(
+        self, scheduler: PolicyScheduler, keeper: Keeper, commits: Committer, mishaps: Mishaps
+    ) -> None:
+        self._scheduler = scheduler
+        self._keeper = keeper
+        self._commits = commits
+        self._mishaps = mishaps
+        self._timer: Any = None
+
+    # -- the start -------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the reservations from the KVS, then from the configuration.
+
+        Raises:
+            ValueError: what is stored cannot be read: jobs would be started into it
+        """
+        scheduler = self._scheduler
+        handle = scheduler.handle
+        try:
+            stored = get_key_direct(handle, KEY)
+        except FileNotFoundError:
+            stored = None
+        except OSError as exc:
+            if exc.errno != 38:  # an instance without a KVS has none to restore
+                raise
+            stored = None
+        if stored is not None:
+            self._restore(stored)
+        self._configure(self._tables())
+        self.arm()
+
+    def _restore(self, stored: Any) -> None:
+        if not isinstance(stored, dict) or stored.get("version") != VERSION:
+            raise ValueError(
+                f"{KEY} in the KVS is not of version {VERSION}: reservations made with a newer "
+                f"scheduler cannot be kept; go back to it, or `flux kvs unlink {KEY}`"
+            )
+        now = self._scheduler.now()
+        for entry in stored.get("reservations", ()):
+            reservation = Reservation.from_dict(entry, now)
+            if reservation.window_at(now) is None:
+                self._scheduler.log.info(f"reservation {reservation.name} is over")
+                continue
+            self._add_anyway(reservation, configured=False)
+
+    def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
+        """Keep a reservation, even if what it names is not there for now."""
+        try:
+            self._keeper.add(reservation, configured)
+        except ValueError as exc:
+            self._scheduler.log.warning(str(exc))
+
+    def _tables(self) -> Any:
+        try:
+            return self._scheduler.handle.conf_get("reservations", {}, update=True)
+        except OSError:
+            return {}
+
+    def _configure(self, tables: Any) -> None:
+        """Have the reservations of the configuration be these tables."""
+        keeper = self._keeper
+        for name, entry in list(keeper.entries.items()):
+            if entry.configured:
+                keeper.remove(name)
+        now = self._scheduler.now()
+        if not isinstance(tables, dict):
+            self._mishaps.report("configuration: reservations: expected tables [reservations.NAME]")
+            return
+        for name, table in tables.items():
+            try:
+                if not isinstance(table, dict):
+                    raise ValueError(f"reservation {name}: expected a table [reservations.{name}]")
+                reservation = Reservation.from_dict({**table, "name": name}, now)
+            except ValueError as exc:
+                self._mishaps.report(f"configuration: {exc}")
+            else:
+                self._add_anyway(reservation, configured=True)
+
+    def recognise(self, holding: set[int]) -> None:
+        """Of the jobs found running, know those that were started inside a window that lasts."""
+        active = {name for name, entry in self._keeper.entries.items() if entry.active}
+        if not active:
+            return
+        handle = self._scheduler.handle
+        jobids = sorted(holding)
+        for start in range(0, len(jobids), LOOKUPS):
+            some = jobids[start : start + LOOKUPS]
+            futures = [
+                handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
+                for jobid in some
+            ]
+            for jobid, future in zip(some, futures):
+                try:
+                    jobspec = future.get()["jobspec"]
+                    if isinstance(jobspec, str):
+                        jobspec = json.loads(jobspec)
+                    name = jobspec["attributes"]["system"].get("reservation")
+                except Exception as exc:
+                    self._scheduler.log.debug(f"jobspec of {name_of(jobid)}: {exc}")
+                    continue
+                if name in active:
+                    self._keeper.found_inside(jobid, name)
+        self._keeper.refill()
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def reserve(self, msg: Any) -> None:
+        """Make a reservation, or with ``dry_run`` only tell what is in its way.
+
+        Raises:
+            ValueError: it cannot be made; the text says why
+        """
+        asked = read(_payload(msg), reservation=None, dry_run=False)
+        if not isinstance(asked["dry_run"], bool):
+            raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
+        scheduler, keeper = self._scheduler, self._keeper
+        if not scheduler.pool_can("plan"):
+            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
+        if len(keeper.entries) >= MOST:
+            raise ValueError(f"there are {MOST} reservations already")
+        reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
+        keeper.check(reservation)
+        conflicts = [{**job, "name": name_of(job["id"])} for job in keeper.conflicts(reservation)]
+        warnings = []
+        if reservation.for_nobody and reservation.at_end != "cancel":
+            warnings.append("nobody can be in it, so nothing runs on at its end")
+        if asked["dry_run"]:
+            shown = keeper.preview(reservation)
+        else:
+            shown = keeper.describe(keeper.add(reservation))
+        answer = {
+            "now": scheduler.now(),
+            "reservation": shown,
+            "conflicts": conflicts,
+            "warnings": warnings,
+        }
+        if asked["dry_run"]:
+            scheduler.handle.respond(msg, answer)
+            return
+        scheduler.log.info(
+            f"reservation {reservation.name} made: {shown['nodes']} nodes, "
+            f"{reservation.text_of_start()}, for {reservation.duration:g} s"
+        )
+        self.arm()
+        self._store(lambda: scheduler.handle.respond(msg, answer))
+
+    def unreserve(self, msg: Any) -> None:
+        """Give a reservation up.
+
+        Raises:
+            ValueError: there is none of that name, or it comes from the configuration
+        """
+        asked = read(_payload(msg), name=None)
+        name = asked["name"]
+        if not isinstance(name, str):
+            raise ValueError("name is missing")
+        entry = self._keeper.entries.get(name)
+        if entry is not None and entry.configured:
+            raise ValueError(
+                f"reservation {name} comes from the configuration: take out [reservations.{name}] "
+                "and use flux config reload"
+            )
+        self._keeper.remove(name)
+        self._scheduler.log.info(f"reservation {name} given up")
+        self.arm()
+        self._store(lambda: self._scheduler.handle.respond(msg, {"now": self._scheduler.now()}))
+
+    def list(self, msg: Any) -> None:
+        """Answer with all reservations, by start; a guest is not told for whom they are."""
+        read(_payload(msg))
+        caller = Caller(msg)
+        shown = [self._keeper.describe(entry) for entry in self._keeper.entries.values()]
+        if not caller.owner:
+            for one in shown:
+                one["group"] = "some" if one["group"] else ""
+        shown.sort(key=lambda one: (one["start"], one["name"]))
+        answer = {"now": self._scheduler.now(), "reservations": shown}
+        self._scheduler.handle.respond(msg, answer)
+
+    def reconfigure(self, msg: Any) -> None:
+        """The configuration was loaded anew."""
+        payload = _payload(msg)
+        tables = payload.get("reservations", {}) if isinstance(payload, dict) else {}
+        self._configure(tables)
+        self.arm()
+        self._scheduler.handle.respond(msg, None)
+
+    def _store(self, stored: Any) -> None:
+        entries = [
+            entry.reservation.to_dict()
+            for entry in self._keeper.entries.values()
+            if not entry.configured
+        ]
+        text = json.dumps({"version": VERSION, "reservations": entries})
+        self._commits.put(KEY, text, stored)
+
+    # -- the clock -------------------------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Have `Keeper.tick` called when it has something to do, and now and then: a clock may be set."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        due = self._keeper.next_change()
+        if due is None:
+            return
+        wait = min(max(0.0, due - self._scheduler.now()), LOOK)
+        self._timer = self._scheduler.handle.timer_watcher_create(wait, self._fired)
+        self._timer.start()
+
+    def _fired(self, *_: Any) -> None:
+        self._mishaps.guard("reservations", self._keeper.tick)
+        self.arm()
+
+
+def _payload(msg: Any) -> Optional[Any]:
+    try:
+        return msg.payload
+    except TypeError:
+        return None  # there is none

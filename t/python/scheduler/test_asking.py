@@ -1,0 +1,276 @@
+"""What the scheduler answers when it is asked: why, when, what could start, what is planned."""
+
+import errno
+
+import pytest
+from peers import R, Rig, Simulation, jobspec
+
+BACKFILL = "sched-backfill"
+MODULES = ["sched-fifo", "sched-simple", BACKFILL]
+
+
+def rig_with(module, *jobs, nodes=8, cores=4, gpus=0, args=("queue-depth=unlimited",), **keys):
+    """A rig with `module` loaded, and jobs (nodes, duration) submitted in order from 1 on."""
+    rig = Rig(R(nodes, cores, gpus, **keys))
+    rig.load_file(module, *args)
+    for jobid, (count, duration) in enumerate(jobs, 1):
+        rig.alloc(jobid, whole(count, duration))
+    rig.settle()
+    rig.wait(2)
+    return rig
+
+
+def whole(count, duration=0, **keys):
+    return jobspec(1, nodes=count, duration=duration, exclusive=True, **keys)
+
+
+def ask(rig, topic, **payload):
+    errnum, answer = rig.ask(f"sched.{topic}", payload)
+    assert errnum == 0, answer
+    return answer
+
+
+def refused(rig, topic, payload):
+    errnum, text = rig.ask(f"sched.{topic}", payload)
+    assert errnum == errno.EINVAL
+    return text
+
+
+def as_guest(rig, userid=1001):
+    rig.client.userid, rig.client.rolemask = userid, 2
+
+
+# -- why -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_head_waits_for_resources(module):
+    rig = rig_with(module, (6, 100), (4, 50))
+    (job,) = ask(rig, "explain", id=2)["jobs"]
+    assert job["verdict"] == "waits"
+    assert job["reason"] == rig.annotations(2)["sched"]["reason_pending"]
+    assert (job["needed"], job["total"], job["up"], job["available"]) == (4, 8, 8, 2)
+    assert job["unit"] == "nodes"
+    assert [(one["state"], one["end"]) for one in job["behind"]] == [("running", rig.now - 2 + 100)]
+    assert job["behind"][0]["name"] == "ƒ2"
+
+
+def test_what_would_fit_now_instead():
+    # 8 nodes: 4 until +100, 2 until +1000, 2 free; the head wants 6 and gets them at +100.
+    rig = rig_with(BACKFILL, (4, 100), (2, 1000), (6, 500), (4, 50), (2, 5000))
+    head, four, long = (ask(rig, "explain", id=jobid)["jobs"][0] for jobid in (3, 4, 5))
+    assert head["fits"] == {"count": 2}
+    assert four["fits"] == {"count": 2}
+    assert long["reason"] == "behind ƒ4"
+    assert long["fits"] == {"limit": 98.0}
+
+
+def test_jobs_behind_the_head_of_a_strict_queue():
+    rig = rig_with("sched-fifo", (6, 100), (4, 50), (1, 10))
+    (job,) = ask(rig, "explain", id=3)["jobs"]
+    assert job["reason"] == "behind ƒ3"
+    assert job["behind"][0] == {
+        "name": "ƒ3",
+        "state": "pending",
+        "start": pytest.approx(rig.now + 98),
+        "end": pytest.approx(rig.now + 148),
+    }
+    assert job["fits"] is None  # nothing about this job would help: it is not its turn
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_parts_of_a_constraint_and_whom_they_leave_out(module):
+    rig = rig_with(module, (8, 100), properties={"big": "0-3", "fast": "2-5"})
+    constraints = {"and": [{"properties": ["big", "^fast"]}, {"hostlist": ["n[0-5]"]}]}
+    rig.alloc(9, whole(1, 10, constraints=constraints))
+    rig.settle()
+    (job,) = ask(rig, "explain", id=9)["jobs"]
+    assert job["excluded"] == [
+        {"constraint": "property big", "nodes": 4, "ranks": "4-7"},
+        {"constraint": "not property fast", "nodes": 4, "ranks": "2-5"},
+        {"constraint": "hosts n[0-5]", "nodes": 2, "ranks": "6-7"},
+    ]
+    assert job["matching"] == 2
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+def test_never_is_not_not_now(module):
+    rig = rig_with(module, (7, 100), (2, 100), (8, 100))
+    rig.resource.update(shrink="7")
+    rig.settle()
+    head, job = ask(rig, "explain", all=True)["jobs"]
+    assert head["verdict"] == "waits"
+    assert job["verdict"] == "never"
+    assert "only 7 eligible" in job["reason"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_jobs_in_order(module):
+    rig = rig_with(module, (6, 100), (4, 50), (3, 10))
+    answer = ask(rig, "explain", all=True)
+    assert [job["name"] for job in answer["jobs"]] == ["ƒ3", "ƒ4"]
+    assert answer["others"] == 0
+    assert "behind" not in answer["jobs"][0]
+
+
+@pytest.mark.parametrize(
+    "payload, text",
+    [
+        ({}, "give id, or all"),
+        ({"id": 1, "all": True}, "give id, or all"),
+        ({"id": "x"}, "id='x' is invalid"),
+        ({"id": 77}, "is not a pending job"),
+        ({"what": 1}, "unknown key 'what': expected id, all"),
+        ([], "expected an object, got list"),
+    ],
+)
+def test_explain_refuses(payload, text):
+    assert text in refused(rig_with("sched-fifo"), "explain", payload)
+
+
+def test_a_guest_is_told_of_own_jobs_only():
+    rig = rig_with(BACKFILL, (6, 100))
+    rig.alloc(2, whole(8, 50))
+    rig.alloc(3, whole(2, 500), userid=1001)
+    rig.settle()
+    rig.wait(2)
+    rig.task.aux["conf"] = {}
+    as_guest(rig)
+    (job,) = ask(rig, "explain", id=3)["jobs"]
+    assert job["reason"] == "behind another job"
+    assert {one["name"] for one in job["behind"]} == {"another job"}
+    answer = ask(rig, "explain", all=True)
+    assert [job["id"] for job in answer["jobs"]] == [3]
+    assert answer["others"] == 1
+    assert "is not a pending job" in refused(rig, "explain", {"id": 2})
+    assert rig.ask("sched.plan", {})[0] == errno.EPERM
+    assert rig.ask("sched.stats", {})[0] == errno.EPERM
+    rig.task.aux["conf"] = {"access": {"private-mode": True}}
+    assert "others" not in ask(rig, "explain", all=True)
+
+
+# -- when ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_when(module):
+    rig = rig_with(module, (6, 102))
+    assert ask(rig, "when", jobspec=whole(2, 10))["verdict"] == "now"
+    later = ask(rig, "when", jobspec=whole(3, 10))
+    assert (later["verdict"], later["start"]) == ("later", rig.now + 100)
+    never = ask(rig, "when", jobspec=whole(9, 10))
+    assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
+
+
+def test_when_there_is_a_job_without_end():
+    rig = rig_with("sched-fifo", (6, 0))
+    answer = ask(rig, "when", jobspec=whole(3, 10))
+    assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["reason"] == "a job without a time limit is in the way"
+
+
+def test_when_ranks_are_down():
+    rig = rig_with("sched-fifo")
+    rig.resource.update(down="3-7")
+    rig.settle()
+    answer = ask(rig, "when", jobspec=whole(4, 10))
+    assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
+
+
+def test_when_says_which_ranks_it_would_get_now():
+    rig = rig_with(BACKFILL, (6, 100))
+    assert ask(rig, "when", jobspec=whole(2, 10))["ranks"] == "6-7"
+    assert ask(rig, "when", jobspec=whole(3, 10))["ranks"] is None
+
+
+def test_asking_changes_nothing():
+    rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
+    before = [rig.annotations(jobid) for jobid in (2, 3)]
+    for _ in range(3):
+        ask(rig, "when", jobspec=whole(8, 1000))
+        ask(rig, "explain", all=True)
+        ask(rig, "explain", id=2)
+        ask(rig, "windows")
+        ask(rig, "plan")
+        ask(rig, "stats")
+    rig.wait(5)
+    assert [rig.annotations(jobid) for jobid in (2, 3)] == before
+    assert rig.started() == [1]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("shape", [(1, 5), (2, 30), (3, 500), (8, 10)])
+def test_when_is_what_then_happens_if_nothing_else_comes(module, shape):
+    rig = Simulation(R(8, 4))
+    rig.load_file(module, "queue-depth=unlimited")
+    for jobid, (count, duration) in enumerate([(5, 60), (2, 200), (6, 50), (3, 40), (8, 20)], 1):
+        rig.submit(jobid, whole(count, duration))
+    rig.settle()
+    rig.wait(2)
+    said = ask(rig, "when", jobspec=whole(*shape))["start"]
+    rig.submit(9, whole(*shape))
+    rig.wait(1000)
+    assert rig.begun[9] == pytest.approx(max(said, rig.begun[9] if said <= 0 else said), abs=0.01)
+
+
+@pytest.mark.parametrize("payload", [{}, {"jobspec": 3}, {"jobspec": {}}, {"jobspec": None}])
+def test_when_refuses(payload):
+    refused(rig_with("sched-fifo"), "when", payload)
+
+
+# -- windows, plan, statistics -------------------------------------------------------------------------
+
+
+def test_windows():
+    rig = rig_with(BACKFILL, (4, 102), (2, 1002), (6, 500))
+    answer = ask(rig, "windows", horizon=3600)
+    assert answer["until"] == answer["now"] + 3600
+    assert answer["kinds"] == [
+        {"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]},
+    ]
+
+
+def test_windows_of_two_kinds_of_nodes():
+    mixed = R(4, 4)
+    mixed["execution"]["R_lite"].append({"rank": "4-5", "children": {"core": "0-3", "gpu": "0-1"}})
+    mixed["execution"]["nodelist"] = ["n[0-5]"]
+    rig = Rig(mixed)
+    rig.load_file(BACKFILL)
+    answer = ask(rig, "windows", horizon=60)
+    assert [(one["kind"], one["total"]) for one in answer["kinds"]] == [
+        ("4 cores, 2 GPUs", 2),
+        ("4 cores", 4),
+    ]
+    assert [one["steps"][0][0] for one in answer["kinds"]] == [2, 4]
+
+
+@pytest.mark.parametrize("horizon", [0, -1, "8h", True, 1e12, None])
+def test_horizons_that_are_refused(horizon):
+    for topic in ("windows", "plan"):
+        assert "horizon=" in refused(rig_with("sched-fifo"), topic, {"horizon": horizon})
+
+
+def test_plan():
+    rig = rig_with(BACKFILL, (6, 102), (4, 50))
+    answer = ask(rig, "plan", horizon=3600)
+    assert (answer["ranks"], answer["down"], answer["reserved"]) == ("0-7", "", [])
+    (running,) = answer["running"]
+    assert (running["name"], running["nodes"], running["ranks"]) == ("ƒ2", 6, "0-5")
+    assert running["end"] == rig.now + 100
+    (promised,) = answer["promised"]
+    assert (promised["name"], promised["nodes"]) == ("ƒ3", 4)
+    assert (promised["start"], promised["end"]) == (rig.now + 100, rig.now + 150)
+
+
+def test_statistics():
+    rig = rig_with(BACKFILL, (6, 100), (4, 50), (2, 10))
+    rig.resource.update(down="7")
+    rig.settle()
+    answer = ask(rig, "stats")
+    assert answer["name"] == BACKFILL
+    assert answer["started_jobs"] == {"immediate": 1, "backfilled": 1}
+    assert answer["nodes"]["down"] == 1
+    assert sum(answer["nodes"].values()) == 8
+    assert answer["reasons"] == [{"queue": None, "kind": "resources", "count": 1}]
+    assert [one["nodes"] for one in answer["promises"]] in ([4], [])
+    assert answer["stats"]["pending_jobs"] == 1

@@ -1,0 +1,490 @@
+"""Reservations: nobody outside the group holds what is reserved, whatever happens."""
+
+import errno
+import json
+import random
+
+import pytest
+from peers import R, Rig, Simulation, jobspec
+
+from flux import kvs
+from flux.idset import IDset
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+KEY = "checkpoint.sched-reservations"
+
+
+def whole(count, duration=0, **keys):
+    return jobspec(1, nodes=count, duration=duration, exclusive=True, **keys)
+
+
+def make(module, nodes=8, cls=Rig, args=("queue-depth=unlimited",), **keys):
+    rig = cls(R(nodes, 4, **keys))
+    rig.load_file(module, *args)
+    return rig
+
+
+def reserve(rig, name, start, duration, **keys):
+    """Reserve from `start` seconds from now on; returns the answer."""
+    entry = {"name": name, "start": rig.now + start, "duration": duration, "zone": "UTC", **keys}
+    errnum, answer = rig.ask("sched.reserve", {"reservation": entry})
+    assert errnum == 0, answer
+    return answer
+
+
+def listed(rig):
+    errnum, answer = rig.ask("sched.reservations", {})
+    assert errnum == 0, "\n".join([answer, *rig.logged()])
+    return {one["name"]: one for one in answer["reservations"]}
+
+
+def ranks(rig, jobid):
+    found = set()
+    for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
+        found |= set(IDset(entry["rank"]))
+    return found
+
+
+def held_by_jobs(rig):
+    """Ranks that jobs hold, by the pool."""
+    from flux.resource.pool.inventory import selected_ranks
+    from flux.resource.pool.masks import members
+
+    impl = rig.sched.resources.impl
+    return {
+        jobid: set(members(selected_ranks(impl.held(jobid))))
+        for jobid, _ in rig.sched.resources.job_end_times()
+        if jobid >= 0
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_that_would_run_into_the_window_waits(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 50, nodes=8)
+    rig.alloc(1, whole(1, 100))  # ends when it begins
+    rig.settle()
+    assert rig.started() == [1]
+    rig.alloc(2, whole(1, 101))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1]
+    assert rig.annotations(2)["sched"]["reason_pending"] == (
+        "time limit too long before reservation dat, which begins at 2023-11-14T22:15:00+00:00"
+    )
+    rig.wait(147)
+    assert rig.started() == [1]
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_without_a_limit_waits_and_is_told_why(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 50, nodes=8)
+    rig.alloc(1, whole(1))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == []
+    reason = rig.annotations(1)["sched"]["reason_pending"]
+    assert reason.startswith("no time limit: it could run into reservation dat, which begins at")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_number_of_nodes_is_bound_late(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 50, nodes=4)
+    rig.alloc(1, whole(4, 1000))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.alloc(2, whole(1, 1000))
+    rig.settle()
+    assert rig.started() == [1]
+    assert listed(rig)["dat"]["ranks"] is None
+    rig.wait(101)
+    (entry,) = listed(rig).values()
+    assert (entry["state"], entry["held"], entry["short"]) == ("active", 4, 0)
+    assert set(IDset(entry["ranks"])).isdisjoint(ranks(rig, 1))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_hosts_and_constraints_bind_at_once(module):
+    rig = make(module, properties={"big": "4-7"})
+    reserve(rig, "hosts", 100, 50, hosts="n[0-1]")
+    reserve(rig, "kind", 100, 50, requires={"properties": ["big"]})
+    rig.alloc(1, whole(2, 1000))
+    rig.settle()
+    assert ranks(rig, 1) == {2, 3}
+    rig.alloc(2, whole(1, 1000))
+    rig.settle()
+    rig.wait(120)
+    assert rig.started() == [1]
+    assert listed(rig)["hosts"]["ranks"] == "0-1"
+    assert listed(rig)["kind"]["ranks"] == "4-7"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_group_runs_inside_and_nobody_else(module):
+    rig = make(module)
+    reserve(rig, "dat", 10, 100, nodes=8, users=[1001])
+    rig.alloc(1, whole(2, 50, reservation="dat"), userid=1001)
+    rig.settle()
+    rig.wait(11)
+    rig.alloc(2, whole(2, 50, reservation="dat"), userid=1001)
+    rig.alloc(3, whole(2, 50), userid=1001)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+    # What a job of the group gives back is reserved again.
+    rig.free(1)
+    rig.settle()
+    rig.wait(1)
+    assert rig.started() == [1, 2]
+    rig.wait(100)
+    assert rig.started() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_of_the_group_may_use_what_is_idle_outside(module):
+    rig = make(module)
+    reserve(rig, "dat", 1000, 100, nodes=4, users=[0])
+    rig.alloc(1, whole(2, 50, reservation="dat"))
+    rig.settle()
+    assert rig.started() == [1]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nobody_waits_behind_a_job_that_waits_for_its_window(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 100, nodes=8, users=[0])
+    rig.alloc(1, whole(8, 150, reservation="dat"))
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    assert rig.started() == [2]
+    rig.wait(2)
+    (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
+    assert job["reason"].startswith("reservation dat begins at")
+    rig.free(2)
+    rig.wait(100)
+    assert rig.started() == [2, 1]
+    # It is told to end with the window.
+    assert rig.success(1)["R"]["execution"]["expiration"] == pytest.approx(rig.now - 102 + 200)
+
+
+def test_at_end_run_leaves_the_limit_alone():
+    rig = make("sched-backfill")
+    reserve(rig, "dat", 0, 100, nodes=8, users=[0], at_end="run")
+    rig.alloc(1, whole(1, 500, reservation="dat"))
+    rig.settle()
+    assert rig.success(1)["R"]["execution"]["expiration"] == rig.now + 500
+    rig.wait(101)
+    assert held_by_jobs(rig) == {1: ranks(rig, 1)}
+    rig.alloc(2, whole(7, 10))
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_who_is_not_of_the_group_is_denied(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 100, nodes=8, users=[1001])
+    rig.alloc(1, whole(1, 10, reservation="dat"))
+    rig.settle()
+    assert "reservation dat is not for this job's user" in rig.denied(1)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_unknown_reservation_is_waited_for(module):
+    rig = make(module)
+    rig.alloc(1, whole(1, 10, reservation="later"))
+    rig.alloc(2, whole(1, 10))
+    rig.settle()
+    assert rig.started() == [2]
+    (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
+    assert job["reason"] == "reservation later does not exist"
+    reserve(rig, "later", 0, 100, nodes=1, users=[0])
+    rig.settle()
+    assert rig.started() == [2, 1]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_aside_can_be_cancelled_and_prioritized(module):
+    rig = make(module)
+    rig.alloc(1, whole(1, 10, reservation="later"))
+    rig.alloc(2, whole(1, 10, reservation="later"))
+    rig.settle()
+    rig.prioritize((2, 20))
+    rig.cancel(1)
+    rig.settle()
+    assert [payload["type"] for payload in rig.answers(1, 3)] == [3]
+    reserve(rig, "later", 0, 100, nodes=8, users=[0])
+    rig.settle()
+    assert rig.started() == [2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_conflicts_are_told_not_cut(module):
+    rig = make(module)
+    rig.alloc(1, whole(6, 500))
+    rig.alloc(2, whole(1))
+    rig.settle()
+    entry = {"name": "dat", "start": rig.now + 100, "duration": 1000, "nodes": 4, "zone": "UTC"}
+    errnum, dry = rig.ask("sched.reserve", {"reservation": entry, "dry_run": True})
+    assert errnum == 0
+    assert listed(rig) == {}
+    answer = reserve(rig, "dat", 100, 1000, nodes=4)
+    assert answer["conflicts"] == dry["conflicts"]
+    assert [(job["name"], job["nodes"], job["end"]) for job in answer["conflicts"]] == [
+        ("ƒ2", 6, rig.now + 500),
+        ("ƒ3", 1, None),
+    ]
+    rig.wait(110)
+    (entry,) = listed(rig).values()
+    assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 1, 3)
+    rig.free(1)
+    rig.wait(1)
+    (entry,) = listed(rig).values()
+    assert (entry["state"], entry["short"]) == ("active", 0)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_extension_into_the_window_is_let(module):
+    rig = make(module)
+    rig.alloc(1, whole(8, 90))
+    rig.settle()
+    reserve(rig, "dat", 100, 100, nodes=8)
+    rig.expire(1, rig.now + 150)
+    rig.settle()
+    rig.wait(110)
+    assert listed(rig)["dat"]["short"] == 8
+    rig.free(1)
+    rig.alloc(2, whole(1, 10))
+    rig.settle()
+    rig.wait(1)
+    assert rig.started() == [1]
+    assert listed(rig)["dat"]["short"] == 0
+
+
+def test_a_reservation_takes_precedence_over_promises():
+    rig = make("sched-backfill", args=("reservations=unlimited",))
+    rig.alloc(1, whole(8, 100))
+    rig.alloc(2, whole(8, 100))
+    rig.settle()
+    reserve(rig, "dat", 150, 100, nodes=8)
+    rig.wait(2)
+    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(rig.now - 2 + 250)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_giving_up_frees_at_once(module):
+    rig = make(module)
+    reserve(rig, "dat", 0, 1000, nodes=8)
+    rig.alloc(1, whole(1, 10))
+    rig.settle()
+    assert rig.started() == []
+    assert rig.ask("sched.unreserve", {"name": "dat"})[0] == 0
+    rig.settle()
+    assert rig.started() == [1]
+    assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EINVAL
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_windows_repeat(module):
+    rig = make(module)
+    reserve(rig, "hourly", 100, 50, nodes=8, every="1h")
+    for _ in range(3):
+        start = listed(rig)["hourly"]["start"]
+        rig.wait(start - rig.now + 10)
+        assert listed(rig)["hourly"]["state"] == "active"
+        rig.alloc(int(rig.now), whole(1, 10))
+        rig.settle()
+        assert int(start) + 10 not in rig.started()
+        rig.wait(45)
+        assert rig.started()[-1] == int(start + 10)
+        rig.free(int(start + 10))
+        rig.settle()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_ranks_that_go_down_are_replaced(module):
+    rig = make(module)
+    reserve(rig, "dat", 0, 1000, nodes=4)
+    rig.settle()
+    chosen = listed(rig)["dat"]["ranks"]
+    rig.resource.update(down=chosen.split("-")[0])
+    rig.settle()
+    entry = listed(rig)["dat"]
+    assert (entry["held"], entry["short"]) == (4, 0)
+    rig.resource.update(shrink="0-4")
+    rig.settle()
+    assert listed(rig)["dat"]["short"] == 1
+    assert any("reservation dat: 1 of 4 nodes are in use or down" in text for text in rig.logged())
+
+
+# -- what outlives the scheduler -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_stored_before_the_answer_and_restored(module):
+    rig = make(module)
+    reserve(rig, "dat", 100, 50, nodes=8, users=[1001])
+    stored = json.loads(rig.kvs_value(KEY))
+    assert stored["version"] == 1
+    assert [entry["name"] for entry in stored["reservations"]] == ["dat"]
+    rig.unload()
+    rig.load_file(module)
+    assert listed(rig)["dat"]["group"] == "users 1001"
+    rig.alloc(1, whole(1, 500))
+    rig.settle()
+    assert rig.started() == []
+
+
+def test_what_is_stored_and_cannot_be_read_fails_the_load():
+    rig = make("sched-fifo")
+    reserve(rig, "dat", 100, 50, nodes=8)
+    rig.unload()
+    kvs.put(rig.handle, KEY, {"version": 2})
+    kvs.commit(rig.handle)
+    rig.load_file("sched-fifo", wait=False)
+    rig.settle()
+    assert isinstance(rig.task.failure, ValueError)
+    assert "is not of version 1" in str(rig.task.failure)
+
+
+def test_configured_reservations():
+    rig = make("sched-fifo")
+    rig.task.aux["conf"] = {}
+    table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
+    rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
+    rig.settle()
+    assert listed(rig)["nightly"]["configured"]
+    assert any("configuration: reservation bad: start is missing" in t for t in rig.logged(3))
+    errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
+    assert errnum == errno.EINVAL and "comes from the configuration" in text
+    rig.send("sched-fifo.config-reload", {})
+    rig.settle()
+    assert listed(rig) == {}
+
+
+# -- the door ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry, text",
+    [
+        (None, "a reservation is an object"),
+        ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
+        ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "it would be over since"),
+        ({"name": "x", "start": "now", "duration": 1, "hosts": "m[1-3]"}, "no node of this"),
+        (
+            {"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}},
+            "unknown constraint operator",
+        ),
+    ],
+)
+def test_what_cannot_be_reserved(entry, text):
+    errnum, answer = make("sched-fifo").ask("sched.reserve", {"reservation": entry})
+    assert errnum == errno.EINVAL and text in answer
+
+
+def test_a_name_is_taken_once():
+    rig = make("sched-fifo")
+    reserve(rig, "dat", 100, 50, nodes=1)
+    entry = {"name": "dat", "start": "+1h", "duration": "1h", "nodes": 1}
+    errnum, text = rig.ask("sched.reserve", {"reservation": entry})
+    assert errnum == errno.EINVAL and "exists already" in text
+
+
+def test_guests_may_list_and_no_more():
+    rig = make("sched-fifo")
+    reserve(rig, "dat", 100, 50, nodes=1, users=[1001])
+    rig.client.userid, rig.client.rolemask = 1002, 2
+    assert listed(rig)["dat"]["group"] == "some"
+    assert rig.ask("sched.reserve", {"reservation": {}})[0] == errno.EPERM
+    assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EPERM
+
+
+def test_the_plan_shows_windows():
+    rig = make("sched-backfill")
+    reserve(rig, "dat", 100, 50, nodes=2, every="1h")
+    spans = rig.ask("sched.plan", {"horizon": 7200})[1]["reserved"]
+    assert [(one["start"] - rig.now, one["nodes"], one["ranks"]) for one in spans] == [
+        (100, 2, None),
+        (3700, 2, None),
+    ]
+
+
+# -- whatever happens ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("seed", range(8))
+def test_nobody_outside_the_group_ever_holds_reserved_ranks(module, seed):
+    """Random jobs, reservations, drains, extensions and cancels; watched at every moment.
+
+    A job outside the group may be on reserved ranks only if it was there before the reservation was
+    made, or was given more time by its administrator.
+    """
+    rnd = random.Random(f"{module} {seed}")
+    rig = make(module, cls=Simulation, args=("queue-depth=unlimited", "log-level=err"))
+    excused, members_of = set(), {}
+    jobid = 0
+    made = 0
+    for _ in range(60):
+        dice = rnd.random()
+        if dice < 0.55:
+            jobid += 1
+            limit = rnd.choice([0, 5, 20, 60, 300])
+            spec = whole(rnd.randint(1, 6), limit)
+            if rnd.random() < 0.3:
+                name = f"r{rnd.randint(1, max(1, made))}"
+                spec["attributes"]["system"]["reservation"] = name
+                members_of[jobid] = name
+            rig.submit(jobid, spec, runtime=rnd.uniform(0, limit or 100))
+        elif dice < 0.7:
+            made += 1
+            excused |= set(held_by_jobs(rig))
+            entry = {
+                "name": f"r{made}",
+                "start": rig.now + rnd.randint(0, 100),
+                "duration": rnd.randint(5, 80),
+                "users": rnd.choice([[], [0]]),
+                "at_end": rnd.choice(["run", "cancel"]),
+                "pin": rnd.random() < 0.3,
+                "zone": "UTC",
+            }
+            entry.update(
+                rnd.choice(
+                    [{"nodes": rnd.randint(1, 8)}, {"hosts": "n[0-3]"}, {"nodes": 2, "every": "2m"}]
+                )
+            )
+            errnum, text = rig.ask("sched.reserve", {"reservation": entry})
+            assert errnum in (0, errno.EINVAL), text
+        elif dice < 0.8:
+            rank = str(rnd.randint(0, 7))
+            rig.resource.update(**{rnd.choice(["up", "down"]): rank})
+        elif dice < 0.85 and held_by_jobs(rig):
+            victim = rnd.choice(sorted(held_by_jobs(rig)))
+            excused.add(victim)
+            rig.expire(victim, rig.now + rnd.randint(1, 500))
+        elif dice < 0.9 and made:
+            rig.ask("sched.unreserve", {"name": f"r{rnd.randint(1, made)}"})
+        for _ in range(rnd.randint(1, 8)):
+            rig.wait(rnd.choice([0.1, 1, 7]))
+            watch(rig, excused, members_of)
+    rig.sched.resources.impl.check()
+
+
+def watch(rig, excused, members_of):
+    held = held_by_jobs(rig)
+    for name, entry in listed(rig).items():
+        if (
+            entry["state"] not in ("active", "degraded")
+            or not entry["start"] <= rig.now < entry["end"]
+        ):
+            continue
+        reserved = set(IDset(entry["ranks"] or ""))
+        for jobid, ranks in held.items():
+            assert not ranks & reserved or jobid in excused or members_of.get(jobid) == name, (
+                f"job {jobid} holds {ranks & reserved} of {name} at {rig.now}"
+            )
