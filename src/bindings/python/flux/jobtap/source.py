@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+import sys
 import types
 
 from flux.jobtap.errors import FAILURES, describe
@@ -23,6 +24,20 @@ def run(path):
     # A name of its own for each: two plugins may have files of one name.
     module = types.ModuleType("flux_jobtap_" + hashlib.sha1(path.encode()).hexdigest()[:12])
     module.__file__ = path
+    # Where dataclasses and others look for it; a file that is run again takes the place of its former self.
+    former = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        return _run(name, path, module)
+    except BaseException:
+        if former is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = former
+        raise
+
+
+def _run(name, path, module):
     try:
         exec(compile(_read(path), path, "exec"), module.__dict__)  # noqa: S102  that is what it is for
     except OSError as exc:
