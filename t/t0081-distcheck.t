@@ -26,7 +26,7 @@ test_expect_success 'a copy of the source is configured' '
 	(cd src && ./autogen.sh && ./configure --with-flux=no PYTHON="$PYTHON") >configure.out 2>&1
 '
 test_expect_success 'make distcheck' '
-	(cd src && run_timeout 300 make distcheck >../distcheck.out 2>&1) || { tail -n 60 distcheck.out; false; }
+	(cd src && run_timeout 550 make distcheck >../distcheck.out 2>&1) || { tail -n 60 distcheck.out; false; }
 '
 test_expect_success 'the tests ran in it' '
 	grep "[1-9][0-9]* passed, 0 failed" distcheck.out
