@@ -9,8 +9,8 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 
-from flux_embedded.broker import paths
 from flux_embedded.formats import eventlog, jobid, states
 from flux_embedded.simulate.job import NO_LIMIT, Job
 from flux_embedded.simulate.machine import Machine
@@ -31,20 +31,14 @@ def probe(*args):
     Raises:
         LiveError: there is none, or it does not answer
     """
-    directory = paths.command_dir()
-    command = os.path.join(directory, "flux") if directory else shutil.which("flux")
-    if command is None or not os.path.exists(command):
+    program = getattr(sys.modules["__main__"], "__file__", None) or ""
+    # The embedded instance's command asks through itself; a real Flux's by way of its own.
+    command = program if os.path.basename(program) == "flux" else shutil.which("flux")
+    if command is None:
         raise LiveError("--live: no flux command on the PATH")
-    environ = dict(os.environ)
-    # What this process was given to find its own copy is not for the instance's Python.
-    original = environ.pop("FLUX_SIMULATE_PYTHONPATH", None)
-    if original is not None:
-        environ["PYTHONPATH"] = original
-        if not original:
-            del environ["PYTHONPATH"]
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
     done = subprocess.run(
-        [command, "python", script, *args], capture_output=True, text=True, env=environ, check=False
+        [command, "python", script, *args], capture_output=True, text=True, check=False
     )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
