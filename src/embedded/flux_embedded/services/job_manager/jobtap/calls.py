@@ -36,6 +36,7 @@ class Calls:
         self.plugins = []
         self.host = Host(jm)
         self._table = {}
+        self._own_rules = set()  # topics that none but the job manager's own rules handle
         self._current = []
         self._updates = []  # what the running callbacks have collected with jobspec_update
         self._guests = []  # plugins whose code runs
@@ -44,6 +45,7 @@ class Calls:
 
     def handlers_changed(self):
         self._table.clear()
+        self._own_rules.clear()
 
     def _compile(self, topic):
         found = []
@@ -52,8 +54,10 @@ class Calls:
             if callback is not None:
                 found.append((plugin, callback))
         if len(self._table) > 1000:
-            self._table.clear()
+            self.handlers_changed()
         self._table[topic] = found = tuple(found)
+        if all(self.host.is_builtin(plugin) for plugin, _ in found):
+            self._own_rules.add(topic)
         return found
 
     def handlers(self, topic):
@@ -141,7 +145,42 @@ class Calls:
             self.jm.events.drain(job)
         return out
 
+    def _call_own_rules(self, job, topic, source, handlers, can_refuse):
+        """What most instances do nearly always: nothing needs to be copied, collected or guarded."""
+        out = {}
+        if isinstance(source, DictSource):
+            args = MappingProxyType(source.values)
+        else:
+            args = self.args_of(job, **source.more)
+        self._current.append(job)
+        was_busy, job.busy = job.busy, True
+        try:
+            for plugin, callback in handlers:
+                try:
+                    answer = callback(plugin, topic, args)
+                except FAILURES as exc:
+                    self._failed(plugin, topic, exc, can_refuse)
+                    continue
+                if answer:
+                    out.update(answer)
+        finally:
+            self._current.pop()
+            job.busy = was_busy
+        return out
+
+    def _failed(self, plugin, topic, exc, can_refuse):
+        """A callback has raised: that is logged, or raised anew with a text for the user."""
+        if not can_refuse:
+            self.report(plugin, topic, exc)
+            return
+        if isinstance(exc, JobtapError):
+            raise exc
+        self.report(plugin, topic, exc)
+        raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
+
     def _call_stack(self, job, topic, source, handlers, can_refuse):
+        if job is not None and topic in self._own_rules:
+            return self._call_own_rules(job, topic, source, handlers, can_refuse)
         out = {}
         views = Views(self, job, source)
         self._current.append(job)
@@ -160,13 +199,8 @@ class Calls:
                         self.host.post_updates(plugin, job, updates)
                         views.renew()
                 except FAILURES as exc:
-                    if not can_refuse:
-                        self.report(plugin, topic, exc)
-                        continue
-                    if isinstance(exc, JobtapError):
-                        raise
-                    self.report(plugin, topic, exc)
-                    raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
+                    self._failed(plugin, topic, exc, can_refuse)
+                    continue
                 finally:
                     self._updates.pop()
                 if answer:
