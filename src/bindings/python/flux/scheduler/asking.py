@@ -523,9 +523,9 @@ class Desk:
             for jobid, (start, _) in sorted(plan.reservations().items(), key=lambda one: one[1])[
                 :5
             ]:
-                job = scheduler.pending(jobid)
-                if job is not None:
-                    nodes = job.resource_request.shape.node_count
+                waiting = scheduler.pending(jobid)
+                if waiting is not None:
+                    nodes = waiting.resource_request.shape.node_count
                     promises.append(
                         {"name": name_of(jobid), "start": start, "nodes": nodes and nodes.min}
                     )

@@ -36,7 +36,7 @@ class Bar(NamedTuple):
     #: infinity if nobody knows
     end: float
     #: how many ranks
-    count: int
+    count: int  # type: ignore[assignment]  # not the tuple's method
 
 
 class Row(NamedTuple):
@@ -92,8 +92,8 @@ class Chart:
         alike: Dict[Tuple[Bar, ...], IDset] = {}
         for rank, bars in by_rank.items():
             alike.setdefault(tuple(bars), IDset()).set(rank)
-        for bars, ranks in sorted(alike.items(), key=lambda one: one[1].first()):
-            yield Row(ranks.encode(), bars)
+        for same, together in sorted(alike.items(), key=lambda one: one[1].first()):
+            yield Row(together.encode(), same)
         for bar in floating:
             yield Row(f"any {bar.count}", (bar,))
 

@@ -37,7 +37,7 @@ def parse_constraint(text: str) -> Dict[str, Any]:
     """
     from flux.constraint.parser import ConstraintParser, ConstraintSyntaxError
 
-    class Parser(ConstraintParser):  # type: ignore[misc]
+    class Parser(ConstraintParser):
         operator_map = {
             None: "properties",
             "host": "hostlist",

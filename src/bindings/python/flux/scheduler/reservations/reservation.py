@@ -50,7 +50,7 @@ _KEYS = {
 class Window(NamedTuple):
     """One occurrence of a reservation: it lasts from `start` up to, not including, `end`."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # not the tuple's method
     start: float
     end: float
 
@@ -254,7 +254,7 @@ class Reservation:
             raise ValueError(f"reservation {name}: {exc}") from None
 
     @classmethod
-    def _read(cls, name: str, entry: Mapping, now: float) -> "Reservation":
+    def _read(cls, name: str, entry: Mapping[str, Any], now: float) -> "Reservation":
         unknown = sorted(set(entry) - _KEYS, key=str)
         if unknown:
             raise ValueError(f"unknown key {unknown[0]!r}: expected {', '.join(sorted(_KEYS))}")
@@ -343,12 +343,12 @@ def _as_list(key: str, value: object) -> List[Any]:
     raise ValueError(f"{key}={value!r} is invalid: expected a list")
 
 
-def _list(entry: Mapping, key: str) -> List[Any]:
+def _list(entry: Mapping[str, Any], key: str) -> List[Any]:
     value = entry.get(key)
     return [] if value is None else _as_list(key, value)
 
 
-def _words(entry: Mapping, key: str) -> List[str]:
+def _words(entry: Mapping[str, Any], key: str) -> List[str]:
     words = _list(entry, key)
     for word in words:
         if not isinstance(word, str) or not word:
