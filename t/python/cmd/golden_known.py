@@ -1,12 +1,86 @@
 """What of the recorded commands need not be alike in an embedded instance, and why."""
 
-FAKE_RANKS = "real processes on fake ranks: a real host has no broker there"
-TOPOLOGY = "the machine that recorded has fewer cores than the fake inventory"
+FAKE_RANKS = "a real host has no broker on fake ranks: real processes, hosts and drains there fail"
+GAPS = "builds on commands of the recording that were left out"
+PASSING = "recorded while the job was on its way"
+CONTENT = "no content store: no blobrefs, tree objects, dumps"
+PMI = "no PMI, and only the variables of a job that the instance looks at"
+SHELL = "the job shell's own messages and events"
+TEXT = "help texts and the wording of errors in the configuration of this project's own parts"
+CORES = "the machine that recorded has other cores and host names"
+KVS = "a job has no namespace of its own"
 
 #: (pattern in the command or what it printed, why): such lines need not be alike.
 RULES = [
-    (r"node failure on \(null\)|housekeeping: \(null\)", FAKE_RANKS),
+    (
+        r"node failure on \(null\)|housekeeping: \(null\)|host constraint contains invalid",
+        FAKE_RANKS,
+    ),
+    (r"kvs .*--blobref|kvs getroot|kvs (get|put) -t|sha1-", CONTENT),
+    (r"flux pmi |PMI_RANK", PMI),
 ]
 
-#: scenario -> {command: why}; " #N" after a command is its Nth occurrence in the scenario.
-SET_ASIDE = {}
+#: Commands whose lines come in no order.
+UNORDERED = r"flux queue (status|list|start|stop|enable|disable)|queues\.toml"
+
+#: scenario -> [(pattern in the command, why)]
+SET_ASIDE = {
+    "adm-housekeeping": [
+        (r"flux resource list -no '\{state\} \{nnodes\}'|flux dmesg", FAKE_RANKS),
+    ],
+    "adm-killtimeout": [(r"flux dmesg", "debug messages of the execution service")],
+    "batch-nested": [
+        (r"cat w\.out", TEXT),
+        (r"exception\.type.*y\.out", "recorded on a machine where the instance was not up in 2s"),
+    ],
+    "dmesg-logger": [(r"dmesg -H -d", "two messages as far apart as they were")],
+    "job-info": [(r"kvs dir -d", KVS)],
+    "job-last": [(r"flux job last '\[|flux job last 10000", GAPS)],
+    "job-list": [(r"flux job list -a", GAPS)],
+    "job-purge": [(r"flux job purge$|purge .*--num-limit=2$", GAPS)],
+    "job-tree-env": [(r"FLUX_KVS_NAMESPACE", KVS)],
+    "job-waitevent": [(r"eventlog -p exec", SHELL)],
+    "jobs-formats": [
+        (r"flux jobs .*\$A|sort:-urgency|--sort=-priority|--json -a", GAPS),
+    ],
+    "kvs-cmds": [
+        (r"kvs ls", CONTENT),
+    ],
+    "q-stop-start": [(r"flux queue start --all -v", FAKE_RANKS)],
+    "q-submit": [
+        (r"\{nodelist\}|flux job info \$K R", FAKE_RANKS),
+    ],
+    "resource-status-opts": [
+        (r"status -s all", GAPS),
+        (r"flux resource drain|flux resource undrain|--skip-empty|eventlog", FAKE_RANKS),
+    ],
+    "sched-hello-running": [(r".", FAKE_RANKS)],
+    "sched-modules": [
+        (r"flux dmesg", "messages of two processes may change places; a line of a scenario before")
+    ],
+    "start-hwloc-tree": [(r"hwloc-xml-path=/nosuch|amend-r=foo", TEXT)],
+    "start-opts": [
+        (r"--help|--wrap=", TEXT),
+        (r"content\.dump|statedir", CONTENT),
+        (r"test-rundir=\$PWD/rd", GAPS),
+    ],
+    "start-opts2": [
+        (r"broker\.mapping", PMI),
+        (r"fake-resources\.nnodes=[0x]", TEXT),
+    ],
+    "sub-dependencies": [(r"flux job eventlog \$K", PASSING)],
+    "sub-env": [
+        (r"env \| grep|TMPDIR \| sed", PMI),
+    ],
+    "sub-exec-test": [
+        (
+            r"flux job eventlog \$J \| cut",
+            "a mock job of a real host waits behind one that never ends",
+        ),
+    ],
+    "sub-label": [(r"-vvv true", "two streams of events, in the order in which they come")],
+    "sub-requires": [(r"flux jobs -no '\{nodelist\} \{ranks\}'", FAKE_RANKS)],
+    "sub-shellopts": [(r"verbose=1", SHELL)],
+    "sub-taskmap-event": [(r".", FAKE_RANKS)],
+    "validator": [(r"job-validator", "no validators but the two that are built in")],
+}
