@@ -34,6 +34,7 @@ SET_ASIDE = {
         (r"exception\.type.*y\.out", "recorded on a machine where the instance was not up in 2s"),
     ],
     "dmesg-logger": [(r"dmesg -H -d", "two messages as far apart as they were")],
+    "job-attach": [(r"--tail=1", "the last of what several tasks wrote at once")],
     "job-info": [(r"kvs dir -d", KVS)],
     "job-last": [(r"flux job last '\[|flux job last 10000", GAPS)],
     "job-list": [(r"flux job list -a", GAPS)],
@@ -45,6 +46,9 @@ SET_ASIDE = {
     ],
     "kvs-cmds": [
         (r"kvs ls", CONTENT),
+    ],
+    "q-config-reload": [
+        (r"plugins", "refused at once; a real host takes it, and fails at its next start"),
     ],
     "q-stop-start": [(r"flux queue start --all -v", FAKE_RANKS)],
     "q-submit": [
@@ -59,6 +63,7 @@ SET_ASIDE = {
         (r"flux dmesg", "messages of two processes may change places; a line of a scenario before")
     ],
     "start-hwloc-tree": [(r"hwloc-xml-path=/nosuch|amend-r=foo", TEXT)],
+    "start-rc": [(r"--personality", "an option of our own")],
     "start-opts": [
         (r"--help|--wrap=", TEXT),
         (r"content\.dump|statedir", CONTENT),

@@ -88,12 +88,12 @@ class TestOptions:
     )
 
     def test_forms(self):
-        opts = self.PARSER.parse(["-t5", "a", "--time-format=iso", "-q", "-qt", "6", "--", "-b"])
+        opts = self.PARSER.parse(["-t5", "--time-format=iso", "-q", "-qt", "6", "--", "-b", "a"])
         assert (opts.all("timeout"), opts.get("time-format"), opts.get("quiet"), opts.args) == (
             ["5", "6"],
             "iso",
             2,
-            ["a", "-b"],
+            ["-b", "a"],
         )
 
     def test_abbreviated(self):
@@ -118,8 +118,8 @@ class TestOptions:
             self.PARSER.parse(argv)
         assert text in str(info.value) and info.value.code == 1
 
-    def test_posix_order_leaves_the_rest_alone(self):
-        parser = Parser("flux-x", opts=[Opt("quiet", "q")], posix=True)
+    def test_the_first_argument_ends_the_options(self):
+        parser = Parser("flux-x", opts=[Opt("quiet", "q")])
         assert parser.parse(["-q", "cmd", "-q", "--x"]).args == ["cmd", "-q", "--x"]
 
     def test_usage_wraps(self):

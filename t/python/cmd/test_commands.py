@@ -5,7 +5,7 @@ from golden_replay import environment, run, scrub
 
 #: (command, exit code, stdout, stderr) after scrubbing; they run in this order in one shell.
 LINES = [
-    # several options of one command may be given in any order, C commands take abbreviations
+    # C commands take abbreviations
     ("flux kvs put a.b.c=1 a.d=2 l=x", 0, "", ""),
     ("flux kvs ls -R a", 0, "a:\nb    d\n\na.b:\nc\n", ""),
     ("flux kvs dir -R a", 0, "a.b.c = 1\na.d = 2\n", ""),

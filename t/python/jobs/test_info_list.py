@@ -253,7 +253,6 @@ def test_attributes(five):
         "waitstatus",
         "success",
         "exception_occurred",
-        "expiration",
     ):
         assert key not in running
     for key in (

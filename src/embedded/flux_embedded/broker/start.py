@@ -109,6 +109,8 @@ def parse(argv):
             options.config = config.merge(options.config, _config(config.load_path, value, name))
         else:
             _plain(options, name, value)
+    if not options.test and any(name == "--test-start-mode" for name, _ in pairs):
+        raise UsageError("flux-start: --test-start-mode only works with --test-size")
     if hosts is not None:
         options.hosts = _hosts(hosts, options.size)
     if paths:
@@ -131,6 +133,8 @@ def _plain(options, name, value):
     elif name == "--virtual-time":
         options.virtual_time = True
     elif name in ("--rundir", "--test-rundir"):
+        if name == "--test-rundir" and not os.path.isdir(value):
+            raise UsageError(f"flux-start: {value}: No such file or directory")
         options.attrs.define("rundir", os.path.abspath(value))
         options.rundir_given = True
     elif name in ("-v", "--verbose"):

@@ -30,7 +30,6 @@ def main(argv):
             Opt("verbose", "v", usage="Run with more verbosity."),
             Opt("quiet", "q", usage="Suppress extraneous output."),
         ],
-        posix=True,
     )
     opts = parser.parse(argv)
     if not opts.args:

@@ -71,9 +71,7 @@ LOAD_OPTIONS = [
 
 
 def load(argv):
-    parser = Parser(
-        "flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS, posix=True
-    )
+    parser = Parser("flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS)
     opts = parser.parse(argv)
     if not opts.args:
         raise parser.fail_usage()
@@ -112,7 +110,6 @@ def reload(argv):
         "[OPTIONS] module [args...]",
         "Reload module",
         [Opt("force", "f", usage="Ignore nonexistent modules"), *LOAD_OPTIONS],
-        posix=True,
     )
     opts = parser.parse(argv)
     if not opts.args:

@@ -56,7 +56,6 @@ def main(argv):
             Opt("nohup", "n", usage="accepted for compatibility"),
             Opt("reconnect", None, usage="accepted for compatibility"),
         ],
-        posix=True,
     )
     opts = parser.parse(argv)
     if not opts.args:

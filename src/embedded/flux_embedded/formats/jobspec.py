@@ -17,7 +17,7 @@ _VERTEX_KEYS = frozenset(("type", "count", "unit", "exclusive", "with", "label",
 _TASK_KEYS = frozenset(("command", "slot", "count", "attributes", "distribution"))
 #: system attributes that have a type of their own; all others are free
 _SYSTEM_TEXT = ("queue", "bank", "project", "cwd")
-_SYSTEM_OBJECT = ("environment", "job", "shell", "files")
+_SYSTEM_OBJECT = ("environment", "job", "files")
 
 
 def decode(text):
@@ -116,9 +116,13 @@ def _check_vertex(vertex, labels, depth):
 def _check_tasks(tasks):
     if type(tasks) is not list:
         raise ValueError("tasks must be an array")
-    if len(tasks) != 1:
+    if len(tasks) > 1:
         raise ValueError(f"tasks must hold one task, not {len(tasks)}")
-    task = tasks[0]
+    for task in tasks:
+        _check_task(task)
+
+
+def _check_task(task):
     if type(task) is not dict:
         raise ValueError("task must be an object")
     for key in ("command", "slot", "count"):

@@ -1,6 +1,6 @@
 """Option parsing in the manner of the commands that flux-core writes in C.
 
-Long options may be abbreviated, messages and usage text have GNU getopt's form, wrong usage is
+Options come before arguments, long ones may be abbreviated, messages and usage text have GNU getopt's form, wrong usage is
 exit code 1. Commands that flux-core writes in Python use :mod:`flux_embedded.cmd.lib.pyargs`.
 """
 
@@ -89,15 +89,13 @@ class Parser:
         synopsis: what follows the name in the usage line.
         doc: the line under it.
         opts: list of :class:`Opt`, in the order of the usage text.
-        posix: stop at the first argument that is no option.
     """
 
-    def __init__(self, prog, synopsis="[OPTIONS]", doc="", opts=(), posix=False):
+    def __init__(self, prog, synopsis="[OPTIONS]", doc="", opts=()):
         self.prog = prog
         self.synopsis = synopsis
         self.doc = doc
         self.opts = [Opt("help", "h", usage="Display this message."), *opts]
-        self.posix = posix
 
     def usage(self):
         text = f"Usage: {self.prog} {self.synopsis}\n"
@@ -165,11 +163,10 @@ class Parser:
                 self._store(result, opt, value)
             elif word.startswith("-") and len(word) > 1:
                 pos = self._short(result, word[1:], words, pos)
-            elif self.posix:
+            else:
+                # the first argument that is no option ends them, whatever follows
                 result.args += words[pos - 1 :]
                 break
-            else:
-                result.args.append(word)
         return result
 
     def _short(self, result, letters, words, pos):

@@ -112,6 +112,9 @@ class Entry:
             if self.R is not None:
                 nodes, cores = rlite.count(self.R)
             nslots = _count_slots(resources, 1)
+            if not nslots and self.R is None:
+                # what is no proper request has no size
+                return None, None, None
             ntasks = count_tasks(self.jobspec, nslots) if nslots else None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None, None, None
@@ -227,7 +230,7 @@ def _nodelist(job):
 
 
 def _expiration(job):
-    return (job.R["execution"].get("expiration") or None) if job.R else None
+    return float(job.R["execution"].get("expiration", 0.0)) if job.R else None
 
 
 def _success(job):

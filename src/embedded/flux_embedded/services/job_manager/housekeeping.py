@@ -16,7 +16,6 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 """
 
 import errno
-import shlex
 
 from flux_embedded.formats import fsd, jobid, rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
@@ -121,7 +120,7 @@ class Housekeeping:
         if not self.is_configured:
             return {"command": "", "release-after": -1.0}
         after = -1.0 if self._release_after is None else self._release_after
-        return {"command": shlex.join(self._command), "release-after": after}
+        return {"command": " ".join(self._command), "release-after": after}
 
     def describe(self):
         """{id: {t_start, pending, allocated}} as ``job-manager.stats-get`` has it."""
