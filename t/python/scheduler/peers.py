@@ -17,7 +17,7 @@ from pathlib import Path
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler
+from flux.scheduler import Scheduler, policy
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
@@ -26,6 +26,9 @@ from flux_embedded.services.kvs import Kvs
 
 MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 START = 1_700_000_000.0
+
+# What users are told is told at once here; the tests of when it is set this back.
+policy.MATURE = 0.0
 
 
 def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):
@@ -409,7 +412,7 @@ class Rig:
             "id": jobid,
             "priority": priority,
             "userid": 0,
-            "t_submit": self.now - 10,
+            "t_submit": self.now,
             "jobspec": jobspec() if spec is None else spec,
         }
         payload.update(keys)

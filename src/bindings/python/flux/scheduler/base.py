@@ -372,7 +372,13 @@ class Scheduler(BrokerModule):
                 self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
             return
-        self._backlog.push(PendingJob(jobid, priority, t_submit, request, resource_request))
+        job = PendingJob(jobid, priority, t_submit, request, resource_request)
+        job.came = self.now()
+        self._backlog.push(job)
+        self._queued(job, jobspec)
+
+    def _queued(self, job: PendingJob, jobspec: Any) -> None:
+        """`alloc` has queued a job; for what the library notes of it."""
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Called when resources come back; returns them to the pool.

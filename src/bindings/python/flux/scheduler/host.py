@@ -34,6 +34,7 @@ class Clock:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self._reactor = handle.get_reactor()
         self._holding = False
         self._held: Optional[float] = None
 
@@ -41,8 +42,7 @@ class Clock:
         """Seconds since the epoch, as the reactor last saw them."""
         held = self._held
         if held is None:
-            handle = self.handle
-            held = float(handle.reactor_now(handle.get_reactor()))
+            held = float(self.handle.reactor_now(self._reactor))
             if self._holding:
                 self._held = held
         return held

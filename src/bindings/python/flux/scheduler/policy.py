@@ -7,7 +7,7 @@
 - `reasons`: annotate pending jobs with what they wait for;
 - the services that ``flux sched`` asks (`asking.Desk` finds the answers).
 
-A job is told nothing in its first second (`PolicyScheduler.is_mature`).
+Both are told once a second at most, and not in a job's first second (`PolicyScheduler.is_mature`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ ESTIMATE_GRAIN = 1.0
 
 #: Jobs that wait for a reservation and are tried again at once when something is released.
 TRIES = 32
-#: Seconds after its submission from which a job is told of estimates and reasons. Most jobs of a busy
-#: machine start sooner, and what they were told would be sent for nothing.
+
+#: Seconds after its request from which a job's user is told of estimates and reasons, and between two
+#: times. Most jobs of a busy machine start sooner, and what was told would be sent for nothing.
 MATURE = 1.0
 
-#: Jobs that become old enough within so many seconds are told together.
+#: What is told within so many seconds is told at one time.
 MATURE_GRAIN = 0.1
 
 #: Shapes of requests about which something is remembered; with more of them all is found out anew.
@@ -90,8 +91,8 @@ class PolicyScheduler(Scheduler):
         self._desk = Desk(self)
         self._keeper = Keeper(self)
         self._office = Office(self, self._keeper, self._commits, self._mishaps)
-        #: heap of (time, job id, job): jobs too young to be told anything
-        self._young: list[tuple[float, int, PendingJob]] = []
+        #: heap of (time, job id, job): when there will be a time to tell of jobs
+        self._silent: list[tuple[float, int, PendingJob]] = []
         self._maturity = h.timer_watcher_create(0.0, self._matured)
         self._maturity_armed = False
         self._tells = wants_forecast(h)
@@ -248,52 +249,56 @@ class PolicyScheduler(Scheduler):
             self._mishaps.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
-    # -- jobs too young to be told anything ------------------------------------------------------------
+    # -- when to tell ----------------------------------------------------------------------------------
 
     def is_mature(self, job: PendingJob) -> bool:
-        """Whether a job was submitted long enough ago to be told of estimates and reasons.
+        """Whether it is time to tell a job's user of estimates and reasons.
 
-        For one that was not, `forecast` is called again when it is.
+        If it is not, `forecast` is called again when it is.
         """
-        if job.mature:
+        now, told = self.now(), job.told
+        if told is None:
+            when = job.came + MATURE
+        elif now - told <= MATURE_GRAIN:
             return True
-        now = self.now()
-        if now - job.t_submit >= MATURE:
-            job.mature = True
+        else:
+            when = told + MATURE
+        if now >= when:
             return True
-        if job.mature is None:
-            job.mature = False
-            when = min(job.t_submit, now) + MATURE
-            heapq.heappush(self._young, (when, job.jobid, job))
+        if not job.silent:
+            job.silent = True
+            heapq.heappush(self._silent, (when, job.jobid, job))
             if not self._maturity_armed:
                 self._maturity_armed = True
                 self._maturity.reset(after=max(MATURE_GRAIN, when - now))
         return False
 
+    def _tell(self, job: PendingJob, sched: dict[str, Any]) -> None:
+        now = self.now()
+        if job.told is None or now - job.told > MATURE_GRAIN:
+            job.told = now
+        job.request.annotate({"sched": sched})
+
     def _matured(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        young, now = self._young, self.now()
+        silent, now = self._silent, self.now()
         waits = False
-        while young and young[0][0] <= now:
-            _, _, job = heapq.heappop(young)
-            job.mature = True
+        while silent and silent[0][0] <= now:
+            _, _, job = heapq.heappop(silent)
+            job.silent = False
             if not job.request.finalized:
                 waits = True
                 if job.estimate is not None:
                     self._mishaps.guard("estimate", self.show_estimate, job, *job.estimate)
-        self._maturity_armed = bool(young)
-        if young:
-            self._maturity.reset(after=max(MATURE_GRAIN, young[0][0] - now))
+        self._maturity_armed = bool(silent)
+        if silent:
+            self._maturity.reset(after=max(MATURE_GRAIN, silent[0][0] - now))
         if waits:
             self._passes.forecast()
 
     # -- reservations ----------------------------------------------------------------------------------
 
-    def alloc(
-        self, request: Any, jobid: int, priority: int, userid: int, t_submit: float, jobspec: Any
-    ) -> None:
-        super().alloc(request, jobid, priority, userid, t_submit, jobspec)
-        if request.job is not None:
-            self._keeper.note(request.job, jobspec)
+    def _queued(self, job: PendingJob, jobspec: Any) -> None:
+        self._keeper.note(job, jobspec)
 
     def allocate(self, job: PendingJob, plan: Any = None) -> Any:
         """Allocate to `job` now; takes nothing that is reserved for others.
@@ -390,7 +395,7 @@ class PolicyScheduler(Scheduler):
     ) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
 
-        A job that is not `is_mature` is told when it is.
+        What is not told now, since the job is not `is_mature`, is told when it is.
 
         Args:
             job (PendingJob): the job
@@ -402,8 +407,9 @@ class PolicyScheduler(Scheduler):
             if kind != "promised" or when is None or job._last_annotation is not None:
                 return
         elif not self.is_mature(job):
-            job.estimate = None if when is None else (when, kind)
+            job.estimate = (when, kind)
             return
+        job.estimate = None
         shown = job._last_annotation
         kind_shown = getattr(job, "estimate_kind", None)
         if when is None:
@@ -417,7 +423,7 @@ class PolicyScheduler(Scheduler):
         if kind != kind_shown:
             job.estimate_kind = kind  # type: ignore[attr-defined]
             sched["t_estimate_kind"] = kind
-        job.request.annotate({"sched": sched})
+        self._tell(job, sched)
 
     def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
@@ -470,7 +476,7 @@ class PolicyScheduler(Scheduler):
         by a later forecast."""
         if reason != job.reason_shown and self._tells and self.is_mature(job):
             job.reason_shown = reason
-            job.request.annotate({"sched": {"reason_pending": reason}})
+            self._tell(job, {"reason_pending": reason})
 
     def behind(self, head: PendingJob) -> str:
         """The reason of a job that could start but for `head`."""

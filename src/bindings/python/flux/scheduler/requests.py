@@ -256,6 +256,11 @@ class PendingJob:
         limit (float): of a `Backlog`: seconds the job may run; infinite without a limit
         special (bool): of a `Backlog`: what was found of other jobs of its shape does not hold for
             this one, as for a job with resources promised
+        came (float): when the request came, seconds since the epoch
+        told (float or None): of a `PolicyScheduler`: when its user was told something about it
+        silent (bool): of a `PolicyScheduler`: whether there will be a time to tell more
+        estimate (tuple or None): of a `PolicyScheduler`: the estimate to tell then, and its kind
+        reason_shown (str or None): of a `PolicyScheduler`: the reason that was told
 
     A policy may hang attributes of its own on a job.
     """
@@ -276,14 +281,16 @@ class PendingJob:
         "request",
         "resource_request",
         "_last_annotation",
-        "mature",
+        "came",
         "__dict__",
         "__weakref__",
     )
 
     # What few jobs ever have costs the others nothing.
-    estimate: Optional[tuple[float, Optional[str]]] = None
+    estimate: Optional[tuple[Optional[float], Optional[str]]] = None
     reason_shown: Optional[str] = None
+    told: Optional[float] = None
+    silent = False
 
     def __init__(
         self,
@@ -305,7 +312,7 @@ class PendingJob:
         self.request = request
         self.resource_request = resource_request
         self._last_annotation: Any = None
-        self.mature: Optional[bool] = None
+        self.came = -inf
         self.order: Any = -priority
         self.next_order: Any = None
         if isinstance(request, AllocRequest):
