@@ -57,25 +57,26 @@ class Plan:
         self._seen = None  # generation of the pool that all this is true for
         self._ends = []  # the pool's jobs by end, then
         self._inventory = self._up = None
+        self._frozen = False  # promises stay on the ranks they are bound to
 
     def copy(self):
-        """An independent plan of the same pool, with the same promises.  O(promises)."""
-        new = type(self)(self._pool)
-        promises = {
-            jobid: Promise(p.start, p.end, p.request, p.held, p.units, p.parts)
-            for jobid, p in self._promises.items()
-        }
-        new.__dict__.update(
-            wrap=self.wrap,
-            _promises=promises,
-            _ranks=None if self._ranks is None else self._ranks.copy(promises),
-            _counts={key: counts.copy() for key, counts in self._counts.items()},
-            _units=self._units.copy(),
-            _seen=self._seen,
-            _ends=self._ends[:],
-            _inventory=self._inventory,
-            _up=self._up,
-        )
+        """An independent plan of the same pool with the same promises, for a forecast.
+
+        It makes new promises no earlier by binding others again.  Few steps where promises are
+        counted, else O(promises).
+        """
+        new = object.__new__(type(self))
+        state = self.__dict__.copy()
+        state["_promises"] = promises = self._promises.copy()
+        if self._ranks is not None:
+            for jobid, promise in promises.items():
+                promises[jobid] = promise.replace()
+            state["_ranks"] = Ranks(self._pool, promises, frozen=True)
+        state["_counts"] = {key: counts.copy() for key, counts in self._counts.items()}
+        state["_units"] = self._units.copy()
+        state["_ends"] = self._ends[:]
+        state["_frozen"] = True
+        new.__dict__ = state
         return new
 
     # -- questions ----------------------------------------------------------
@@ -264,9 +265,9 @@ class Plan:
             start = counts.earliest(units.count, promise.end - before, now, before)
             if start >= before:
                 return before
-            counts.remove(before, promise.end, units.count, now)
-            promise.start, promise.end = start, start + length_of(promise.request)
-            counts.enter(start, promise.end, units.count)
+            self._withdraw(jobid)
+            end = start + length_of(promise.request)
+            self._restore(jobid, promise.replace(start=start, end=end))
             return start
         self._withdraw(jobid)
         request = promise.request
@@ -386,12 +387,13 @@ class Plan:
             self._ranks = None
         if self._ranks is not None:
             return
-        for jobid, promise in self._promises.items():
+        for jobid, promise in list(self._promises.items()):
             if self._counts_for(promise.request) is None:
                 return  # all are bound now
-            promise.units = self._units_of(promise.request)
+            units = self._units_of(promise.request)
+            self._promises[jobid] = promise = promise.replace(units=units)
             self._enter(jobid, promise)
-            self._counts[promise.units.key].short = True  # it may no longer fit
+            self._counts[units.key].short = True  # it may no longer fit
 
     def _units_of(self, request):
         """Units that a request asks for; None if it cannot be counted."""
@@ -433,16 +435,24 @@ class Plan:
         """Bind all promises to ranks, in the order of their starts, which always succeeds if they
         can be kept."""
         self._counts = {}
-        ranks = self._ranks = Ranks(self._pool, self._promises)
-        for promise in self._promises.values():
-            promise.units = None
-        ranks.sync()
-        for promise in sorted(self._promises.values(), key=lambda one: one.start):
-            parts = None
-            if not promise.held:
-                parts = ranks.bind(promise.request, promise.start, promise.end)
-            promise.parts = parts or ranks.bind_ever(promise.request) or []
-            ranks.enter(promise)
+        unbound = sorted(self._promises.items(), key=lambda one: one[1].start)
+        self._promises = {
+            jobid: promise.replace(units=None, parts=None)
+            for jobid, promise in self._promises.items()
+        }
+        self._ranks = Ranks(self._pool, self._promises, self._frozen)
+        self._ranks.sync()
+        for jobid, _ in unbound:
+            promise = self._promises[jobid]
+            promise.parts = self._parts_for(promise)
+            self._ranks.enter(promise)
+
+    def _parts_for(self, promise):
+        parts = None
+        if not promise.held:
+            parts = self._ranks.bind(promise.request, promise.start, promise.end)
+        # What cannot be kept any more stays a promise, for its job to be told.
+        return parts or self._ranks.bind_ever(promise.request) or []
 
     def _enter(self, jobid, promise):
         """Count a promise in."""
@@ -476,12 +486,8 @@ class Plan:
             return
         if self._ranks is not None and promise.units is not None:
             # Meanwhile all others were bound.
-            promise.units = None
-            ranks = self._ranks
-            parts = None
-            if not promise.held:
-                parts = ranks.bind(promise.request, promise.start, promise.end)
-            promise.parts = parts or ranks.bind_ever(promise.request) or []
+            promise = promise.replace(units=None)
+            promise.parts = self._parts_for(promise)
         self._promises[jobid] = promise
         self._enter(jobid, promise)
 

@@ -4,7 +4,7 @@ from flux.resource.plan.timeline import INFINITY
 
 
 class Promise:
-    """What is kept for a job.
+    """What is kept for a job.  Never changed, but for ``parts``, once a plan has it.
 
     Attributes:
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit
@@ -24,6 +24,13 @@ class Promise:
         self.held = held
         self.units = units
         self.parts = parts
+
+    def replace(self, **changes):
+        """A copy with some attributes changed."""
+        new = Promise(self.start, self.end, self.request, self.held, self.units, self.parts)
+        for name, value in changes.items():
+            setattr(new, name, value)
+        return new
 
 
 def length_of(request):

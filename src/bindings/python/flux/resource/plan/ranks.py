@@ -29,10 +29,12 @@ class Ranks:
     Args:
         pool (ResourcePoolImplementation): with a view
         promises (dict): job id to Promise: those of the plan, all bound or to be bound
+        frozen (bool): never bind promises again
     """
 
-    def __init__(self, pool, promises):
+    def __init__(self, pool, promises, frozen=False):
         self._pool = pool
+        self._frozen = frozen
         self._promises = promises
         self._started = []  # bookings of jobs started since the profile was made
         self._profile = None
@@ -42,10 +44,6 @@ class Ranks:
         self._bounds = Bounds()
         self._changes = 0  # grows with every change of the bookings or the profile
         self._asked = self._answer = None  # the last question of _room()
-
-    def copy(self, promises):
-        """One for a copy of the plan, with copies of its promises."""
-        return type(self)(self._pool, promises)
 
     # -- the state ----------------------------------------------------------
 
@@ -134,7 +132,7 @@ class Ranks:
         length = length_of(request)
         least = max(start, self._bounds.least(family, count, length))
         found = self._search(request, least)
-        if found > least and self._promises and len(self._promises) <= FEW:
+        if found > least and 0 < len(self._promises) <= FEW and not self._frozen:
             found = self._sooner(request, least, found)
         if start <= now:
             self._bounds.learn(family, count, length, found)
@@ -418,7 +416,7 @@ class Ranks:
             bool: whether it fits now; if not, promises are bound as they were
         """
         shape = request.shape
-        if not self._pool.countable(shape):
+        if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
         if not self._bookings.removable or self._hopeless(shape, start, end):
