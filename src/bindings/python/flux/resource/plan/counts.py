@@ -7,6 +7,7 @@ choose when they start, in order of their starts.  Whoever holds a unit at that 
 before, so that at least as many as the sum leaves are free, and any of them will do.
 """
 
+from flux.resource.plan.bounds import Bounds
 from flux.resource.plan.steps import Steps
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import pairs
@@ -65,7 +66,18 @@ class Counts:
         short (bool): whether promises may add up to more than there is
     """
 
-    __slots__ = ("ranks", "whole", "line", "free", "promises", "held", "total", "_jobs", "short")
+    __slots__ = (
+        "ranks",
+        "whole",
+        "line",
+        "free",
+        "promises",
+        "held",
+        "total",
+        "_jobs",
+        "short",
+        "_bounds",
+    )
 
     @classmethod
     def of(cls, pool, units, now):
@@ -89,6 +101,7 @@ class Counts:
         self.short = False
         self.held = {}
         self._jobs = {}
+        self._bounds = Bounds()
         free = self.free
         gains = []
         for end, jobid in pool.jobs_by_end():
@@ -113,6 +126,7 @@ class Counts:
         new.line = self.line.copy()
         new.held = self.held.copy()
         new._jobs = self._jobs.copy()
+        new._bounds = Bounds()
         return new
 
     # -- what runs ----------------------------------------------------------
@@ -178,6 +192,8 @@ class Counts:
         line = self.line
         line.forget(now)
         begin = max(now, line.heads[0])
+        if gone:
+            self._bounds = Bounds()
         for _, jobid in gone:
             end, count = self._jobs.pop(jobid, (0, 0))
             self.free += count
@@ -207,6 +223,7 @@ class Counts:
         start = max(start, self.line.heads[0], now)
         if start < end:
             self.line.add(start, end, count)
+        self._bounds.released(start)
 
     def overdrawn(self, start, end):
         """True if in a span more was promised than there is."""
@@ -223,9 +240,14 @@ class Counts:
         """The first moment after a time at which the number of free units changes."""
         return self.line.after(time)
 
-    def earliest(self, count, length, start, limit=INFINITY):
+    def earliest(self, count, length, start, limit=INFINITY, from_now=False):
         """First time, from ``start`` on, at which so many are free for so long; see `Steps.first()`."""
-        return self.line.first(count + self.kept, length, start, limit)
+        count += self.kept
+        start = max(start, self._bounds.least(None, count, length))
+        found = self.line.first(count, length, start, limit)
+        if from_now and limit == INFINITY:
+            self._bounds.learn(None, count, length, found)
+        return found
 
     def to_hold(self, pool, count):
         """How many units to keep for a job that waits for jobs without an end.

@@ -33,7 +33,7 @@ class Item:
     Attributes:
         count (int): units wanted
         slots (bool): whether a rank can give several units
-        chosen (dict): rank to units, once it is settled
+        chosen (dict): units to mask of the ranks that give so many, once it is settled
     """
 
     def __init__(self, shape, start, end, room):
@@ -44,6 +44,11 @@ class Item:
         self.slots = shape.node_count is None
         self.count = (shape.slot_count if self.slots else shape.node_count).min
         self.chosen = {}
+        self.groups = None  # for who asks what ranks have free at its start
+
+    def give(self, ranks, units):
+        """Choose so many units on each of a mask of ranks."""
+        self.chosen[units] = self.chosen.get(units, 0) | ranks
 
     def meets(self, other):
         """Whether two spans have a moment in common."""
@@ -86,17 +91,16 @@ def deal(items, most):
                 for rank in members(part):
                     units = min(left, most(rank, item))
                     if units:
-                        item.chosen[rank] = units
+                        item.give(1 << rank, units)
                         ranks |= 1 << rank
                         left -= units
                     if not left:
                         break
             else:
                 part = take(part, min(left, popcount(part)))
+                item.give(part, 1)
                 ranks |= part
                 left -= popcount(part)
-                for rank in members(part):
-                    item.chosen[rank] = 1
             if not left:
                 break
         if left:
@@ -245,25 +249,16 @@ def _best(ways):
 def _settle(items, trail, goal):
     """Go back from the goal, and note which rank gives what."""
     left = goal
+    surplus = [-item.count for item in items]
+    steps = []
     for after in reversed(trail):
         left, rank, offer = after[left]
-        for item, units in zip(items, offer):
-            if units:
-                item.chosen[rank] = units
-    for item in items:
-        # The last ranks may offer more than is wanted.
-        surplus = sum(item.chosen.values()) - item.count
-        for rank in sorted(item.chosen, reverse=True):
-            less = min(surplus, item.chosen[rank])
-            surplus -= less
-            item.chosen[rank] -= less
-            if not item.chosen[rank]:
-                del item.chosen[rank]
-
-
-def by_units(chosen):
-    """``{units: mask of ranks}`` of ``{rank: units}``."""
-    masks = {}
-    for rank, units in chosen.items():
-        masks[units] = masks.get(units, 0) | 1 << rank
-    return masks
+        steps.append((rank, offer))
+        surplus = [more + units for more, units in zip(surplus, offer)]
+    for rank, offer in steps:
+        for at, item in enumerate(items):
+            # The last ranks may offer more than is wanted.
+            less = min(surplus[at], offer[at])
+            surplus[at] -= less
+            if offer[at] > less:
+                item.give(1 << rank, offer[at] - less)

@@ -96,7 +96,8 @@ class Plan:
         start = now if after is None else max(now, after)
         if counts is not None:
             units = self._units_of(request)
-            found = counts.earliest(units.count, length_of(request), start)
+            length = length_of(request)
+            found = counts.earliest(units.count, length, start, from_now=start <= now)
         else:
             found = self._ranks.earliest(request, start)
         return None if found == INFINITY else found

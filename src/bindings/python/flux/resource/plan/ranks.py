@@ -8,7 +8,7 @@ from bisect import bisect_right
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.bounds import Bounds
-from flux.resource.plan.packing import Item, by_units, deal, pack
+from flux.resource.plan.packing import Item, deal, pack
 from flux.resource.plan.profile import Need, Profile
 from flux.resource.plan.promise import Promise, length_of
 from flux.resource.plan.timeline import INFINITY
@@ -16,9 +16,9 @@ from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
 
-#: Promises that are bound again at once, and groups of ranks that are told apart for it.
+#: Promises that are bound again at once, and ranks up to which all ways of doing so are tried.
 MOVED = 8
-GROUPS = 256
+SMALL = 64
 #: With more promises than this, a new one is not made earlier by binding others again.
 FEW = 32
 
@@ -145,7 +145,8 @@ class Ranks:
         count = 1 if request.shape.node_count is None else request.shape.node_count.min
         ranks = self._pool.eligible(request.shape.match)
         start = self._profile.track(need).first(count, ranks, start)
-        for _ in range(FEW):
+        small = popcount(self._profile.inventory.ranks) <= SMALL
+        for _ in range(FEW if small else 2):
             if start >= found:
                 break
             if self.make_room(request, start, start + length):
@@ -440,7 +441,9 @@ class Ranks:
             shape = promise.request.shape
             room = self._room(shape, promise.start, promise.end)
             items.append(Item(shape, promise.start, promise.end, room))
-        found = deal(items, self._most) or pack(items, self._groups(items))
+        found = deal(items, self._most)
+        if not found and popcount(self._profile.inventory.ranks) <= SMALL:
+            found = pack(items, self._groups(items))
         if found:
             for promise, item in zip(moved, items[1:]):
                 promise.parts = self._parts_of_item(item)
@@ -493,7 +496,9 @@ class Ranks:
         if self._bookings.touched(item.start, item.end) & bit:
             return slots_on(*self._bookings.least(rank, item.start, item.end), item.shape)
         base = self._profile.inventory.key_base
-        for key, mask in self._profile.groups_at(item.start).items():
+        if item.groups is None:
+            item.groups = self._profile.groups_at(item.start)
+        for key, mask in item.groups.items():
             if mask & bit:
                 return slots_on(key // base, key % base, item.shape)
         return 0
@@ -510,8 +515,6 @@ class Ranks:
         end = max([item.end for item in items])
         groups = []
         single = every & bookings.touched(start, end)
-        if popcount(single) > GROUPS:
-            return groups
         for units, kind in inventory.kinds.items():
             full = divmod(inventory.keys[units], base)
             for rank in members(kind & single):
@@ -533,18 +536,16 @@ class Ranks:
                     for key, ranks in there.items()
                     if mask & ranks
                 ]
-                if len(same) > GROUPS:
-                    return []
             groups += [(mask, full, free) for mask, free in same]
         return groups
 
     def _parts_of_item(self, item):
         """Parts of a booking of what an item has chosen."""
         if not item.slots:
-            return self._parts_of(sum([1 << rank for rank in item.chosen]), item.shape)
+            return self._parts_of(item.chosen[1], item.shape)
         base = self._profile.inventory.key_base
         one = item.shape.slot_size * base + item.shape.gpu_per_slot
-        return [(mask, units * one) for units, mask in by_units(item.chosen).items()]
+        return [(mask, units * one) for units, mask in item.chosen.items()]
 
     # -- starting now -------------------------------------------------------
 

@@ -208,28 +208,37 @@ class Steps:
         Returns:
             float: the moment; infinity if there is none
         """
-        heads = self.heads
+        if start >= limit:
+            return INFINITY
+        heads, blocks = self.heads, self.blocks
         begin = max(0, bisect_right(heads, start) - 1)
-        skip = max(0, bisect_right(self.blocks[begin].starts, start) - 1)
-        since = None
+        block = blocks[begin]
+        skip = max(0, bisect_right(block.starts, start) - 1)
+        # The step that it is in at first begins, as far as this is concerned, at ``start``.
+        since = start if block.values[skip] + block.plus >= value else None
+        skip += 1
         for at in range(begin, len(heads)):
-            block = self.blocks[at]
-            if heads[at] >= limit or (since is not None and heads[at] - since >= length):
+            block = blocks[at]
+            head = heads[at]
+            if head >= limit or (since is not None and head - since >= length):
                 break
-            if block.most < value:
-                since = None
-            elif block.least >= value:
+            if block.least >= value:
                 if since is None:
-                    since = max(start, heads[at])
+                    since = head
+            elif block.most < value:
+                since = None
             else:
                 wanted = value - block.plus
-                starts, values = block.starts, block.values
-                for place in range(skip, len(values)):
-                    if values[place] >= wanted:
+                if skip:
+                    steps = zip(block.starts[skip:], block.values[skip:])
+                else:
+                    steps = zip(block.starts, block.values)
+                for time, free in steps:
+                    if free >= wanted:
                         if since is None:
-                            since = max(start, starts[place])
+                            since = time
                     elif since is not None:
-                        if starts[place] - since >= length or starts[place] >= limit:
+                        if time - since >= length or time >= limit:
                             return since if since < limit else INFINITY
                         since = None
             skip = 0
