@@ -45,6 +45,7 @@ man_pages = [
         "7",
     ),
     ("man/flux-sched-backfill", "flux-sched-backfill", "backfilling scheduler", author, "7"),
+    ("man/flux-simulate", "flux-simulate", "run jobs through schedulers, and compare", author, "1"),
     ("man/flux-embedded", "flux-embedded", "the embedded instance and its command", author, "7"),
 ]
 man_show_urls = False
