@@ -32,6 +32,8 @@ highlight_language = "none"
 
 html_theme = "furo"
 html_title = f"flux-scheduler {release}"
+html_static_path = ["_static"]
+html_css_files = ["room.css"]
 html_show_sourcelink = False
 
 man_pages = [
