@@ -275,7 +275,7 @@ class BackfillScheduler(PolicyScheduler):
         reserved = self.why_reserved(job)
         if reserved is not None:
             return reserved
-        facts = facts or self.resources.explain(job.resource_request)
+        facts = facts or self.facts_of(job)
         head = self.head_of(job)
         if head is not None and facts["available"] >= facts["needed"]:
             return self.behind(head)

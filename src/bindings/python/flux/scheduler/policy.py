@@ -83,6 +83,9 @@ class PolicyScheduler(Scheduler):
         #: by shape of request: the ranks that match it; whether it waits for ranks that are down
         self._matching: dict[Any, int] = {}
         self._down: dict[Any, bool] = {}
+        #: by shape of request: what explain() said since the pool has changed
+        self._facts: dict[Any, dict[str, Any]] = {}
+        self._facts_generation = -1
         #: when this scheduler was loaded, seconds since the epoch
         self.loaded_at = self.now()
         #: jobs started since, by how they were chosen
@@ -471,6 +474,22 @@ class PolicyScheduler(Scheduler):
             if not job.request.finalized:
                 yield job
 
+    def facts_of(self, job: PendingJob) -> dict[str, Any]:
+        """What ``ResourcePool.explain()`` finds for a job.
+
+        Costs a look-up for all jobs of one shape but the first, until the pool changes.
+        """
+        generation = self.resources.generation
+        if generation != self._facts_generation:
+            self._facts_generation = generation
+            self._facts.clear()
+        shape = _shape(job)
+        facts = self._facts.get(shape)
+        if facts is None:
+            facts = self.resources.explain(job.resource_request)
+            _remember(self._facts, shape, facts)
+        return facts
+
     def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
         by a later forecast."""
@@ -486,14 +505,16 @@ class PolicyScheduler(Scheduler):
         """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.
 
         The head waits for resources, the others for the head. A generator that yields after each
-        job.
+        job for which something had to be done.
         """
         if not self.pool_can("explain"):
             return
         for job in self.first_pending():
             if self.is_mature(job):
+                shown, found = job.reason_shown, len(self._facts)
                 self.show_reason(job, self.why(job))
-            yield
+                if job.reason_shown != shown or len(self._facts) != found:
+                    yield
 
     # -- what may be asked -----------------------------------------------------------------------------
 
@@ -522,7 +543,7 @@ class PolicyScheduler(Scheduler):
             return reserved
         if heads:
             return self.behind(heads[0])
-        return describe(facts or self.resources.explain(job.resource_request))
+        return describe(facts or self.facts_of(job))
 
     def why_reserved(self, job: PendingJob) -> Optional[str]:
         """What `job` waits for on account of a reservation; None if it does not."""
