@@ -24,7 +24,5 @@ def setup(context):
             flux("queue", "idle", "--quiet")
         left = sorted(set(loaded) - PERSONALITY)
         if left:
-            sys.exit(
-                "the script left modules behind: {}: remove what it loads".format(" ".join(left))
-            )
+            sys.exit(f"the script left modules behind: {' '.join(left)}: remove what it loads")
     context.remove_modules()

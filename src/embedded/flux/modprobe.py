@@ -266,14 +266,14 @@ class Context:
         try:
             self.handle.rpc("module.load", payload).get()
         except OSError as exc:
-            raise ModprobeError("load {}: {}".format(entry["name"], exc.strerror or exc)) from exc
+            raise ModprobeError(f"load {entry['name']}: {exc.strerror or exc}") from exc
 
     def remove(self, entry):
         """Remove the module of one entry now."""
         try:
             self.handle.rpc("module.remove", {"name": entry["name"]}).get()
         except OSError as exc:
-            raise ModprobeError("remove {}: {}".format(entry["name"], exc.strerror or exc)) from exc
+            raise ModprobeError(f"remove {entry['name']}: {exc.strerror or exc}") from exc
 
     def attr_get(self, name, default=None):
         """Return a broker attribute, or `default` where it is not set."""

@@ -49,7 +49,7 @@ def test_called_through_the_path_and_through_symbolic_links(tree):
     (tree / "sub" / "two").symlink_to("../one")
     for command in (tree / "one", tree / "sub" / "two"):
         assert call(command, "0")[1].split("|")[1:] == paths(tree)
-    code, out, _ = call("flux", "0", PATH="{}:{}".format(tree / "src" / "cmd", os.environ["PATH"]))
+    code, out, _ = call("flux", "0", PATH=f"{tree / 'src' / 'cmd'}:{os.environ['PATH']}")
     assert (code, out.split("|")[1:]) == (3, paths(tree))
 
 

@@ -103,7 +103,7 @@ def test_random_and_mutated_messages(module, seed):
     rnd = random.Random(f"{module} {seed}")
     rig = Rig(R(4, 4, 1, properties={"a": "0-1"}))
     args = (
-        ["reservations={}".format(rnd.choice(["0", "1", "3", "unlimited"]))]
+        [f"reservations={rnd.choice(['0', '1', '3', 'unlimited'])}"]
         if module == "sched-backfill"
         else []
     )

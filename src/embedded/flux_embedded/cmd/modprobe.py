@@ -67,7 +67,7 @@ def show_tree(catalog, name, label=None, indent="", seen=None):
             children.append((required, child))
     for i, (required, child) in enumerate(children):
         last = i == len(children) - 1
-        text = required if required == child["name"] else "{} ({})".format(required, child["name"])
+        text = required if required == child["name"] else f"{required} ({child['name']})"
         yield indent + ("└── " if last else "├── ") + text
         yield from show_tree(
             catalog, child["name"], indent=indent + ("    " if last else "│   "), seen=seen
@@ -108,7 +108,7 @@ def run(options):
         loaded = context.loaded()
         entries = [e for e in catalog.closure(options.modules) if e["name"] not in loaded]
         if options.dry_run:
-            sys.stdout.writelines("load {}\n".format(e["name"]) for e in entries)
+            sys.stdout.writelines(f"load {e['name']}\n" for e in entries)
         else:
             for entry in entries:
                 context.load(entry)

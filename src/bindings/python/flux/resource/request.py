@@ -85,7 +85,7 @@ class Graph:
         if not isinstance(children, list):
             raise ValueError(f"'with' must be an array, got {quote(children)}")
         if "count" not in vertex:
-            raise ValueError("resource {} has no count".format(quote(vertex["type"])))
+            raise ValueError(f"resource {quote(vertex['type'])} has no count")
         count = ResourceCount.parse(vertex["count"])
         if count.max is None and count.operator != "+":
             raise ValueError(

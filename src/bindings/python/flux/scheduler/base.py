@@ -678,7 +678,7 @@ class Scheduler(BrokerModule):
 
     def _kvs_lost(self, keys: list[str]) -> None:
         """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
-        self.log.error("not stored: {}".format(", ".join(keys)))
+        self.log.error(f"not stored: {', '.join(keys)}")
         self.log.critical("the KVS stays out of order: the scheduler ends here")
         self.stop()
 

@@ -75,11 +75,8 @@ def name_pieces(text):
             count = int(high or low) - int(low) + 1
             total += count
             if count < 1 or total > NAME_LIMIT:
-                raise ValueError(
-                    "invalid hostlist {}{}".format(
-                        quote(text), ": too many names" if count > 0 else ""
-                    )
-                )
+                why = ": too many names" if count > 0 else ""
+                raise ValueError(f"invalid hostlist {quote(text)}{why}")
             _add_pieces(pieces, prefix, own or first_width, int(low), count, suffix)
     if total > NAME_LIMIT:
         raise ValueError(f"invalid hostlist {quote(text)}: too many names")

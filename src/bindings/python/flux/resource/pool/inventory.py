@@ -278,7 +278,7 @@ class Inventory:
             named = ["core" + bracketed(cores)] if cores else []
             if gpus:
                 named.append("gpu" + bracketed(gpus))
-            parts.append("rank{}/{}".format(bracketed(mask), ",".join(named)))
+            parts.append(f"rank{bracketed(mask)}/{','.join(named)}")
         return " ".join(parts)
 
 
