@@ -100,7 +100,9 @@ elif test -n "$REAL_FLUX"; then
     for directory in "$test_source"/modules/sched-*; do
         FLUX_MODULE_PATH_PREPEND=$directory${FLUX_MODULE_PATH_PREPEND:+:$FLUX_MODULE_PATH_PREPEND}
     done
-    export FLUX_PYTHONPATH_PREPEND FLUX_MODULE_PATH_PREPEND
+    # flux sched; of this directory a real Flux takes the files named flux-NAME.py.
+    FLUX_EXEC_PATH_PREPEND=$test_source/cmd${FLUX_EXEC_PATH_PREPEND:+:$FLUX_EXEC_PATH_PREPEND}
+    export FLUX_PYTHONPATH_PREPEND FLUX_MODULE_PATH_PREPEND FLUX_EXEC_PATH_PREPEND
 else
     test_path=$test_source/cmd:$test_path
     test -z "$FLUX_SCHEDULER_PYTHON" || export FLUX_SCHEDULER_PYTHON

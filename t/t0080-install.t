@@ -65,6 +65,7 @@ test_expect_success GREENLET 'make install with DESTDIR' '
 	test -f $lib/bindings/python/flux/scheduler/__init__.py &&
 	test -f $lib/bindings/python/flux/resource/__init__.py &&
 	test -f $lib/modules/sched-fifo/sched-fifo.py &&
+	test -x $lib/cmd/flux-sched.py &&
 	test -f $lib/embedded/flux_embedded/__init__.py &&
 	grep sched-backfill dest/opt/sched/share/flux/modprobe/modprobe.d/flux-scheduler.toml
 '
@@ -88,6 +89,8 @@ test_expect_success GREENLET,EMBEDDED 'the installed command runs an instance, m
 	test $(grep -c installed out) = 2 &&
 	flux start flux python -c "import flux.scheduler, flux_embedded; print(flux.scheduler.__file__, flux_embedded.__file__)" >files &&
 	test $(grep -o "$PWD/moved/opt/sched/lib" files | wc -l) = 2 &&
+	flux start flux sched stats >stats &&
+	grep "\"name\": \"sched-simple\"" stats &&
 	flux start flux module list -l >list &&
 	grep "moved/opt/sched/lib/flux-scheduler/modules/sched-simple/sched-simple.py" list
 '
@@ -130,7 +133,7 @@ test_expect_success 'set up: flux commands of several versions' '
 	fake_flux "$PWD/f84" 0.84.0 &&
 	fake_flux "$PWD/broken" ""
 '
-test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the two variables are printed' '
+test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the variables are printed' '
 	mkdir real &&
 	(cd real && configure --with-flux="$OLDPWD/f88" --prefix=/opt/over) &&
 	grep "for Flux 0.88.0" real/configure.out &&
@@ -144,7 +147,9 @@ test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the 
 	done &&
 	test -f realdest/opt/over/lib/flux-scheduler/bindings/python/flux/scheduler/__init__.py &&
 	grep "FLUX_PYTHONPATH_PREPEND=/opt/over/lib/flux-scheduler/bindings/python\$" real.out &&
-	grep "FLUX_MODULE_PATH_PREPEND=/opt/over/lib/flux-scheduler/modules/sched-fifo:.*/sched-backfill\$" real.out
+	grep "FLUX_MODULE_PATH_PREPEND=/opt/over/lib/flux-scheduler/modules/sched-fifo:.*/sched-backfill\$" real.out &&
+	test -x realdest/opt/over/lib/flux-scheduler/cmd/flux-sched.py &&
+	grep "FLUX_EXEC_PATH_PREPEND=/opt/over/lib/flux-scheduler/cmd\$" real.out
 '
 test_expect_success 'the drop-in names only modules that Flux does not know' '
 	dropin=realdest/opt/over/share/flux/modprobe/modprobe.d/flux-scheduler.toml &&
@@ -196,11 +201,13 @@ test_expect_success REAL_FLUX 'an instance runs with it, given the variables tha
 	flux module remove sched-simple
 	flux module load sched-fifo
 	flux run -n1 echo installed
+	flux sched when -n1
 	flux python -c "import flux.scheduler; print(flux.scheduler.__file__)"
 	flux module list -l | awk "\$1 == \"sched-fifo\"" | grep -c site/opt
 	EOF
 	(. ./variables && flux start sh where.sh) >where.out &&
 	grep "^installed" where.out &&
+	grep "^now" where.out &&
 	grep "$PWD/site/opt/lib/flux-scheduler/bindings" where.out
 '
 test_expect_success REAL_FLUX 'and so does a test of the site, with the installed harness' '

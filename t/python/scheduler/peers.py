@@ -204,6 +204,7 @@ class JobInfoPeer(Service):
     def __init__(self, ctx):
         super().__init__(ctx)
         self.R = {}
+        self.jobspecs = {}
         self.waiting = []
         self.most_waiting = 0
 
@@ -217,6 +218,13 @@ class JobInfoPeer(Service):
     def answer(self):
         waiting, self.waiting = self.waiting, []
         for msg in waiting:
+            if msg.body["keys"] == ["jobspec"]:
+                spec = self.jobspecs.get(msg.body["id"])
+                if spec is None:
+                    self.respond_error(msg, errno.ENOENT, "invalid key")
+                else:
+                    self.respond(msg, {"id": msg.body["id"], "jobspec": spec})
+                continue
             assert msg.body["flags"] == 3 and msg.body["keys"] == ["R"]
             found = self.R.get(msg.body["id"])
             if found is None:

@@ -290,10 +290,8 @@ class Desk:
         limit = math.inf if estimate is None else estimate
         running = [
             (end or math.inf, jobid)
-            for jobid, end in scheduler.resources.job_end_times()
-            if jobid >= 0
-            and (end or math.inf) <= limit
-            and selected_ranks(impl.held(jobid)) & wanted
+            for jobid, end in scheduler.running_jobs()
+            if (end or math.inf) <= limit and selected_ranks(impl.held(jobid)) & wanted
         ]
         running.sort(reverse=True)
         for end, jobid in running[:BEHIND]:
@@ -454,9 +452,7 @@ class Desk:
         impl = scheduler.resources.impl
         inventory = impl.inventory
         running = []
-        for jobid, end in scheduler.resources.job_end_times():
-            if jobid < 0:
-                continue  # not a job: what a reservation keeps
+        for jobid, end in scheduler.running_jobs():
             ranks = selected_ranks(impl.held(jobid))
             running.append(
                 {
@@ -511,9 +507,8 @@ class Desk:
         up = impl.eligible(None)
         idle = impl.index.idle
         reserved = 0
-        for jobid, _ in scheduler.resources.job_end_times():
-            if jobid < 0:
-                reserved |= selected_ranks(impl.held(jobid))
+        for jobid in scheduler.stand_ins():
+            reserved |= selected_ranks(impl.held(jobid))
         reasons: dict[tuple[Optional[str], str], int] = {}
         for job, _ in zip(scheduler.pending_jobs(), range(JOBS)):
             key = (_system(job).get("queue"), scheduler.kind_of_wait(job))

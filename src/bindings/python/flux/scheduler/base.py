@@ -641,6 +641,10 @@ class Scheduler(BrokerModule):
     def _before_ready(self, holding: set[int]) -> None:
         """The jobs that hold resources are known, and no request has come yet."""
 
+    def _allocated(self) -> Any:
+        """ResourceSet of what jobs hold."""
+        return self._pool.copy_allocated()
+
     def _make_pool(self, R: dict[str, Any]) -> Any:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
         R's writer names, or the usual one."""
@@ -837,7 +841,7 @@ class Scheduler(BrokerModule):
             pool = self.resources
             status = {
                 "all": pool.to_dict(),
-                "allocated": pool.copy_allocated().to_dict(),
+                "allocated": self._allocated().to_dict(),
                 "down": pool.copy_down().to_dict(),
             }
             self.handle.respond(msg, status)

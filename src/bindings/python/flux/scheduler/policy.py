@@ -193,6 +193,7 @@ class PolicyScheduler(Scheduler):
         if self._keeper:
             if lost:
                 self._keeper.forget_plan()
+            self._keeper.repin()
             self._keeper.refill()
         self._matching.clear()
         self._down.clear()
@@ -355,6 +356,16 @@ class PolicyScheduler(Scheduler):
         self._keeper.forget_plan()
         self.ranks_lost()
 
+    def running_jobs(self) -> Iterator[tuple[int, float]]:
+        """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
+        return self._keeper.running()
+
+    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        if self._keeper and self._keeper.extended(jobid, expiration):
+            self.handle.respond(msg, None)
+        else:
+            super().expiration(msg, jobid, expiration)
+
     def prioritize(self, jobs: list[Any]) -> None:
         for job in self._keeper.take_back():
             self._backlog.push(job)
@@ -371,6 +382,19 @@ class PolicyScheduler(Scheduler):
 
     def _pool_made(self) -> None:
         self._office.load()
+
+    def stand_ins(self) -> list[int]:
+        """Ids in the pool that are no job's: what reservations keep."""
+        return self._keeper.stand_ins()
+
+    def _allocated(self) -> Any:
+        stand_ins = self.stand_ins()
+        if not stand_ins:
+            return super()._allocated()
+        pool = self.resources.copy()
+        for jobid in stand_ins:
+            pool.free(jobid)
+        return pool.copy_allocated()
 
     def _before_ready(self, holding: set[int]) -> None:
         self._office.recognise(holding)

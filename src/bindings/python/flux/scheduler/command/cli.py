@@ -411,7 +411,8 @@ class Reservations:
             )
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
         lines = table(head, rows, ("NODES",))
-        print("\n".join(lines[1:] if context.options.no_header else lines))
+        for line in lines[1:] if context.options.no_header else lines:
+            print(line)
 
 
 class Top:

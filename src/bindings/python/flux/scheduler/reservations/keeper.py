@@ -46,6 +46,9 @@ AHEAD = 64
 #: Parts in which a window that cannot be had whole is entered.
 PARTS = 16
 
+#: Later than a time by so little that nothing lies between, seconds.
+TICK = 1e-3
+
 #: Longest time between two looks at the clock, seconds: it may be set.
 LOOK = 60.0
 
@@ -61,6 +64,7 @@ class Entry:
         ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
         stand_in (int or None): the id of the allocation that keeps what is free of them
         keys (list): its promises in the plan
+        parts (list): of its next window, pairs of a start and a number of nodes that these keep
         whole (bool): these keep all that it wants; if not, they are made anew at each release
     """
 
@@ -68,6 +72,7 @@ class Entry:
         "active",
         "configured",
         "keys",
+        "parts",
         "ranks",
         "reservation",
         "stand_in",
@@ -84,12 +89,19 @@ class Entry:
         self.ranks = 0
         self.stand_in: Optional[int] = None
         self.keys: list[int] = []
+        self.parts: list[tuple[float, int]] = []
         self.whole = True
         self.warned = ""
 
     @property
     def name(self) -> str:
         return self.reservation.name
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its ranks are chosen before it begins. All that have a name or a property are
+        known anyway."""
+        return self.reservation.pin and self.reservation.nodes is not None
 
 
 class Keeper:
@@ -104,10 +116,13 @@ class Keeper:
         self.entries: dict[str, Entry] = {}
         #: jobs of a group that wait for its window, by id
         self.aside: dict[int, PendingJob] = {}
-        #: running jobs that were started inside a window, and whose
-        self._inside: dict[int, str] = {}
+        #: running jobs that were started inside a window: whose, and their ends (0: none), since to
+        #: the pool they end with the window: what they give back before is reserved
+        self._inside: dict[int, tuple[str, float]] = {}
         self._next_id = -1
         self._plan: Any = None
+        #: whether the jobs that run are in the pool, so that what is free may be taken
+        self._open = False
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -128,11 +143,11 @@ class Keeper:
         self.check(reservation)
         entry = self.entries[reservation.name] = Entry(reservation, configured)
         entry.window = reservation.window_at(self._scheduler.now())
-        if reservation.pin:
-            entry.ranks = self._pinned(entry)
+        self._pin(entry)
         if not self._enter(entry):
             self._scheduler.replan()
-        self.tick()
+        if self._open and not self.tick():
+            self._wake()  # what was promised or estimated may be so no longer
         return entry
 
     def check(self, reservation: Reservation) -> None:
@@ -170,7 +185,6 @@ class Keeper:
             raise ValueError(f"there is no reservation {name}")
         self._withdraw(entry)
         self._dismiss(entry)
-        self._inside = {jobid: own for jobid, own in self._inside.items() if own != name}
         self._wake()
         return entry
 
@@ -334,22 +348,68 @@ class Keeper:
             got = impl.grant(job.jobid, request, *placed)
         finally:
             self._stand_in(entry)
+        end = impl.end_of(job.jobid)
         if entry.reservation.at_end == "cancel":
-            end = impl.end_of(job.jobid)
-            if not end or end > window.end:
-                impl.update_expiration(job.jobid, window.end)
-        self._inside[job.jobid] = entry.name
+            end = min(end or window.end, window.end)
+        self._note_inside(job.jobid, entry.name, end, window)
         plan.note_started(job.jobid)
         return plan.wrap(got)
 
+    def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
+        """A job runs inside a window until `end`; to the pool no shorter than the window lasts."""
+        self._inside[jobid] = (name, end)
+        pool_end = max(end, window.end) if end else 0.0
+        self._scheduler.resources.impl.update_expiration(jobid, pool_end)
+
+    def running(self) -> Iterator[tuple[int, float]]:
+        """The jobs that run, with their ends; stand-ins are none."""
+        inside = self._inside
+        for jobid, end in self._scheduler.resources.job_end_times():
+            if jobid >= 0:
+                yield jobid, inside[jobid][1] if jobid in inside else end
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        """A running job has a new end; whether it is one inside a window, whose pool is told here.
+
+        Of a job that its administrator gives time beyond the window, the end is that new one.
+        """
+        name, _ = self._inside.get(jobid, ("", 0.0))
+        entry = self.entries.get(name)
+        if entry is None or entry.window is None:
+            return False
+        self._note_inside(jobid, name, expiration, entry.window)
+        return True
+
+    def _leave(self, name: str) -> None:
+        """The window is over: jobs that run inside are ordinary ones from now on."""
+        impl = self._scheduler.resources.impl
+        for jobid, (own, end) in list(self._inside.items()):
+            if own == name:
+                del self._inside[jobid]
+                impl.update_expiration(jobid, end)
+
     def end_of(self, jobid: int) -> Optional[float]:
         """When a job that was started inside is ended by the end of the window; None: it is not."""
-        entry = self.entries.get(self._inside.get(jobid, ""))
+        entry = self.entries.get(self._inside.get(jobid, ("", 0.0))[0])
         if entry is None or entry.window is None or entry.reservation.at_end != "cancel":
             return None
         return entry.window.end
 
     # -- time ------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """The jobs that run are in the pool: from now on windows may begin."""
+        self._open = True
+        self.tick()
+
+    def lasting(self) -> set[str]:
+        """Names of the reservations of which a window lasts, begun or not."""
+        now = self._scheduler.now()
+        return {
+            name
+            for name, entry in self.entries.items()
+            if entry.window is not None and entry.window.start <= now
+        }
 
     def tick(self) -> bool:
         """Do what the time asks for: begin windows and end them, take in what became free.
@@ -357,6 +417,8 @@ class Keeper:
         Returns:
             whether resources became free for others, or jobs aside are worth a look
         """
+        if not self._open:
+            return False
         now = self._scheduler.now()
         changed = False
         for entry in self.entries.values():
@@ -388,8 +450,8 @@ class Keeper:
             log.info(f"reservation {entry.name}: the window is over")
         self._dismiss(entry)
         entry.window = entry.reservation.window_at(now)
-        self._inside = {jobid: own for jobid, own in self._inside.items() if own != entry.name}
         self._withdraw(entry)
+        self._pin(entry)
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
         elif not self._enter(entry):
@@ -422,45 +484,92 @@ class Keeper:
         if self._plan is None or entry.window is None:
             return True
         entry.whole = True
-        window: Optional[Window] = entry.window
-        if entry.active:
-            window = entry.reservation.window_after(entry.window)
+        entry.parts = []
+        window = self._next_window(entry)
         for left in range(AHEAD, 0, -1):
             if window is None:
                 break
             following = entry.reservation.window_after(window)
             endless = left == 1 and following is not None
-            entry.whole &= self._enter_window(entry, window, math.inf if endless else window.end)
+            end = math.inf if endless else window.end
+            whole, keys, parts = self._enter_window(self._plan, entry, window, end)
+            entry.whole &= whole
+            entry.keys += keys
+            if left == AHEAD:
+                entry.parts = parts
             window = following
         return entry.whole
 
-    def _enter_window(self, entry: Entry, window: Window, end: float) -> bool:
-        """Enter one window in as few parts as can be; whether it was one."""
-        plan = self._plan
-        reservation = entry.reservation
-        # Pinned ranks that are gone, or down for long, are replaced when the window begins.
-        pinned = entry.ranks if reservation.pin and not entry.active else 0
-        left = popcount(pinned) or self.nodes_of(reservation)
-        now = self._scheduler.now()
-        start = max(window.start, now)
+    def _next_window(self, entry: Entry) -> Optional[Window]:
+        """The first of an entry's windows that has not begun."""
+        if entry.active and entry.window is not None:
+            return entry.reservation.window_after(entry.window)
+        return entry.window
+
+    def _enter_window(
+        self, plan: Any, entry: Entry, window: Window, end: float
+    ) -> tuple[bool, list[int], list[tuple[float, int]]]:
+        """Enter one window into a plan, in as few parts as can be.
+
+        Returns:
+            whether all of it could be had at once; the keys of its parts; their starts and numbers
+        """
+        pinned = entry.ranks if entry.pinned and not entry.active else 0
+        wanted = self.nodes_of(entry.reservation)
+        whole = True
+        keys: list[int] = []
+        parts: list[tuple[float, int]] = []
+        for ranks, number in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
+            if number > 0:
+                whole &= self._enter_nodes(
+                    plan, entry.reservation, window.start, end, ranks, number, keys, parts
+                )
+        return whole, keys, parts
+
+    def _enter_nodes(
+        self,
+        plan: Any,
+        reservation: Reservation,
+        start: float,
+        end: float,
+        ranks: int,
+        left: int,
+        keys: list[int],
+        parts: list[tuple[float, int]],
+    ) -> bool:
+        """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once."""
+        start = max(start, self._scheduler.now())
+        whole = True
         for _ in range(PARTS):
             if not left or start >= end:
                 break
-            count = self._most(reservation, left, start, end, pinned)
+            count = self._most(plan, reservation, left, start, end, ranks)
+            whole &= count == left
             if count:
-                key = self._new_id()
-                plan.reserve(key, self._part(reservation, count, start, end, pinned), start)
-                entry.keys.append(key)
+                keys.append(self._new_id())
+                plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
+                parts.append((start, count))
                 left -= count
             if left:
                 found = plan.earliest(
-                    self._part(reservation, 1, 0.0, 1.0, pinned),
-                    after=math.nextafter(start, math.inf),
+                    self._part(reservation, 1, 0.0, 1.0, ranks),
+                    after=start + TICK,
                 )
                 if found is None or found <= start:
                     break
                 start = found
-        return left == 0 and len(entry.keys) > 0
+        return whole
+
+    def _kept_as_well_as_can_be(self) -> bool:
+        """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
+        trial = self._scheduler.resources.plan()
+        for entry in self.entries.values():
+            window = self._next_window(entry)
+            if window is not None:
+                _, _, parts = self._enter_window(trial, entry, window, window.end)
+                if not entry.whole and parts != entry.parts:
+                    return False
+        return True
 
     def _part(
         self, reservation: Reservation, count: int, start: float, end: float, pinned: int
@@ -471,14 +580,20 @@ class Keeper:
         return self._scheduler.parse_request(reservation.jobspec(count, duration, ranks))
 
     def _most(
-        self, reservation: Reservation, most: int, start: float, end: float, pinned: int
+        self,
+        plan: Any,
+        reservation: Reservation,
+        most: int,
+        start: float,
+        end: float,
+        pinned: int,
     ) -> int:
-        """The largest number of nodes that the plan has for all of a span."""
+        """The largest number of nodes that a plan has for all of a span."""
 
         def fits(count: int) -> bool:
             try:
                 part = self._part(reservation, count, start, end, pinned)
-                found = self._plan.earliest(part, after=start)
+                found = plan.earliest(part, after=start)
             except (InfeasibleRequest, InsufficientResources):
                 return False
             return found is not None and found <= start
@@ -505,15 +620,29 @@ class Keeper:
 
     # -- the pool, in a window ---------------------------------------------------------------------------
 
-    def _pinned(self, entry: Entry) -> int:
-        """Ranks chosen when the reservation is made: those that are free soonest, lowest first."""
+    def _pin(self, entry: Entry) -> None:
+        """Choose the ranks of a pinned reservation that has none, or not enough that are up: those
+        that are free first, then those in use, lowest first."""
+        if not entry.pinned or entry.active or entry.window is None:
+            return
         impl = self._scheduler.resources.impl
-        request = self._request(entry.reservation, 1, 1.0)
+        room = self._mask(entry) & impl.eligible(None)
+        before = entry.ranks
+        chosen = before & room
         wanted = self.nodes_of(entry.reservation)
-        room = impl.match_mask(request) & impl.eligible(request.shape.match)
-        chosen: int = take(room & impl.index.idle, min(wanted, popcount(room & impl.index.idle)))
-        rest = room & ~chosen
-        return chosen | take(rest, min(wanted - popcount(chosen), popcount(rest)))
+        for some in (impl.index.idle, impl.inventory.ranks):
+            free = self._room_outside(entry, room & some & ~chosen)
+            chosen |= take(free, max(0, min(wanted - popcount(chosen), popcount(free))))
+        entry.ranks = chosen
+        if before & ~chosen:
+            gone, come = idset_text(before & ~chosen), idset_text(chosen & ~before)
+            instead = f"rank {come} instead" if come else "no other instead"
+            self._scheduler.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
+
+    def repin(self) -> None:
+        """Ranks went down or left, or came: pinned reservations have others instead."""
+        for entry in self.entries.values():
+            self._pin(entry)
 
     def _take_in(self, entry: Entry) -> None:
         """Choose ranks that are still missing, and keep what is free of those chosen."""
@@ -522,26 +651,34 @@ class Keeper:
         match = impl.match_mask(request)
         up = impl.eligible(request.shape.match)
         held = 0
-        for jobid, name in self._inside.items():
+        for jobid, (name, _) in self._inside.items():
             if name == entry.name:
                 try:
                     held |= selected_ranks(impl.held(jobid))
                 except KeyError:
                     pass
-        entry.ranks &= (match & up) | held
+        self._dismiss_stand_in(entry)
+        # A rank that others still use is none of it yet, chosen before or not.
+        entry.ranks = (entry.ranks & match & up & impl.index.idle) | held
         wanted = self.nodes_of(entry.reservation)
         missing = wanted - popcount(entry.ranks)
         if missing > 0:
             room = self._room_outside(entry, match & up & impl.index.idle & ~entry.ranks)
             entry.ranks |= take(room, min(missing, popcount(room)))
-        self._dismiss_stand_in(entry)
         self._stand_in(entry)
         self._warn(entry, wanted)
 
     def _room_outside(self, entry: Entry, idle: int) -> int:
-        """Of idle ranks, those that no other reservation has chosen."""
+        """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""
+        assert entry.window is not None
         for other in self.entries.values():
-            if other is not entry:
+            window = other.window
+            if (
+                other is not entry
+                and window is not None
+                and window.start < entry.window.end
+                and (other.active or entry.window.start < window.end)
+            ):
                 idle &= ~other.ranks
         return idle
 
@@ -578,22 +715,37 @@ class Keeper:
     def _dismiss(self, entry: Entry) -> None:
         """The window is over: nothing is kept any more."""
         self._dismiss_stand_in(entry)
-        if not entry.reservation.pin:
-            entry.ranks = 0
+        self._leave(entry.name)
+        entry.ranks = 0
         entry.active = False
         entry.warned = ""
+
+    def stand_ins(self) -> list[int]:
+        """The ids of the allocations that belong to no job."""
+        return [entry.stand_in for entry in self.entries.values() if entry.stand_in is not None]
 
     def refill(self) -> None:
         """Something was released or came up: what is reserved of it is taken before anyone looks."""
         for entry in self.entries.values():
             if entry.active:
                 self._take_in(entry)
-            if not entry.whole:
-                self._withdraw(entry, again=True)
+        short = [entry for entry in self.entries.values() if not entry.whole]
+        for entry in short:
+            self._withdraw(entry, again=True)
+        if (
+            any(not entry.whole for entry in short)
+            and self._plan is not None
+            and any(key >= 0 for key in self._plan.reservations())
+            and not self._kept_as_well_as_can_be()
+        ):
+            self._scheduler.replan()
 
     def found_inside(self, jobid: int, name: str) -> None:
         """A job that runs was started inside a window, by the scheduler before this one."""
-        self._inside[jobid] = name
+        window = self.entries[name].window
+        if window is not None:
+            end = self._scheduler.resources.impl.end_of(jobid)
+            self._note_inside(jobid, name, end, window)
 
     def ended(self, jobid: int) -> None:
         """A job holds nothing any more."""
@@ -667,7 +819,7 @@ class Keeper:
                 if window is None or window.start >= until:
                     break
                 now = entry.active and window is entry.window
-                ranks = entry.ranks if now or entry.reservation.pin else 0
+                ranks = entry.ranks if now or entry.pinned else 0
                 yield {
                     "name": entry.name,
                     "start": window.start,
@@ -690,9 +842,9 @@ class Keeper:
         room = impl.match_mask(request) & impl.eligible(request.shape.match)
         busy: list[tuple[float, int, int]] = []
         taken = 0
-        for jobid, end in impl.job_end_times():
+        for jobid, end in self.running():
             ranks = selected_ranks(impl.held(jobid)) & room
-            if jobid >= 0 and ranks and (not end or end > window.start):
+            if ranks and (not end or end > window.start):
                 busy.append((end or math.inf, jobid, ranks))
                 taken |= ranks
         if reservation.nodes is not None:

@@ -121,10 +121,22 @@ class Office:
                 self._add_anyway(reservation, configured=True)
 
     def recognise(self, holding: set[int]) -> None:
-        """Of the jobs found running, know those that were started inside a window that lasts."""
-        active = {name for name, entry in self._keeper.entries.items() if entry.active}
-        if not active:
-            return
+        """Of the jobs found running, know those that were started inside a window that lasts.
+
+        Only now may what is reserved be taken: before, the pool did not know what jobs hold.
+        """
+        active = {
+            name
+            for name in self._keeper.lasting()
+            if not self._keeper.entries[name].reservation.for_nobody
+        }
+        if active:
+            self._look_up(holding, active)
+        self._keeper.open()
+        self.arm()
+
+    def _look_up(self, holding: set[int], active: set[str]) -> None:
+        """Find in the jobspecs of running jobs which of these reservations they name."""
         handle = self._scheduler.handle
         jobids = sorted(holding)
         for start in range(0, len(jobids), LOOKUPS):
@@ -144,7 +156,6 @@ class Office:
                     continue
                 if name in active:
                     self._keeper.found_inside(jobid, name)
-        self._keeper.refill()
 
     # -- requests --------------------------------------------------------------------------------------
 
