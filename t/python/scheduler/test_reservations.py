@@ -548,11 +548,12 @@ def watch(rig, excused, members_of):
             )
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("module", MODULES)
-def test_what_the_group_gives_back_is_not_counted_on(module):
+def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
     rig = make(module, nodes=4)
     reserve(rig, "dat", 0, 1000, nodes=4, users=[0])
-    rig.alloc(1, jobspec(1, nodes=1, duration=100, reservation="dat"))
+    rig.alloc(1, jobspec(1, nodes=1, duration=100, exclusive=exclusive, reservation="dat"))
     rig.alloc(2, whole(3, 200, reservation="dat"))
     rig.settle()
     assert rig.started() == [1, 2]

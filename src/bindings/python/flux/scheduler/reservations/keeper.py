@@ -265,7 +265,7 @@ class Keeper:
         wanted = scheduler.ranks_of(job)
         active = reserved = 0
         for entry in self.entries.values():
-            if entry.stand_in is not None:
+            if entry.active:
                 active |= entry.ranks
         if facts["available"] < facts["needed"]:
             if not wanted & active or facts["unit"] != "nodes":
@@ -273,7 +273,7 @@ class Keeper:
             reserved = popcount(wanted & active)
             if facts["available"] + reserved < facts["needed"]:
                 return None
-            names = [e.name for e in self.entries.values() if e.stand_in and e.ranks & wanted]
+            names = [e.name for e in self.entries.values() if e.active and e.ranks & wanted]
             first = self.entries[names[0]]
             assert first.window is not None
             return (
