@@ -185,7 +185,7 @@ def test_a_tmpdir_too_long_for_a_socket_is_named(flux, tmp_path):
     assert code == 1 and "TMPDIR" in stderr and os.listdir(long) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM])
 def test_signal_ends_everything(flux, tmp_path, number):
     script = """
         flux submit --cc=1-2 -n1 sh -c 'echo $$ >>jobpids; exec sleep 1000' >/dev/null
@@ -204,20 +204,20 @@ def test_signal_ends_everything(flux, tmp_path, number):
     assert len(pids) == 3 and all(alive(pid) for pid in pids)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=40)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + signal.SIGHUP
     assert not any(alive(pid) for pid in pids)
-    assert "Terminated (rc=143)" in stderr
+    assert "Hangup (rc=129)" in stderr
 
 
 def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_path):
     process = flux.popen(
-        MINIMAL, "trap '' TERM; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done"
+        MINIMAL, "trap '' HUP; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done"
     )
     wait_for(tmp_path / "ready")
     process.terminate()
     time.sleep(0.3)
     process.terminate()
-    assert process.communicate(timeout=30) and process.returncode == 143
+    assert process.communicate(timeout=30) and process.returncode == 137
     assert not alive(int((tmp_path / "ready").read_text()))
 
 

@@ -6,7 +6,7 @@ from flux_embedded.broker import paths
 
 #: Belong to the job in which an instance runs, not to what runs in the instance.
 _OF_THE_JOB = (
-    "FLUX_JOB_ID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES", "FLUX_JOB_TMPDIR", "FLUX_JOB_CC", "FLUX_TASK_RANK",
+    "FLUX_JOB_ID", "FLUX_JOB_ID_PATH", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES", "FLUX_JOB_TMPDIR", "FLUX_JOB_CC", "FLUX_TASK_RANK",
     "FLUX_TASK_LOCAL_ID", "FLUX_KVS_NAMESPACE", "FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK", "FLUX_EMBEDDED_RANK",
 )  # fmt: skip
 

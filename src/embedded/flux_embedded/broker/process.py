@@ -5,6 +5,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 
 from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
 
@@ -39,6 +40,7 @@ class Command:
         self.pid = None
         self.returncode = None
         self._process = None
+        self._output = None
         self._started = 0.0
 
     def start(self, callback):
@@ -47,8 +49,12 @@ class Command:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
+            # What the stages around the user's own command print goes to the log.
+            self._output = None if self.stage == "rc2.0" else tempfile.TemporaryFile()
             # Its own process group, so that all of it can be ended and a terminal's ^C is its alone.
-            self._process = subprocess.Popen(self.argv, env=self.environ, **_OWN_GROUP)
+            self._process = subprocess.Popen(
+                self.argv, env=self.environ, stdout=self._output, **_OWN_GROUP
+            )
         except OSError as exc:
             print(f"{self.argv[0]}: {exc.strerror}", file=sys.stderr, flush=True)
             self._ended(127 if isinstance(exc, FileNotFoundError) else 126, "Exited")
@@ -74,6 +80,11 @@ class Command:
         if self.terminal:
             _give_terminal(os.getpgrp())
         self.returncode = returncode
+        if self._output is not None:
+            self._output.seek(0)
+            for line in self._output.read().decode("utf-8", "replace").splitlines():
+                self.ctx.log(LOG_INFO, f"{self.stage}: {line}")
+            self._output.close()
         seconds = max(0.0, self.ctx.time() - self._started)
         text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {duration(seconds)}"
         self.ctx.log(LOG_ERR if returncode else LOG_INFO, text)

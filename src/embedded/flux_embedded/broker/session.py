@@ -31,7 +31,7 @@ from flux_embedded.kernel.future import FutureExt
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Signals that end the instance.
-FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
 #: Real seconds that a command has to end after SIGTERM, before SIGKILL.
 GRACE = 5.0
@@ -178,7 +178,8 @@ class Session:
             self._end_command(self.command)
 
     def _end_command(self, command):
-        command.kill(signal.SIGTERM)
+        # as a terminal does that goes away: whatever ends the instance, its command is hung up
+        command.kill(signal.SIGHUP)
         command.kill(signal.SIGCONT)  # a stopped one could not end
 
         def insist():
@@ -248,7 +249,7 @@ class Session:
                 return
             argv = [os.environ.get("SHELL") or "/bin/sh"]
         code = self._run("rc2.0", argv, terminal=sys.stdin is not None and sys.stdin.isatty())
-        if self.stopping is None:
+        if self.stopping is None or isinstance(self.stopping, int):
             self.exit_code = code
 
     def _cleanup(self):

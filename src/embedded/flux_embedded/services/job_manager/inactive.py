@@ -9,7 +9,7 @@ import errno
 from flux_embedded.formats import fsd
 
 #: seconds between looks at the limits
-INTERVAL = 10.0
+INTERVAL = 2.0
 #: a limit that is none
 UNLIMITED = -1
 #: most jobs that one request removes
