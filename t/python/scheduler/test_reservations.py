@@ -577,4 +577,8 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
     # Given up: they are ordinary jobs, and the estimate knows their ends.
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == 0
     rig.settle()
-    assert rig.started() == [1, 2, 3]
+    if exclusive:
+        rig.wait(2)
+        assert rig.annotations(3)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
+    else:
+        assert rig.started() == [1, 2, 3]
