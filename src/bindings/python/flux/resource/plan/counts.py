@@ -148,9 +148,19 @@ class Counts:
     def _units(self, pool, jobid):
         """Units that a running job holds; None if it holds parts of some."""
         inventory = pool.inventory
+        held = pool.held(jobid)
+        if self.whole and len(held) == 2:
+            # Most jobs: all that some ranks of one kind have.
+            ranks, units = held
+            mask = 1 << ranks if ranks >= 0 else ~ranks
+            kind = inventory.kinds.get(units, 0)
+            if kind == self.ranks:
+                return popcount(mask)
+            if not mask & ~kind:
+                return popcount(mask & self.ranks)
         cores = inventory.core_mask
         count = 0
-        for mask, units in pairs(pool.held(jobid)):
+        for mask, units in pairs(held):
             mask &= self.ranks
             if not mask:
                 continue

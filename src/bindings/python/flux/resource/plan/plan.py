@@ -270,8 +270,10 @@ class Plan:
             end = start + length_of(promise.request)
             self._restore(jobid, promise.replace(start=start, end=end))
             return start
-        self._withdraw(jobid)
         request = promise.request
+        if self._ranks.soonest(request, now) >= before:
+            return before
+        self._withdraw(jobid)
         start = self._ranks.earliest(request, now)
         if start < before:
             end = start + length_of(request)

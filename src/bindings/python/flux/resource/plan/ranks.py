@@ -18,6 +18,7 @@ from flux.resource.pool.placement import slots_on
 
 #: Promises that are bound again at once, and ranks up to which all ways of doing so are tried.
 MOVED = 8
+MOVED_ON_MANY = 16
 SMALL = 64
 #: With more promises than this, a new one is not made earlier by binding others again.
 FEW = 32
@@ -141,10 +142,7 @@ class Ranks:
     def _sooner(self, request, start, found):
         """The first time before ``found`` at which a request fits if promises are bound again."""
         length = length_of(request)
-        need = Need.of(request.shape)
-        count = 1 if request.shape.node_count is None else request.shape.node_count.min
-        ranks = self._pool.eligible(request.shape.match)
-        start = self._profile.track(need).first(count, ranks, start)
+        start = self.soonest(request, start)
         small = popcount(self._profile.inventory.ranks) <= SMALL
         for _ in range(FEW if small else 2):
             if start >= found:
@@ -153,6 +151,15 @@ class Ranks:
                 return start
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
+
+    def soonest(self, request, start):
+        """A time before which a request does not fit, whatever was promised."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return start
+        count = 1 if shape.node_count is None else shape.node_count.min
+        ranks = self._pool.eligible(shape.match)
+        return self._profile.track(Need.of(shape)).first(count, ranks, start)
 
     def next_change(self, time):
         """The first moment after a time at which a promise or a job started lately begins."""
@@ -422,12 +429,12 @@ class Ranks:
         self.renew_profile()
         if not self._bookings.removable or self._hopeless(shape, start, end):
             return False
+        if popcount(self._profile.inventory.ranks) > SMALL:
+            return self._make_room_on_many(shape, start, end)
         moved = [
             promise
             for promise in self._promises.values()
-            if promise.parts is not None  # bound already, while all are
-            and not promise.held
-            and self._pool.countable(promise.request.shape)
+            if not promise.held and self._pool.countable(promise.request.shape)
         ]
         if len(moved) > MOVED:
             moved = [one for one in moved if one.start < end and start < one.end]
@@ -441,15 +448,31 @@ class Ranks:
             shape = promise.request.shape
             room = self._room(shape, promise.start, promise.end)
             items.append(Item(shape, promise.start, promise.end, room))
-        found = deal(items, self._most)
-        if not found and popcount(self._profile.inventory.ranks) <= SMALL:
-            found = pack(items, self._groups(items))
+        found = deal(items, self._most) or pack(items, self._groups(items))
         if found:
             for promise, item in zip(moved, items[1:]):
                 promise.parts = self._parts_of_item(item)
         for promise in moved:
             self._enter(promise)
         return found
+
+    def _make_room_on_many(self, shape, start, end):
+        """As ``make_room()``, on a pool where to take a promise out and in again costs too much to
+        be tried for nothing."""
+        promises = list(self._promises.values())
+        if len(promises) > MOVED_ON_MANY or any(
+            promise.held or not self._pool.countable(promise.request.shape) for promise in promises
+        ):
+            return False
+        items = [self._alone(shape, start, end)]
+        items += [self._alone(one.request.shape, one.start, one.end) for one in promises]
+        if not deal(items, self._most_without_promises):
+            return False
+        for promise, item in zip(promises, items[1:]):
+            promise.parts = self._parts_of_item(item)
+        self._changes += 1
+        self._enter_all()
+        return True
 
     def _hopeless(self, shape, start, end):
         """True if a look at masks shows that there is no way."""
@@ -492,9 +515,13 @@ class Ranks:
 
     def _most(self, rank, item):
         """Slots that a rank can give to an item alone."""
-        bit = 1 << rank
-        if self._bookings.touched(item.start, item.end) & bit:
+        if self._bookings.touched(item.start, item.end) >> rank & 1:
             return slots_on(*self._bookings.least(rank, item.start, item.end), item.shape)
+        return self._most_without_promises(rank, item)
+
+    def _most_without_promises(self, rank, item):
+        """The same as if nothing had been promised."""
+        bit = 1 << rank
         base = self._profile.inventory.key_base
         if item.groups is None:
             item.groups = self._profile.groups_at(item.start)
