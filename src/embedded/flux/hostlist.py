@@ -1,5 +1,7 @@
 """Ordered lists of host names (RFC 29)."""
 
+from collections.abc import Iterable
+
 from flux_embedded.formats import hostlist as _format
 
 __all__ = ["Hostlist", "decode"]
@@ -19,13 +21,22 @@ def _names(arg):
     if isinstance(arg, Hostlist):
         return arg.hosts
     if isinstance(arg, str):
-        return _format.decode(arg)
+        return _decode(arg)
+    if not isinstance(arg, Iterable):
+        raise TypeError(f"Hostlist(): expected string or Iterable, got {type(arg)}")
     names = []
     for text in arg:
         if not isinstance(text, str):
             raise TypeError(f"hostlist member {text!r} is not a string")
-        names += _format.decode(text)
+        names += _decode(text)
     return names
+
+
+def _decode(text):
+    try:
+        return _format.decode(text)
+    except ValueError:
+        raise ValueError(f"Invalid hostlist: '{text}'") from None
 
 
 class Hostlist:
@@ -154,7 +165,7 @@ class Hostlist:
             try:
                 return self.hosts[index]
             except IndexError:
-                raise IndexError(f"hostlist has no host at position {index}") from None
+                raise IndexError("Hostlist index out of range") from None
         if isinstance(index, slice):
             return _of_names(self.hosts[index])
         try:

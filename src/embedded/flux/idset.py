@@ -11,7 +11,10 @@ def _bounds(arg):
     if isinstance(arg, IDset):
         return arg.bounds
     if isinstance(arg, str):
-        return _format.decode(arg)
+        try:
+            return _format.decode(arg)
+        except ValueError:
+            raise ValueError(f"IDset(): Invalid argument: {arg}") from None
     if isinstance(arg, int):
         raise TypeError("an idset is made from a string or an iterable of integers, not from int")
     ids = []
@@ -186,17 +189,9 @@ class IDset:
     def __iter__(self):
         return _format.members(self.bounds)
 
-    def __getitem__(self, index):
-        """The member at a position in ascending order."""
-        if index < 0:
-            index += self.count()
-        left = index
-        it = iter(self.bounds)
-        for lo, hi in zip(it, it):
-            if 0 <= left < hi - lo:
-                return lo + left
-            left -= hi - lo
-        raise IndexError(f"idset has no member at position {index}")
+    def __getitem__(self, i):
+        """Whether `i` is a member."""
+        return self.test(i)
 
     def __eq__(self, other):
         if not isinstance(other, IDset):

@@ -6,11 +6,12 @@ is committed; a handle has one of its own for the module functions that are
 given none.
 """
 
+import errno
 from collections.abc import Mapping
 
 from flux_embedded.formats.jsontext import encoder, loads
 from flux_embedded.kernel.future import PlainRPC
-from flux_embedded.kernel.message import NODEID_ANY
+from flux_embedded.kernel.message import NODEID_ANY, strerror
 
 __all__ = [
     "KVSDir",
@@ -22,10 +23,14 @@ __all__ = [
     "get_dir",
     "get_key_direct",
     "isdir",
+    "namespace_create",
+    "namespace_list",
+    "namespace_remove",
     "put",
     "put_mkdir",
     "put_symlink",
     "put_unlink",
+    "walk",
 ]
 
 
@@ -57,15 +62,15 @@ class KVSTxn:
         self.ops = []
 
     def put(self, key, value, raw=False):
-        """Set a key: to what JSON makes of `value`, or to the str or bytes itself with `raw`.
+        """Set a key: to what JSON makes of `value`, or to the str itself with `raw`; bytes as they are.
 
         Raises:
             TypeError: `value` is not serialisable, or not text with `raw`
         """
-        if not raw:
-            value = _dumps(value)
-        elif isinstance(value, bytes):
+        if isinstance(value, bytes):
             value = value.decode("utf-8", "surrogateescape")
+        elif not raw:
+            value = _dumps(value)
         elif not isinstance(value, str):
             raise TypeError(f"kvs value {value!r} is neither str nor bytes")
         self.ops.append(["put", self._prefix + _key(key), value])
@@ -166,11 +171,16 @@ def _request(h, method, key, namespace, **options):
     payload = {"key": _key(key), **options}
     if namespace is not None:
         payload["namespace"] = namespace
-    return h.rpc(f"kvs.{method}", payload).get()
+    try:
+        return h.rpc(f"kvs.{method}", payload).get()
+    except OSError as exc:
+        # A value in the way is no directory to look in (RFC 16).
+        number = errno.ENOENT if exc.errno == errno.ENOTDIR and method == "lookup" else exc.errno
+        raise OSError(number, strerror(number)) from None
 
 
 def get_key_direct(h, key, namespace=None):
-    """Return the value of a key: parsed if it is JSON, else as str; None if it is empty.
+    """Return the value of a key: parsed if it is JSON, else as str or bytes; None if it is empty.
 
     Raises:
         FileNotFoundError: there is no such key
@@ -182,7 +192,11 @@ def get_key_direct(h, key, namespace=None):
     try:
         return loads(text)
     except ValueError:
-        return text
+        data = text.encode("utf-8", "surrogateescape")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
 
 
 def get(h, key, namespace=None):
@@ -261,7 +275,30 @@ class KVSDir(Mapping):
         try:
             return get(self._handle, self.key_at(name), self.namespace)
         except FileNotFoundError as exc:
-            raise KeyError(name) from exc
+            raise KeyError(f"{name} not found under directory {self.key_at('')}") from exc
+
+    def __setitem__(self, name, value):
+        """Set a value in the next `commit`."""
+        put(self._handle, self.key_at(name), value)
+
+    def __delitem__(self, name):
+        """Remove a value or directory in the next `commit`."""
+        put_unlink(self._handle, self.key_at(name))
+
+    def mkdir(self, name, contents=None):
+        """Make a directory, with these values in it, in the next `commit`."""
+        put_mkdir(self._handle, self.key_at(name))
+        if contents is not None:
+            KVSDir(self._handle, self.key_at(name), self._namespace).fill(contents)
+
+    def fill(self, contents):
+        """Set all that is in a dict in the next `commit`."""
+        for name, value in contents.items():
+            self[name] = value
+
+    def commit(self, flags=0):
+        """Commit what waits in the handle's own transaction."""
+        commit(self._handle, flags, self._namespace)
 
     def __contains__(self, name):
         return self.exists(name)
@@ -271,3 +308,45 @@ class KVSDir(Mapping):
 
     def __len__(self):
         return len(self.entries())
+
+
+def walk(directory, flux_handle=None, topdown=False, namespace=None):
+    """Yield (path, names of directories, names of values) of a directory and all below it.
+
+    Args:
+        directory (str or KVSDir): where to begin
+        flux_handle (Flux): handle, needed for a str
+        topdown (bool): a directory before those in it; else after
+        namespace (str): namespace; default: primary
+
+    Raises:
+        ValueError: a str without a handle
+    """
+    if not isinstance(directory, KVSDir):
+        if flux_handle is None:
+            raise ValueError("If directory is a key, flux_handle must be specified")
+        directory = KVSDir(flux_handle, directory, namespace)
+    names = directory.directories()
+    here = (directory.path, names, directory.files())
+    if topdown:
+        yield here
+    for name in names:
+        yield from walk(directory[name], topdown=topdown)
+    if not topdown:
+        yield here
+
+
+def namespace_create(h, name, owner=None, flags=0):
+    """Make a namespace; FileExistsError if there is one of that name."""
+    payload = {"namespace": name} if owner is None else {"namespace": name, "owner": owner}
+    h.rpc("kvs.namespace-create", payload).get()
+
+
+def namespace_remove(h, name):
+    """Remove a namespace."""
+    h.rpc("kvs.namespace-remove", {"namespace": name}).get()
+
+
+def namespace_list(h):
+    """Return the names of all namespaces."""
+    return [entry["namespace"] for entry in h.rpc("kvs.namespace-list").get()["namespaces"]]

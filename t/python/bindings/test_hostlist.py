@@ -33,7 +33,7 @@ ENCODE = {
 }
 
 REJECTED = [
-    "n[", "n]", "n[]", "n[1,,2]", "n[2-1]", "n[a]", "n[1-2-3]", "n[1][2]", "n[[1]]", "a b", "a\t", "n\u00e9", "n[1]\n",
+    "n[", "n]", "n[]", "n[1,,2]", "n[2-1]", "n[a]", "n[1-2-3]", "n[[1]]", "a b", "a\t", "n\u00e9", "n[1]\n",
     "n[0-1048576]", "n[0-99999999999999999]", "n[1-]", "n[-1]", "n[,1]",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_encode(names):
 
 @pytest.mark.parametrize("text", REJECTED)
 def test_what_is_not_a_hostlist_is_refused(text):
-    with pytest.raises(ValueError, match="hostlist"):
+    with pytest.raises(ValueError, match="Invalid hostlist"):
         Hostlist(text)
 
 

@@ -34,7 +34,7 @@ def test_round_trip(text):
 def test_what_is_not_an_idset_is_refused_by_name(text):
     with pytest.raises(ValueError) as info:
         IDset(text)
-    assert text[:10].replace("\n", "\\n") in str(info.value) or not text
+    assert str(info.value) == f"IDset(): Invalid argument: {text}"
 
 
 def test_the_greatest_set_costs_no_more_than_a_small_one():
@@ -42,7 +42,7 @@ def test_the_greatest_set_costs_no_more_than_a_small_one():
     assert everything.count() == len(everything) == 4294967296
     assert everything.last() == 4294967295
     assert str(everything - "5") == "0-4,6-4294967295"
-    assert everything[-1] == 4294967295
+    assert everything[4294967295]
 
 
 def test_made_from_ids_and_from_another():
@@ -101,11 +101,10 @@ def test_as_a_container():
     s = IDset("1-2,8")
     assert list(s) == s.expand() == [1, 2, 8]
     assert 8 in s and 3 not in s
-    assert [s[0], s[2], s[-1]] == [1, 8, 8]
+    assert [s[0], s[2], s[8]] == [False, True, True]
     assert bool(s) and not IDset()
-    for index in (3, -4):
-        with pytest.raises(IndexError):
-            s[index]
+    with pytest.raises(ValueError):
+        s[-1]
 
 
 def test_comparing_and_hashing():

@@ -1,5 +1,6 @@
 """flux.job and flux.resource's requests, in a whole instance on the virtual clock."""
 
+import base64
 import errno
 
 import bindings_instance
@@ -100,13 +101,10 @@ def test_a_job_from_submission_to_result(h):
     assert events[0].context["urgency"] == 20
     assert events[6].timestamp - events[5].timestamp == pytest.approx(10, abs=0.01)
     info = flux.job.result(h, id)
-    assert (info.id, info.state, info.result, info.returncode, info.signal) == (
-        id,
-        "INACTIVE",
-        "COMPLETED",
-        0,
-        None,
-    )
+    assert (info.id, info.result, info.returncode) == (id, "COMPLETED", 0)
+    keys = "annotations dependencies duration exception id jobid result returncode runtime"
+    keys += " t_cleanup t_run t_submit waitstatus"
+    assert sorted(info.to_dict()) == keys.split()
     assert info.runtime == pytest.approx(10, abs=0.01)
     assert flux.job.wait(h, id) == (id, True, b"")
     assert failure(lambda: flux.job.wait(h, id))[0] == errno.ECHILD
@@ -116,16 +114,22 @@ def test_a_job_from_submission_to_result(h):
 
 def test_submission_forms(h):
     spec = job(seconds=1)
-    ids = [flux.job.submit(h, form) for form in (spec, spec.dumps(), spec.jobspec)]
+    ids = [flux.job.submit(h, form) for form in (spec, spec.dumps(), spec.dumps().encode())]
     assert ids == sorted(set(ids))
     future = flux.job.submit_async(h, spec, debug=True)
     ids.append(flux.job.submit_get_id(future))
     for id in ids:
         assert flux.job.result(h, id).result == "COMPLETED"
-    with pytest.raises(ValueError):
-        flux.job.submit(h, "no json")
-    with pytest.raises(ValueError, match="pre_signed"):
-        flux.job.submit(h, spec, pre_signed=True)
+    assert failure(lambda: flux.job.submit(h, "no json"))[0] == errno.EINVAL
+    assert failure(lambda: flux.job.submit(h, None))[0] == errno.EINVAL
+    with pytest.raises(TypeError):
+        flux.job.submit(h, spec.jobspec)
+    assert failure(lambda: flux.job.submit(h, "x", pre_signed=True)) == (
+        errno.EINVAL,
+        "could not unwrap jobspec: Invalid argument",
+    )
+    envelope = f"e30=.{base64.b64encode(spec.dumps().encode()).decode()}.none"
+    assert flux.job.result(h, flux.job.submit(h, envelope, pre_signed=True)).returncode == 0
     assert failure(lambda: flux.job.submit(h, "{}"))[1] == "Missing key (resources)"
     assert failure(lambda: flux.job.submit(h, spec, urgency=99)) == (
         errno.EINVAL,
@@ -141,16 +145,17 @@ def test_wait_for_an_event_and_cancel(h):
     flux.job.event_wait(h, id, "start")
     flux.job.cancel(h, id, "because")
     info = flux.job.result(h, id)
-    assert (info.result, info.exception_type, info.exception_note) == (
+    assert (info.result, info.exception.type, info.exception.note) == (
         "CANCELED",
         "cancel",
         "because",
     )
     with pytest.raises(flux.job.JobException) as raised:
         flux.job.event_wait(h, id, "nosuch")
+    assert str(raised.value) == "job.exception: type=cancel: because"
     assert (raised.value.type, raised.value.severity, raised.value.note) == ("cancel", 0, "because")
     number, text = failure(lambda: flux.job.event_wait(h, id, "nosuch", raiseJobException=False))
-    assert (number, text) == (errno.ENODATA, "event 'nosuch' never received")
+    assert (number, text) == (errno.ENODATA, "eventlog ended before event='nosuch'")
 
 
 def test_kill_and_raise(h):
@@ -159,7 +164,7 @@ def test_kill_and_raise(h):
     flux.job.job_raise(h, id, "warn", severity=5, note="look")
     flux.job.kill(h, id.f58)
     info = flux.job.result(h, id)
-    assert (info.result, info.returncode, info.signal) == ("FAILED", -15, 15)
+    assert (info.result, info.returncode) == ("FAILED", -15)
     assert failure(lambda: flux.job.kill(h, id))[1] == "job is inactive"
 
 
@@ -180,7 +185,9 @@ def test_lists_and_the_jobs_directory(h):
     id = flux.job.submit(h, job(seconds=1, name="listed"))
     flux.job.result(h, id)
     listed = {info.id: info for info in flux.job.job_list(h).get_jobinfos()}
-    assert listed[id].name == "listed" and listed[id].nosuch is None
+    assert listed[id].name == "listed" and listed[id].queue == ""
+    with pytest.raises(AttributeError, match="nosuch"):
+        listed[id].nosuch
     assert flux.job.get_job(h, id)["nnodes"] == 1
     only = flux.job.job_list(h, attrs=["name"], constraint={"name": ["listed"]}).get_jobs()
     assert [entry["id"] for entry in only] == [id]
@@ -270,3 +277,70 @@ def test_resource_journal(h):
     assert seen == ["undrain", None]
     with pytest.raises(TimeoutError):
         later.poll(0.5)
+
+
+def test_a_query(h):
+    one = flux.job.submit(h, job(seconds=100, name="one"))
+    two = flux.job.submit(h, job(name="two"), urgency=0)
+    flux.job.event_wait(h, one, "start")
+
+    def names(**query):
+        return [info.name for info in flux.job.JobList(h, **query).jobs()]
+
+    assert names() == ["two", "one"] and names(filters=["run"]) == ["one"]
+    assert names(name="two") == ["two"] and names(ids=[one]) == ["one"]
+    assert names(constraint={"states": ["pending"]}, user="all") == ["two"]
+    assert names(filters=["failed"], name="one") == [] and names(max_entries=1) == ["two"]
+    query = flux.job.JobList(h, ids=[1234, two])
+    assert len(query.jobs()) == 1 and query.errors == ["JobID 1234 unknown"]
+    for bad in ({"filters": ["foo"]}, {"user": "no such user"}):
+        with pytest.raises(ValueError, match="foo|no such user"):
+            flux.job.JobList(h, **bad)
+    (info,) = flux.job.JobList(h, ids=[one]).jobs()
+    assert (info.state, info.state_single, info.success, info.exception.type) == (
+        "RUN",
+        "R",
+        "",
+        "",
+    )
+    assert str(info.sched) == '{"resource_summary": "rank0/core0"}' and info.uri is None
+    assert info.annotations.sched.resource_summary == "rank0/core0" and str(info.user) == ""
+    assert flux.job.JobInfoFormat("{name:>5} {state} {ntasks}").format(info) == "  one RUN 1"
+    counts = flux.job.stats.JobStats(h).update_sync()
+    assert (counts.pending, counts.running, counts.failed) == (1, 1, 0)
+    for id in (one, two):
+        flux.job.cancel(h, id)
+
+
+def test_lookups(h):
+    id = flux.job.submit(h, job(seconds=1))
+    flux.job.result(h, id)
+    data = flux.job.job_kvs_lookup(h, id, ["R", "jobspec", "eventlog"])
+    assert sorted(data) == ["R", "eventlog", "id", "jobspec"] and data["R"]["version"] == 1
+    assert isinstance(flux.job.job_info_lookup(h, id, ["R"]).get()["R"], str)
+    assert flux.job.job_kvs_lookup(h, 1234) is None
+    lookup = flux.job.JobKVSLookup(h, [id, 1234])
+    assert len(lookup.data()) == 1 and lookup.errors == ["JobID 1234 unknown"]
+
+
+def test_the_journal(h):
+    old = flux.job.submit(h, job(seconds=1))
+    flux.job.result(h, old)
+    journal = flux.job.JournalConsumer(h, include_sentinel=True).start()
+    events = []
+    while not events or not events[-1].is_empty():
+        events.append(journal.poll(5))
+    past = [event for event in events if event.jobid == old]
+    assert (past[0].name, past[-1].name) == ("submit", "clean")
+    assert past[0].jobspec["version"] == 1 and past[0].R is None
+    new = flux.job.submit(h, job(seconds=1))
+    names = []
+    while "clean" not in names:
+        event = journal.poll(20)
+        assert event.jobid == new
+        names.append(event.name)
+    assert names[:2] == ["submit", "validate"]
+    with pytest.raises(TimeoutError):
+        journal.poll(0.1)
+    journal.stop()
+    assert journal.poll(5) is None

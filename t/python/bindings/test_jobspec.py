@@ -241,7 +241,9 @@ def test_from_command_makes_what_flux_submit_makes():
         record = json.loads(line)
         arguments = options.get(tuple(record["args"]))
         if arguments is not None:
-            spec = JobspecV1.from_command(["hostname"], cwd="/home/user", **arguments)
+            spec = JobspecV1.from_command(
+                ["hostname"], cwd="/home/user", **{"environment": {}, **arguments}
+            )
             assert spec.jobspec == record["jobspec"]
             seen += 1
     assert seen == len(options)
@@ -257,7 +259,7 @@ def test_jobspec_shortcuts():
     assert spec.getattr("system.x.y") == spec.getattr("x.y") == 1
     assert spec.attributes["user"] == {"z": 2}
     assert spec.attributes["system"]["shell"]["options"]["verbose"] == 3
-    assert validate_jobspec(spec.dumps()) is True
+    assert validate_jobspec(spec.dumps())[0] is True
     with pytest.raises(ValueError):
         spec.duration = "soon"
 
@@ -265,8 +267,8 @@ def test_jobspec_shortcuts():
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ({"num_tasks": 0}, "num_tasks=0"),
-        ({"cores_per_task": "2"}, "cores_per_task='2'"),
+        ({"num_tasks": 0}, "task count must be"),
+        ({"cores_per_task": "2"}, "cores per task must be"),
         ({"num_nodes": 4, "num_tasks": 2}, "node count must not be greater than task count"),
         ({"exclusive": True}, "exclusive can only be set with a node count"),
     ],
@@ -275,5 +277,33 @@ def test_from_command_refuses(arguments, text):
     with pytest.raises(ValueError) as info:
         JobspecV1.from_command(["a"], **arguments)
     assert text in str(info.value)
-    with pytest.raises(ValueError, match="missing"):
-        JobspecV1.from_command([])
+    for command in ([], "a b", [1]):
+        with pytest.raises(TypeError, match="command"):
+            JobspecV1.from_command(command)
+
+
+def test_environment_is_this_process_s(monkeypatch):
+    monkeypatch.setenv("SOME_NAME", "x")
+    assert JobspecV1.from_command(["a"]).environment["SOME_NAME"] == "x"
+    assert JobspecV1.from_command(["a"], environment={}).environment == {}
+
+
+def test_streams():
+    spec = JobspecV1.from_command(["a"], environment={})
+    assert spec.stdout is None
+    spec.stdout = "o"
+    assert spec.stdout == "o" and spec.stderr is None
+    options = spec.attributes["system"]["shell"]["options"]
+    assert options == {"output": {"stdout": {"type": "file", "path": "o"}}}
+    spec.unbuffered = True
+    assert spec.unbuffered and options["output"]["stderr"]["buffer"] == {"type": "none"}
+
+
+def test_counting_resources():
+    spec = JobspecV1.from_command(["a"], num_tasks=4, cores_per_task=3, num_nodes=2)
+    assert spec.resource_counts() == {"node": 2, "slot": 4, "core": 12}
+    assert [(v["type"], n) for _, v, n in spec.resource_walk()] == [
+        ("node", 2),
+        ("slot", 4),
+        ("core", 12),
+    ]

@@ -82,13 +82,11 @@ def test_ways_to_make_one(rset):
 
 
 BROKEN = {
-    "execution: expected an object": {"version": 1},
+    "execution: expected an object": {"version": 1, "execution": 3},
     "execution.R_lite: expected an array": {"version": 1, "execution": {}},
     "execution.R_lite[0]: expected an object": {"version": 1, "execution": {"R_lite": [1]}},
     "execution.R_lite[0].rank: ": simple(ranks="1,0"),
     "execution.R_lite[0].children.core: ": simple(core="x"),
-    "execution.nodelist: 3 hosts for 4 ranks": simple(hosts="n[0-2]"),
-    "execution.nodelist: 5 hosts for 4 ranks": simple(hosts="n[0-4]"),
     "execution.nodelist: hostlist": simple(hosts="n["),
     "execution.properties.x: ": simple(properties={"x": "a"}),
     "'a&b' is not a property name": simple(properties={"a&b": "0"}),
@@ -128,7 +126,7 @@ def test_nodelist_may_be_missing():
     """What a scheduler reports as allocated has none (golden/rpc.jsonl)."""
     bare = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
     rset = ResourceSet(bare)
-    assert rset.dumps() == "rank0/core0" and len(rset.nodelist) == 0
+    assert rset.dumps() == "rank0/core0" and "nodelist" not in rset.to_dict()["execution"]
     assert ResourceSet(rset.to_dict()).dumps() == "rank0/core0"
 
 
@@ -179,7 +177,7 @@ def test_properties_can_be_set(rset):
     rset.set_property("new", "3").set_property("all")
     assert json.loads(rset.get_properties())["new"] == "3"
     assert json.loads(rset.get_properties())["all"] == "3-4,7"
-    with pytest.raises(ValueError, match="rank 0 not found in target resource list"):
+    with pytest.raises(ValueError, match="ranks 0 not in resource set"):
         rset.set_property("new", "0,3")
     with pytest.raises(ValueError, match="not a property name"):
         rset.set_property("a|b")
@@ -214,7 +212,20 @@ def test_add_and_append():
         "n[0-2]",
         "p",
     )
-    with pytest.raises(ValueError, match="rank 2 has resources of both sets"):
-        a.append(simple("2", "0-3", "n2"))
     a.add(simple("2", "0-3", "n2"))
+    a.append(simple("2", "1", "n2"))
     assert a.dumps() == "rank[0-1]/core[0-1] rank2/core[0-3]"
+
+
+@pytest.mark.parametrize(
+    "hosts, names", [("n[0-2]", "n[0-2],rank3"), ("n[0-4]", "n[0-3]"), (None, "rank[0-3]")]
+)
+def test_every_rank_has_a_name(hosts, names):
+    R = simple(hosts=hosts or "")
+    if hosts is None:
+        del R["execution"]["nodelist"]
+    assert str(ResourceSet(R).nodelist) == names
+
+
+def test_R_without_execution():
+    assert ResourceSet({"version": 1}).nnodes == 0 and ResourceSet().version == 1

@@ -116,7 +116,9 @@ def test_no_payload_is_too_odd(instance, seed):
         if chance.random() < 0.01:
             try:
                 ids.append(
-                    int(flux.job.submit(h, spec, urgency=chance.randrange(32), novalidate=True))
+                    flux.job.submit_async(
+                        h, spec, urgency=chance.randrange(32), novalidate=True
+                    ).get_id()
                 )
             except OSError as exc:
                 # Submission may have been disabled by now, or the instance's time be over.

@@ -211,7 +211,10 @@ def test_without_reset_the_first_answer_repeats(h):
 
 def test_noresponse_is_ready_at_once(h, kernel):
     future = h.rpc("echo.fail", flags=RPC_NORESPONSE)
-    assert future.is_ready() and future.get() is None
+    assert future.is_ready()
+    with pytest.raises(OSError) as caught:
+        future.get()
+    assert caught.value.errno == errno.EINVAL
     kernel.run_until_idle()
 
 

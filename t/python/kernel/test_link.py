@@ -113,7 +113,7 @@ def test_no_instance(tmp_path, monkeypatch):
         OSError, match=f"Unable to connect to Flux: broker socket {tmp_path}/nosuch was not found"
     ):
         connect()
-    with pytest.raises(OSError, match="expected local://PATH"):
+    with pytest.raises(OSError, match="Unable to find connector name 'ssh'"):
         connect("ssh://host/path")
 
 

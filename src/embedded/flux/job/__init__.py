@@ -21,8 +21,21 @@ from flux.job.kill import (
     kill_async,
 )
 from flux.job.kvs import job_kvs, job_kvs_guest
-from flux.job.list import JobInfo, get_job, job_list, job_list_id, result, result_async
+from flux.job import journal, stats
+from flux.job.info import JobInfo, JobInfoFormat
+from flux.job.journal import JournalConsumer
+from flux.job.kvslookup import JobKVSLookup, job_info_lookup, job_kvs_lookup
+from flux.job.list import (
+    JobList,
+    get_job,
+    job_list,
+    job_list_id,
+    job_list_inactive,
+    result,
+    result_async,
+)
 from flux.job.submit import SubmitFuture, submit, submit_async, submit_get_id
+from flux.job.timeleft import timeleft
 from flux.job.wait import JobWaitResult, wait, wait_async, wait_get_status
 
 __all__ = [
@@ -31,9 +44,13 @@ __all__ = [
     "JobException",
     "JobID",
     "JobInfo",
+    "JobInfoFormat",
+    "JobKVSLookup",
+    "JobList",
     "JobWaitResult",
     "Jobspec",
     "JobspecV1",
+    "JournalConsumer",
     "SubmitFuture",
     "cancel",
     "cancel_async",
@@ -43,21 +60,27 @@ __all__ = [
     "get_job",
     "id_encode",
     "id_parse",
+    "job_info_lookup",
     "job_kill",
     "job_kill_async",
     "job_kvs",
     "job_kvs_guest",
+    "job_kvs_lookup",
     "job_list",
     "job_list_id",
+    "job_list_inactive",
     "job_raise",
     "job_raise_async",
+    "journal",
     "kill",
     "kill_async",
     "result",
     "result_async",
+    "stats",
     "submit",
     "submit_async",
     "submit_get_id",
+    "timeleft",
     "validate_jobspec",
     "wait",
     "wait_async",

@@ -3,8 +3,8 @@
 import errno
 
 from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
+from flux.eventlog import EventLogEvent
 from flux.job.JobID import JobID
-from flux_embedded.formats import eventlog as _format
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.message import NODEID_ANY
 
@@ -16,40 +16,6 @@ __all__ = [
     "event_watch",
     "event_watch_async",
 ]
-
-
-class EventLogEvent(dict):
-    """One event, a dict with the keys of RFC 18.
-
-    Args:
-        event (str or dict): the line or its object
-    """
-
-    def __init__(self, event):
-        super().__init__(_format.parse_event(event) if isinstance(event, str) else event)
-        self.setdefault("context", {})
-
-    @property
-    def timestamp(self):
-        """Seconds since the epoch."""
-        return self["timestamp"]
-
-    @property
-    def name(self):
-        return self["name"]
-
-    @property
-    def context(self):
-        """Further data, a dict."""
-        return self["context"]
-
-    @property
-    def context_string(self):
-        """The context as JSON, or an empty string."""
-        return _format.dumps(self.context) if self.context else ""
-
-    def __str__(self):
-        return " ".join(filter(None, (f"{self.timestamp:.6f}", self.name, self.context_string)))
 
 
 class JobException(Exception):
@@ -64,9 +30,7 @@ class JobException(Exception):
         self.type = event.context.get("type", "")
         self.severity = event.context.get("severity", 0)
         self.note = event.context.get("note", "")
-        super().__init__(
-            f"job.exception: type={self.type} severity={self.severity} note={self.note}"
-        )
+        super().__init__(f"job.exception: type={self.type}: {self.note}")
 
 
 class JobEventWatchFuture(RPC):
@@ -146,7 +110,7 @@ def event_wait(h, jobid, name, eventlog="eventlog", raiseJobException=True):
     while True:
         event = future.get_event()
         if event is None:
-            raise OSError(errno.ENODATA, f"event '{name}' never received")
+            raise OSError(errno.ENODATA, f"eventlog ended before event='{name}'")
         if event.name == name:
             future.cancel(stop=True)
             return event

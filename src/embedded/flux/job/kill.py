@@ -16,27 +16,27 @@ __all__ = [
 ]
 
 
-def job_raise_async(h, jobid, type, severity=0, note=None):
+def job_raise_async(h, jobid, exc_type, severity=0, note=None):
     """Raise an exception on a job; returns a future.
 
     Args:
         h (Flux): handle
         jobid: job id, as int or in any encoding
-        type (str): exception type
+        exc_type (str): exception type
         severity (int): 0 is fatal, 7 the least severe
         note (str): text for the user
 
     The future fails with FileNotFoundError ``unknown job id`` if there is no such job.
     """
-    payload = {"id": int(JobID(jobid)), "type": type, "severity": severity}
+    payload = {"id": int(JobID(jobid)), "type": exc_type, "severity": severity}
     if note is not None:
         payload["note"] = note
     return h.rpc("job-manager.raise", payload)
 
 
-def job_raise(h, jobid, type, severity=0, note=None):
+def job_raise(h, jobid, exc_type, severity=0, note=None):
     """Raise an exception on a job and wait until it is raised."""
-    job_raise_async(h, jobid, type, severity, note).get()
+    job_raise_async(h, jobid, exc_type, severity, note).get()
 
 
 def cancel_async(h, jobid, reason=None):

@@ -1,98 +1,31 @@
 """What the job list knows about jobs (RFC 43)."""
 
-import signal
+import os
+import pwd
 
-from flux.constants import (
-    FLUX_JOB_RESULT_CANCELED,
-    FLUX_JOB_RESULT_COMPLETED,
-    FLUX_JOB_RESULT_FAILED,
-    FLUX_JOB_RESULT_TIMEOUT,
-    FLUX_JOB_STATE_CLEANUP,
-    FLUX_JOB_STATE_DEPEND,
-    FLUX_JOB_STATE_INACTIVE,
-    FLUX_JOB_STATE_NEW,
-    FLUX_JOB_STATE_PRIORITY,
-    FLUX_JOB_STATE_RUN,
-    FLUX_JOB_STATE_SCHED,
-)
+from flux.constants import FLUX_JOB_STATE_INACTIVE, FLUX_USERID_UNKNOWN
+from flux.job.info import JobInfo
 from flux.job.JobID import JobID
+from flux_embedded.formats import states as _states
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.message import NODEID_ANY
 
-__all__ = ["JobInfo", "get_job", "job_list", "job_list_id", "result", "result_async"]
+__all__ = [
+    "JobInfo",
+    "JobList",
+    "get_job",
+    "job_list",
+    "job_list_id",
+    "job_list_inactive",
+    "result",
+    "result_async",
+]
 
-_STATES = {
-    FLUX_JOB_STATE_NEW: "NEW",
-    FLUX_JOB_STATE_DEPEND: "DEPEND",
-    FLUX_JOB_STATE_PRIORITY: "PRIORITY",
-    FLUX_JOB_STATE_SCHED: "SCHED",
-    FLUX_JOB_STATE_RUN: "RUN",
-    FLUX_JOB_STATE_CLEANUP: "CLEANUP",
-    FLUX_JOB_STATE_INACTIVE: "INACTIVE",
-}
-_RESULTS = {
-    FLUX_JOB_RESULT_COMPLETED: "COMPLETED",
-    FLUX_JOB_RESULT_FAILED: "FAILED",
-    FLUX_JOB_RESULT_CANCELED: "CANCELED",
-    FLUX_JOB_RESULT_TIMEOUT: "TIMEOUT",
-}
-
-
-class JobInfo:
-    """A job of the list: its attributes by name (RFC 43), those it lacks as None.
-
-    Args:
-        job (dict): what the job list sent
-    """
-
-    def __init__(self, job):
-        self._job = dict(job)
-
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._job.get(name)
-
-    @property
-    def id(self):
-        return JobID(self._job["id"])
-
-    @property
-    def state(self):
-        """The state's name, such as ``RUN``."""
-        return _STATES.get(self._job.get("state"), "")
-
-    @property
-    def result(self):
-        """``COMPLETED``, ``FAILED``, ``CANCELED``, ``TIMEOUT``; empty while active."""
-        return _RESULTS.get(self._job.get("result"), "")
-
-    @property
-    def returncode(self):
-        """The exit code of a job that ran, minus the signal's number if one ended it, else None."""
-        status = self._job.get("waitstatus")
-        if status is None:
-            return None
-        return -(status & 127) if status & 127 else status >> 8
-
-    @property
-    def runtime(self):
-        """Seconds it ran; 0.0 if it did not or still does."""
-        start, end = self._job.get("t_run"), self._job.get("t_cleanup")
-        return end - start if start and end else 0.0
-
-    @property
-    def signal(self):
-        """The signal that ended it, or None."""
-        code = self.returncode
-        return signal.Signals(-code) if code is not None and code < 0 else None
-
-    def to_dict(self):
-        """The attributes as the job list sent them."""
-        return dict(self._job)
-
-    def __repr__(self):
-        return f"<JobInfo {self.id.f58} {self.state} {self.result}>"
+#: What `result` asks for.
+RESULT_ATTRS = (
+    "t_submit t_run t_cleanup duration result waitstatus annotations exception_occurred"
+    " exception_severity exception_type exception_note".split()
+)
 
 
 class JobListRPC(RPC):
@@ -118,42 +51,202 @@ class JobListIdRPC(RPC):
     get_jobinfo = get_info
 
 
-def job_list(h, max_entries=1000, attrs=("all",), since=0.0, constraint=None):
+def job_list(
+    h,
+    max_entries=1000,
+    attrs=("all",),
+    userid=os.getuid(),  # noqa: B008  as in the real bindings
+    states=0,
+    results=0,
+    since=0.0,
+    name=None,
+    queue=None,
+    constraint=None,
+):
     """Request jobs; returns a future with ``get_jobs()`` and ``get_jobinfos()``.
 
     Args:
         h (Flux): handle
         max_entries (int): at most so many; 0: all
         attrs (iterable of str): attribute names
+        userid (int): whose jobs; FLUX_USERID_UNKNOWN: everybody's
+        states, results (int): masks; with both, jobs that match one of them
         since (float): only jobs that became inactive after this time
-        constraint (dict): filter of RFC 43; default: all jobs
+        name (str), queue (str or iterable of str): only such jobs
+        constraint (dict): a further filter of RFC 43
     """
-    payload = {"max_entries": max_entries, "attrs": list(attrs), "since": since}
-    if constraint is not None:
-        payload["constraint"] = constraint
+    wanted = [constraint] if constraint is not None else []
+    if userid != FLUX_USERID_UNKNOWN:
+        wanted.append({"userid": [userid]})
+    if name:
+        wanted.append({"name": [name]})
+    if queue:
+        wanted.append({"queue": [queue] if isinstance(queue, str) else list(queue)})
+    either = [{key: [mask]} for key, mask in (("states", states), ("results", results)) if mask]
+    if either:
+        wanted.append({"or": either})
+    payload = {
+        "max_entries": int(max_entries),
+        "attrs": list(attrs),
+        "since": since,
+        "constraint": {"and": wanted},
+    }
     return h.send_rpc(JobListRPC, "job-list.list", None, payload, NODEID_ANY, 0)
 
 
+def job_list_inactive(
+    h, since=0.0, max_entries=1000, attrs=("all",), name=None, queue=None, constraint=None
+):
+    """`job_list` of everybody's inactive jobs."""
+    return job_list(
+        h,
+        max_entries,
+        attrs,
+        FLUX_USERID_UNKNOWN,
+        FLUX_JOB_STATE_INACTIVE,
+        since=since,
+        name=name,
+        queue=queue,
+        constraint=constraint,
+    )
+
+
 def job_list_id(h, jobid, attrs=("all",)):
-    """Request one job; returns a future with ``get_job()`` and ``get_info()``."""
+    """Request one job; returns a future with ``get_job()`` and ``get_jobinfo()``."""
     payload = {"id": int(JobID(jobid)), "attrs": list(attrs)}
     return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
 
 
 def get_job(h, jobid):
-    """Return one job as a dict, or None if it is unknown."""
+    """Return one job as JobInfo has it, a dict, or None if it is unknown."""
     try:
-        return job_list_id(h, jobid).get_job()
+        return job_list_id(h, jobid).get_jobinfo().to_dict(filtered=False)
     except FileNotFoundError:
         return None
 
 
 def result_async(h, jobid):
     """Wait for a job to become inactive; returns a future with ``get_info()``."""
-    payload = {"id": int(JobID(jobid)), "attrs": ["all"], "state": FLUX_JOB_STATE_INACTIVE}
+    payload = {"id": int(JobID(jobid)), "attrs": RESULT_ATTRS, "state": FLUX_JOB_STATE_INACTIVE}
     return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
 
 
 def result(h, jobid):
     """Wait for a job to become inactive and return its JobInfo."""
     return result_async(h, jobid).get_info()
+
+
+class JobList:
+    """A query for jobs.
+
+    Args:
+        h (Flux): handle
+        attrs (iterable of str): attributes to fetch
+        filters (iterable of str): names of states and results, ``pending``, ``running``, ``active``;
+            default: pending and running
+        ids (iterable): only these jobs, whatever the rest says
+        user (str or int): whose jobs; ``all`` (default here as there: the caller's)
+        max_entries (int): at most so many
+        since (float): of the inactive jobs only those that ended later, in seconds since the epoch
+        name (str), queue (str): only such jobs
+        constraint (dict): a further filter of RFC 43
+
+    Attributes:
+        errors (list of str): which of `ids` are unknown, after `jobs`
+
+    Raises:
+        ValueError: no such filter or user
+    """
+
+    STATES = {
+        **{name.lower(): mask for mask, name in _states.NAMES.items()},
+        "pending": _states.PENDING,
+        "running": _states.RUNNING,
+        "active": _states.ACTIVE,
+    }
+    RESULTS = {name.lower(): mask for mask, name in _states.RESULT_NAMES.items()}
+
+    def __init__(
+        self,
+        h,
+        attrs=("all",),
+        filters=(),
+        ids=(),
+        user=None,
+        max_entries=1000,
+        since=0.0,
+        name=None,
+        queue=None,
+        constraint=None,
+    ):
+        self.handle = h
+        self.attrs = list(attrs)
+        self.ids = list(ids or ())
+        self.max_entries = max_entries
+        self.since = since
+        self.name = name
+        self.queue = queue
+        self.constraint = constraint
+        self.states = self.results = 0
+        self.errors = []
+        self.set_user(user)
+        for filter_name in filters:
+            self.add_filter(filter_name)
+
+    def set_user(self, user):
+        """Choose whose jobs to list: a name, a user id, ``all``, or None for the caller's."""
+        if user is None:
+            self.userid = os.getuid()
+        elif user == "all":
+            self.userid = FLUX_USERID_UNKNOWN
+        else:
+            try:
+                self.userid = pwd.getpwnam(user).pw_uid
+            except (KeyError, TypeError):
+                try:
+                    self.userid = int(user)
+                except ValueError:
+                    raise ValueError(f"Invalid user {user} specified") from None
+
+    def add_filter(self, name):
+        """List jobs of this state or result, too."""
+        name = name.lower()
+        if name == "all":
+            self.states |= _states.PENDING | _states.RUNNING | _states.INACTIVE
+        elif name in self.STATES:
+            self.states |= self.STATES[name]
+        elif name in self.RESULTS:
+            self.results |= self.RESULTS[name]
+        else:
+            raise ValueError(f"Invalid filter specified: {name}")
+
+    def fetch_jobs(self):
+        """Request the jobs; returns a future with ``get_jobs()`` and ``get_jobinfos()``."""
+        states = self.states
+        if not (states or self.results):
+            states = _states.PENDING | _states.RUNNING
+        return job_list(
+            self.handle,
+            self.max_entries,
+            self.attrs,
+            self.userid,
+            states,
+            self.results,
+            self.since,
+            self.name,
+            self.queue,
+            self.constraint,
+        )
+
+    def jobs(self):
+        """Return the jobs, a list of JobInfo."""
+        if not self.ids:
+            return list(self.fetch_jobs().get_jobinfos())
+        found = []
+        rpcs = [(id, job_list_id(self.handle, id, self.attrs)) for id in self.ids]
+        for id, rpc in rpcs:
+            try:
+                found.append(rpc.get_jobinfo())
+            except FileNotFoundError:
+                self.errors.append(f"JobID {JobID(id).orig} unknown")
+        return found

@@ -1,5 +1,6 @@
 """Submitting jobs."""
 
+import errno
 import json
 
 from flux.constants import (
@@ -9,6 +10,8 @@ from flux.constants import (
     FLUX_JOB_WAITABLE,
 )
 from flux.job.JobID import JobID
+from flux.job.Jobspec import Jobspec
+from flux_embedded.formats import jobspec as _format
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.message import NODEID_ANY
 
@@ -20,7 +23,11 @@ class SubmitFuture(RPC):
 
     def get_id(self):
         """Wait for the job's id, a JobID; OSError if the job was refused."""
-        return JobID(self.get()["id"])
+        return JobID(super().get()["id"])
+
+    def get(self):
+        """Wait until the job is submitted."""
+        super().get()
 
 
 def submit_async(
@@ -36,22 +43,30 @@ def submit_async(
 
     Args:
         h (Flux): handle
-        jobspec: Jobspec, JSON text, or dict
+        jobspec: Jobspec or its text
         urgency (int): 0 (held) to 31 (expedited)
         waitable (bool): allow `wait` for it
         debug (bool): have the job manager post debug events
-        pre_signed (bool): not in the embedded instance, where nothing is signed
+        pre_signed (bool): `jobspec` is text in the envelope of flux-security's mechanism ``none``
         novalidate (bool): skip validation (instance owner only)
 
     Raises:
-        ValueError: the jobspec is no JSON object, or pre_signed is set
+        OSError: EINVAL, the jobspec is None or no JSON
+        TypeError: it is neither a Jobspec nor text
     """
-    if pre_signed:
-        raise ValueError("pre_signed: the embedded instance does not sign jobspecs")
-    if isinstance(jobspec, (str, bytes)):
-        jobspec = json.loads(jobspec)
-    elif not isinstance(jobspec, dict):
-        jobspec = jobspec.jobspec
+    if jobspec is None:
+        raise OSError(errno.EINVAL, "jobspec must not be None/NULL")
+    if isinstance(jobspec, Jobspec):
+        jobspec = jobspec.dumps()
+    elif isinstance(jobspec, bytes):
+        jobspec = jobspec.decode()
+    elif not isinstance(jobspec, str):
+        raise TypeError("jobspec must be a Jobspec or string (either binary or unicode)")
+    if not pre_signed:
+        try:
+            _format.decode(jobspec)
+        except ValueError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
     flags = 0
     if waitable:
         flags |= FLUX_JOB_WAITABLE
@@ -60,13 +75,21 @@ def submit_async(
     if novalidate:
         flags |= FLUX_JOB_NOVALIDATE
     # As text, so that the caller may go on changing the object.
-    payload = json.dumps({"jobspec": jobspec, "urgency": urgency, "flags": flags})
+    key = "J" if pre_signed else "jobspec"
+    payload = json.dumps({key: jobspec, "urgency": urgency, "flags": flags})
     return h.send_rpc(SubmitFuture, "job-ingest.submit", payload, None, NODEID_ANY, 0)
 
 
-def submit(h, jobspec, urgency=FLUX_JOB_URGENCY_DEFAULT, **flags):
+def submit(
+    h,
+    jobspec,
+    urgency=FLUX_JOB_URGENCY_DEFAULT,
+    waitable=False,
+    debug=False,
+    pre_signed=False,
+):
     """Submit a job and return its id, a JobID; arguments as for `submit_async`."""
-    return submit_async(h, jobspec, urgency, **flags).get_id()
+    return submit_async(h, jobspec, urgency, waitable, debug, pre_signed).get_id()
 
 
 def submit_get_id(future):

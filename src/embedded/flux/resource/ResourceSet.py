@@ -41,7 +41,7 @@ class ResourceSet:
             arg = json.loads(arg)
         if arg is not None:
             if not isinstance(arg, Mapping):
-                raise TypeError(f"a ResourceSet is made from R, not from {type(arg).__name__}")
+                raise TypeError(f"ResourceSet cannot be instantiated from {type(arg)}")
             version = arg["version"]
         if isinstance(version, bool) or not isinstance(version, int) or version not in _VERSIONS:
             raise ValueError(f"R version {version} not supported")
@@ -125,6 +125,11 @@ class ResourceSet:
     def starttime(self, value):
         self.impl.starttime = float(value)
 
+    @property
+    def version(self):
+        """Version of R."""
+        return self.impl.version
+
     # -- questions -------------------------------------------------------------
 
     def count(self, kind):
@@ -178,11 +183,7 @@ class ResourceSet:
         return self
 
     def append(self, *others):
-        """Add sets that have nothing in common with this one; returns self.
-
-        Raises:
-            ValueError: they have
-        """
+        """Add sets; returns self."""
         for other in others:
             self.impl.append(_set(other).impl)
         return self

@@ -73,7 +73,7 @@ class ResourceSetImplementation(ABC):
 
     @abstractmethod
     def append(self, other):
-        """Add the ranks of another set, which must not be in this one."""
+        """Add what another set has."""
 
     @abstractmethod
     def add(self, other):

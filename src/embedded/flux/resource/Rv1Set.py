@@ -45,7 +45,7 @@ class Rv1Set(ResourceSetImplementation):
     def _read(self, R):
         if not isinstance(R, dict):
             raise ValueError("R: expected an object")
-        execution = R.get("execution")
+        execution = R.get("execution", {"R_lite": []})
         if not isinstance(execution, dict):
             raise ValueError("execution: expected an object")
         entries = execution.get("R_lite")
@@ -112,9 +112,10 @@ class Rv1Set(ResourceSetImplementation):
                 hosts += _hostlist.decode(text)
             except ValueError as exc:
                 raise ValueError(f"execution.nodelist: {exc}") from None
-        if len(hosts) != len(self.have):
-            raise ValueError(f"execution.nodelist: {len(hosts)} hosts for {len(self.have)} ranks")
+        # Too few names, or too many, are no error: so it is with the real ones.
         self.hosts = dict(zip(sorted(self.have), hosts))
+        for rank in self.have.keys() - self.hosts.keys():
+            self.hosts[rank] = f"rank{rank}"
 
     def _members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
@@ -168,10 +169,7 @@ class Rv1Set(ResourceSetImplementation):
         return IDset(self.have)
 
     def nodelist(self):
-        hosts = Hostlist()
-        if self.hosts:
-            hosts.append([self.hosts[rank] for rank in sorted(self.have)])
-        return hosts
+        return Hostlist([self.hosts.get(rank, f"rank{rank}") for rank in sorted(self.have)])
 
     def count(self, kind):
         if kind == "node":
@@ -221,8 +219,8 @@ class Rv1Set(ResourceSetImplementation):
         _check_property(name)
         members = set(self.have) if ranks is None else self._members(ranks.bounds)
         if ranks is not None and len(members) != ranks.count():
-            missing = next(rank for rank in ranks if rank not in self.have)
-            raise ValueError(f"rank {missing} not found in target resource list")
+            missing = IDset([rank for rank in ranks if rank not in self.have])
+            raise ValueError(f"ranks {missing} not in resource set")
         self.properties[name] = self.properties.get(name, set()) | members
 
     def remove_ranks(self, ranks):
@@ -235,18 +233,7 @@ class Rv1Set(ResourceSetImplementation):
         self.properties = {name: members for name, members in properties.items() if members}
 
     def append(self, other):
-        """Add the ranks of another set.
-
-        Raises:
-            ValueError: a rank has resources of both
-        """
-        for rank in self.have.keys() & other.have.keys():
-            if _combine(self.have[rank], other.have[rank], _idset.INTERSECT):
-                raise ValueError(f"rank {rank} has resources of both sets")
-        self.add(other)
-
-    def add(self, other):
-        """Add what another set has."""
+        """Add what another set has; what is in both is in the result once."""
         self._merge(other.have)
         for rank, host in other.hosts.items():
             self.hosts.setdefault(rank, host)
@@ -255,6 +242,8 @@ class Rv1Set(ResourceSetImplementation):
             self.hosts = {}
         for name, ranks in other.properties.items():
             self.properties[name] = self.properties.get(name, set()) | ranks
+
+    add = append
 
     # -- parts and combinations ------------------------------------------------
 

@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 
-from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.service import Service
@@ -137,7 +137,9 @@ class Client(Endpoint):
             if msg.body is not None and not isinstance(msg.body, dict):
                 raise ValueError("a payload must be a JSON object")
         except (ValueError, RecursionError) as exc:
-            self.kernel.respond(msg, msg.error_response(71, f"{msg.topic}: {exc}"))
+            self.server.ctx.log(LOG_DEBUG, f"{self.name}: {msg.topic}: {exc}")
+            text = os.strerror(errno.EPROTO)
+            self.kernel.respond(msg, msg.error_response(errno.EPROTO, text))
             return
         self.kernel.request(msg)
 

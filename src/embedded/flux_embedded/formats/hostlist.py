@@ -31,6 +31,13 @@ def decode(text, limit=MAX_HOSTS):
             continue
         match = _EXPR.match(text, pos)
         stop = match.end()
+        if stop < end and text[stop] == "[" and match.group(2) is not None:
+            # More than one range in a name: every one of the first with every one of the rest.
+            last = re.compile(r"(?:\[[^\]]*\]|[^\[\],])*").match(text, stop).end()
+            for name in decode(match.group(), limit):
+                hosts += decode(name + text[stop:last], limit - len(hosts))
+            pos = last + 1
+            continue
         if stop < end and text[stop] != ",":
             raise ValueError(
                 f"hostlist {quote(text)}: unexpected {text[stop]!r} at position {stop}"

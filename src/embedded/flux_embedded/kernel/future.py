@@ -1,7 +1,6 @@
 """Futures: answers that have not come yet."""
 
 import errno
-import os
 from collections import deque
 
 from greenlet import getcurrent
@@ -83,7 +82,7 @@ class Future:
                 self._sleep()
             entry[2] = None
             if not self.is_ready():
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                raise TimeoutError(errno.ETIMEDOUT, message.strerror(errno.ETIMEDOUT))
         while not self.is_ready():
             self._sleep()
         return self
@@ -143,7 +142,7 @@ class Future:
 
     def _check(self):
         if self._timed_out and not self._has_result():
-            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            raise TimeoutError(errno.ETIMEDOUT, message.strerror(errno.ETIMEDOUT))
         error = self.error_found()
         if error is not None:
             raise OSError(error[0], error[1] or message.strerror(error[0]))
@@ -239,6 +238,9 @@ class RPC(Future):
         return self._current is not None or self.matchtag == 0
 
     def error_found(self):
+        if self.matchtag == 0:
+            # No response was asked for.
+            return errno.EINVAL, None
         msg = self._current
         return (msg.errnum, msg.payload_str) if msg is not None and msg.errnum else None
 

@@ -44,6 +44,8 @@ class Flux:
             raise OSError(errno.EINVAL, "Topic must not be None/NULL")
         if not isinstance(topic, str):
             raise TypeError(f"rpc: topic must be a string, not {type(topic).__name__}")
+        if flags & ~(RPC_NORESPONSE | RPC_STREAMING):
+            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
         return self.send_rpc(RPC, topic, _text(payload), None, nodeid, flags)
 
     def rpc_object(self, topic, obj=None, flags=0):
@@ -239,12 +241,12 @@ class Flux:
         Raises:
             FileNotFoundError: there is none of that name
         """
-        return self.rpc("attr.get", {"name": name}).get()["value"]
+        return _as_in_c(self.rpc("attr.get", {"name": name}).get)["value"]
 
     def attr_set(self, name, value):
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError("attr_set: name and value must be strings")
-        self.rpc("attr.set", {"name": name, "value": value}).get()
+        _as_in_c(self.rpc("attr.set", {"name": name, "value": value}).get)
 
     def conf_get(self, key=None, default=None, update=False):
         """The configuration, or the value of a dotted `key`, or `default`.
@@ -266,6 +268,14 @@ class Flux:
         raise RuntimeError(
             "a Flux handle closes itself when it is no longer used; do not call close()"
         )
+
+
+def _as_in_c(function):
+    """Call a function that in the real bindings is one of the C library's, whose errors have no text."""
+    try:
+        return function()
+    except OSError as exc:
+        raise OSError(exc.errno, message.strerror(exc.errno)) from None
 
 
 def _text(payload):

@@ -49,8 +49,9 @@ def connect(url=None):
     url = url or os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
     path = url[len("local://") :] if url.startswith("local://") else None
     if path is None:
+        scheme = url.partition(":")[0]
         raise OSError(
-            errno.EINVAL, f"Unable to connect to Flux: FLUX_URI={url!r}: expected local://PATH"
+            errno.ENOENT, f"Unable to connect to Flux: Unable to find connector name '{scheme}'"
         )
     sock = socket.socket(socket.AF_UNIX)
     try:

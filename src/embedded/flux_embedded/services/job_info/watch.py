@@ -56,12 +56,7 @@ class Watch:
         future.then(arrived)
 
     def lost(self, path, exc):
-        if exc.errno == errno.ENOENT and path == "eventlog":
-            self.end(errno.ENOENT, "invalid job id")
-        elif exc.errno == errno.ENOENT:
-            self.end(errno.ENOENT, f"{path}: key not found")
-        else:
-            self.end(exc.errno, exc.strerror)
+        self.end(exc.errno, None if exc.errno == errno.ENOENT else exc.strerror)
 
     def end(self, errnum, text=None):
         """Answer for the last time."""
@@ -179,7 +174,7 @@ class UpdateWatch(Watch):
             if self.key == "jobspec" or _has(self._text, "alloc"):
                 self._ask()
             elif _has(self._text, "clean"):
-                self.end(errno.ENOENT, f"{self.key}: key not found")
+                self.end(errno.ENOENT)
             return
         if UPDATE_EVENT[self.key] in text:
             self._obj = apply_updates(self.key, self._obj, eventlog.parse(text))
