@@ -2,6 +2,8 @@
 
 import importlib.machinery
 import importlib.util
+import os
+import signal
 
 import pytest
 
@@ -75,3 +77,18 @@ def test_excerpt_shows_what_failed(runtests):
         "1..3",
     ]
     assert runtests.excerpt("\n".join(lines)) == lines[1:4]
+
+
+def test_who_is_left_of_a_script_does_not_hold_it_up(runtests, tmp_path):
+    """What a script started in a session of its own keeps its output open for as long as it likes."""
+    script = "setsid sh -c 'echo $$ >pid; mv pid orphan; exec sleep 600' & while [ ! -e orphan ]; do sleep 0.05; done; sleep 600"
+    log = tmp_path / "log"
+    try:
+        output, exitcode = runtests.run_command(
+            ["sh", "-c", "echo begun; " + script], str(tmp_path), str(log), None, seconds=2
+        )
+        assert exitcode == 137
+        assert output == "begun\n\nkilled after 2 s\n" == log.read_text()
+        os.kill(int((tmp_path / "orphan").read_text()), 0)  # it is still there
+    finally:
+        os.kill(int((tmp_path / "orphan").read_text()), signal.SIGKILL)
