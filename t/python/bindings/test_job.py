@@ -187,7 +187,7 @@ def test_lists_and_the_jobs_directory(h):
     listed = {info.id: info for info in flux.job.job_list(h).get_jobinfos()}
     assert listed[id].name == "listed" and listed[id].queue == ""
     with pytest.raises(AttributeError, match="nosuch"):
-        listed[id].nosuch
+        _ = listed[id].nosuch
     assert flux.job.get_job(h, id)["nnodes"] == 1
     only = flux.job.job_list(h, attrs=["name"], constraint={"name": ["listed"]}).get_jobs()
     assert [entry["id"] for entry in only] == [id]
