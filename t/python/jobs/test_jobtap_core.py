@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import signal
+import threading
 
 import pytest
 from jobs_instance import make_R
@@ -453,3 +454,25 @@ def test_a_callback_that_calls_sees_the_same_args(inst, add):
     with pytest.raises(JobtapError, match="my.other of job-manager plugin 'core.py' failed"):
         inst.jm.jobtap.plugins[-2].add_handler("my.other", lambda p, t, a: -1)
         p.call(id, "my.other")
+
+
+def test_other_threads_are_refused(inst, p):
+    errors = []
+
+    def attempt(call):
+        try:
+            call()
+        except OSError as exc:
+            errors.append((exc.errno, "only the job manager's own thread" in exc.strerror))
+
+    calls = [
+        lambda: p.reprioritize_all(),
+        lambda: p.handle.rpc("kvs.dir", {"key": "."}),
+        lambda: p.handle.timer_watcher_create(1.0, print),
+        lambda: p.handle.log(6, "x"),
+    ]
+    for call in calls:
+        thread = threading.Thread(target=attempt, args=(call,))
+        thread.start()
+        thread.join()
+    assert errors == [(errno.EPERM, True)] * len(calls)

@@ -7,6 +7,7 @@ callbacks raise is logged and ends only them.
 import errno
 import weakref
 from contextlib import nullcontext
+from threading import get_ident
 
 from flux.jobtap.errors import FAILURES
 
@@ -29,6 +30,12 @@ def endless(name, event, id):
     )
 
 
+OTHER_THREAD = (
+    "only the job manager's own thread may do that: from another, write to a pipe that"
+    " p.handle.fd_watcher_create watches"
+)
+
+
 def waits_for_job_manager(topic):
     """Whether an answer to `topic` can only come when the job manager is free to give one."""
     return topic.startswith(_OWN) or topic in _OWN_METHODS
@@ -48,12 +55,15 @@ class Belongings:
         self._enter = enter
         self._watchers = weakref.WeakSet()
         self._futures = weakref.WeakSet()
+        self._thread = get_ident()
         self.ended = False
 
     def check(self):
-        """Raise OSError EINVAL if the plugin was removed."""
+        """Raise OSError if the plugin was removed (EINVAL), or this is another thread than the job manager's (EPERM)."""
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
+        if get_ident() != self._thread:
+            raise OSError(errno.EPERM, f"{self.name}: {OTHER_THREAD}")
 
     def guarded(self, callback, where):
         """`callback`, which is silent once the plugin is removed, and whose failures are logged."""
@@ -149,6 +159,14 @@ def handle_class(base):
             self.belongings.check()
             guarded = self.belongings.guarded(callback, where)
             return self.belongings.watcher(create(guarded, *args, **kwargs))
+
+        def log(self, level, text):
+            self.belongings.check()
+            return super().log(level, text)
+
+        def respond(self, msg, payload=None):
+            self.belongings.check()
+            return super().respond(msg, payload)
 
         def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
             make = super().timer_watcher_create

@@ -1,8 +1,10 @@
 """What a jobtap plugin sees: the class `Plugin` (public as ``flux.jobtap``)."""
 
 import errno
+from threading import get_ident
 
 from flux.jobtap import given
+from flux.jobtap.belongings import OTHER_THREAD
 from flux.jobtap.errors import JobtapError, Rejected
 from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.jobtap.handlers import Handlers
@@ -32,12 +34,20 @@ class Plugin:
     """
 
     def __init__(self, host, name, path, args, handle=None):
-        self._host = host
+        self._job_manager = host
+        self._thread = get_ident()
         self.name = name
         self.path = path
         self.args = args
         self.handle = handle
         self.handlers = Handlers()
+
+    @property
+    def _host(self):
+        # The job manager is one thread, and nothing in it is made for another.
+        if get_ident() != self._thread:
+            raise OSError(errno.EPERM, f"{self.name}: {OTHER_THREAD}")
+        return self._job_manager
 
     # -- set-up ------------------------------------------------------------------------------------
 
@@ -273,7 +283,7 @@ class Plugin:
 
     def end(self):
         """Called by the host when the plugin is removed: from now on every method fails."""
-        self._host = Removed(self.name)
+        self._job_manager = Removed(self.name)
 
 
 class Removed:

@@ -1,0 +1,31 @@
+"""What src/jobtap/build.py says where something is missing; configure shows it and goes on without python.so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(__file__).resolve().parents[3] / "src" / "jobtap" / "build.py"
+
+
+def check(**environ):
+    env = {**os.environ, **environ}
+    env = {name: value for name, value in env.items() if not name.startswith("FLUX_CORE_")}
+    command = [sys.executable, str(BUILD), "--check"]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def test_no_compiler():
+    done = check(CC="/no/such/cc")
+    assert done.returncode == 1
+    assert done.stderr.startswith("python.so: not built: ") and done.stderr.count("\n") == 1
+
+
+def test_no_flux_core(tmp_path):
+    done = check(PKG_CONFIG_LIBDIR=str(tmp_path), PKG_CONFIG_PATH="")
+    if "no shared library" in done.stderr or "no cffi" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 1
+    assert "pkg-config does not know flux-core" in done.stderr
