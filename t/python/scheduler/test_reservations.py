@@ -173,6 +173,29 @@ def test_nobody_waits_behind_a_job_that_waits_for_its_window(module):
     )
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_jobs_of_the_group_are_told_what_they_wait_for(module):
+    rig = make(module)
+    begin = rig.now
+    reserve(rig, "dat", 100, 200, nodes=8, users=[0])
+    rig.alloc(1, whole(8, 120, reservation="dat"))
+    rig.alloc(2, whole(8, 150, reservation="dat"))
+    rig.alloc(3, whole(8, 150, reservation="nothing"))
+    rig.settle()
+    rig.wait(3)
+    assert rig.annotations(2)["sched"]["reason_pending"].startswith("reservation dat begins at")
+    assert rig.annotations(3)["sched"] == {"reason_pending": "reservation nothing does not exist"}
+    # They are planned in the window, one after the other.
+    shown = [rig.annotations(jobid)["sched"].get("t_estimate") for jobid in (1, 2)]
+    assert shown == [pytest.approx(begin + when, abs=1) for when in (100, 220)]
+    rig.wait(100)
+    assert rig.started() == [1]
+    rig.wait(3)
+    shown = rig.annotations(2)["sched"]
+    assert shown["reason_pending"] == "reservation dat: 0 of 8 nodes are free"
+    assert shown.get("t_estimate") is None
+
+
 def test_at_end_run_leaves_the_limit_alone():
     rig = make("sched-backfill")
     reserve(rig, "dat", 0, 100, nodes=8, users=[0], at_end="run")

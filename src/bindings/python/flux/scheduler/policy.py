@@ -334,6 +334,7 @@ class PolicyScheduler(Scheduler):
         if self._keeper.named_by(job) is None:
             return False
         self._keeper.set_aside(job)
+        self._passes.forecast()  # there may be nothing left to make a pass for
         return True
 
     def reserved_spans(self, until: float) -> list[dict[str, Any]]:
@@ -533,6 +534,10 @@ class PolicyScheduler(Scheduler):
         """
         if not self.pool_can("explain"):
             return
+        for job, when in self._keeper.estimates(self.reason_depth):
+            self.show_reason(job, self._keeper.why(job))
+            self.show_estimate(job, when)
+            yield
         for job in self.first_pending():
             if self.is_mature(job):
                 shown, found = job.reason_shown, len(self._facts)
@@ -551,8 +556,9 @@ class PolicyScheduler(Scheduler):
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
-        head = next(self.pending_jobs(), None)
-        return [] if head is None or head is job else [head]
+        head = next((other for other in in_order(self._queue) if not other.request.finalized), None)
+        waits_alone = head is None or head is job or self._keeper.is_aside(job)
+        return [] if waits_alone else [head]
 
     def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]:
         """What `job` waits for, in one sentence; None if it could start now.

@@ -250,6 +250,10 @@ class Keeper:
         now = self._scheduler.now()
         if entry is not None and entry.window is not None and not entry.active:
             return f"reservation {entry.name} begins at {self._text(entry, entry.window.start)}"
+        if entry is not None:
+            wanted = self.nodes_of(entry.reservation)
+            free = popcount(entry.ranks & ~self._held_inside(entry))
+            return f"reservation {entry.name}: {free} of {wanted} nodes are free"
         return self._in_the_way(job, now)
 
     def _text(self, entry: Entry, when: float) -> str:
@@ -650,13 +654,7 @@ class Keeper:
         request = self._request(entry.reservation, 1, 1.0)
         match = impl.match_mask(request)
         up = impl.eligible(request.shape.match)
-        held = 0
-        for jobid, (name, _) in self._inside.items():
-            if name == entry.name:
-                try:
-                    held |= selected_ranks(impl.held(jobid))
-                except KeyError:
-                    pass
+        held = self._held_inside(entry)
         self._dismiss_stand_in(entry)
         # A rank that others still use is none of it yet, chosen before or not.
         entry.ranks = (entry.ranks & match & up & impl.index.idle) | held
@@ -667,6 +665,18 @@ class Keeper:
             entry.ranks |= take(room, min(missing, popcount(room)))
         self._stand_in(entry)
         self._warn(entry, wanted)
+
+    def _held_inside(self, entry: Entry) -> int:
+        """Mask of the ranks that the group's jobs hold which were started inside."""
+        impl = self._scheduler.resources.impl
+        held = 0
+        for jobid, (name, _) in self._inside.items():
+            if name == entry.name:
+                try:
+                    held |= selected_ranks(impl.held(jobid))
+                except KeyError:
+                    pass
+        return held
 
     def _room_outside(self, entry: Entry, idle: int) -> int:
         """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""
@@ -756,6 +766,42 @@ class Keeper:
     def set_aside(self, job: PendingJob) -> None:
         """A job of the group waits for its window, and nobody behind it."""
         self.aside[job.jobid] = job
+
+    def is_aside(self, job: PendingJob) -> bool:
+        """Whether a job waits for its window, and so for no other job."""
+        return job.jobid in self.aside
+
+    def estimates(self, most: int) -> Iterator[tuple[PendingJob, Optional[float]]]:
+        """When the first of the jobs that are aside are expected to start; None: nobody knows.
+
+        That is said of a window to come, in which they are planned in order, beside what runs then.
+        """
+        plans: dict[str, Any] = {}
+        for job in sorted(self.aside.values())[:most]:
+            if not job.request.finalized:
+                yield job, self._estimate(job, plans)
+
+    def _estimate(self, job: PendingJob, plans: dict[str, Any]) -> Optional[float]:
+        try:
+            entry, reason = self.standing(job)
+        except InfeasibleRequest:
+            return None
+        if entry is None or reason is not None or entry.active or entry.window is None:
+            return None
+        plan = plans.get(entry.name)
+        if plan is None:
+            plan = plans[entry.name] = self.plan.copy()
+            for key in entry.keys:
+                plan.cancel(key)
+        request = job.resource_request
+        try:
+            when: Optional[float] = plan.earliest(request, after=entry.window.start)
+            if when is None or when >= entry.window.end:
+                return None
+            plan.reserve(job.jobid, request, when)
+        except (InfeasibleRequest, InsufficientResources):
+            return None
+        return when
 
     def take_back(self, most: Optional[int] = None) -> Iterator[PendingJob]:
         """Jobs to be put back into the queue, in order: all, or so many."""
