@@ -130,9 +130,9 @@ def never(p, entry, reason):
 
 
 def query(p, topic, args):
-    waiting = {}
-    for antecedent, entries in p.waiting.items():
-        waiting[jobid.f58(antecedent)] = [
-            {"id": dependent, "description": description} for dependent, _, description in entries
-        ]
+    waiting = [
+        {"id": antecedent, "depid": dependent, "type": kind, "description": description}
+        for antecedent, entries in p.waiting.items()
+        for dependent, kind, description in entries
+    ]
     return {"dependencies": waiting}
