@@ -87,5 +87,8 @@ SET_ASIDE = {
     "sub-requires": [(r"flux jobs -no '\{nodelist\} \{ranks\}'", FAKE_RANKS)],
     "sub-shellopts": [(r"verbose=1", SHELL)],
     "sub-taskmap-event": [(r".", FAKE_RANKS)],
+    "update-duration": [
+        (r"duration=1[sh]$|wait-event -t8 \$A clean", "as much time had gone by as there had"),
+    ],
     "validator": [(r"job-validator", "no validators but the two that are built in")],
 }

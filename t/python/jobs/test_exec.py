@@ -313,6 +313,12 @@ def test_standard_input_of_some_tasks_ends_at_once_for_the_others(real):
     assert [(one["rank"], one["data"]) for one in data if "data" in one] == [("1", "a\n")]
 
 
+def test_a_job_whose_shell_is_no_object_cannot_start(real):
+    id = run(real, "true", shell=1)
+    notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
+    assert [note.split(":")[0] for note in notes] == ["cannot start job"]
+
+
 def test_files_and_templates(real, tmp_path):
     files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
     words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{size}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"

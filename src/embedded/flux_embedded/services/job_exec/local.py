@@ -102,7 +102,7 @@ class LocalJob(base.ExecJob):
             self.answer("exception", {"severity": 0, "type": "exec", "note": str(exc)})
             self._end(signal.SIGTERM)
             return
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as exc:
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
             self.answer(
                 "exception", {"severity": 0, "type": "exec", "note": f"cannot start job: {exc}"}
             )
