@@ -63,6 +63,12 @@ test_expect_success 'plugin_init of a duplicate does not run' '
 	flux python -c "import flux; flux.Flux().rpc(\"job-manager.twice.ping\").get()" &&
 	jobtap remove twice.so
 '
+test_expect_success 'a copy of python.so does as well as a link' '
+	cp query.py copied.py && cp "$python_so" copied.so &&
+	jobtap load $(pwd)/query.so && jobtap load $(pwd)/copied.so x=1 &&
+	jobtap query copied.so | jq -e ".args.x == 1" && jobtap remove copied.so && jobtap remove query.so &&
+	jobtap load $(pwd)/copied.so && jobtap remove copied.so
+'
 # refused TEXT SOURCE: a plugin of this source is refused with this text, and nothing is loaded
 refused() {
 	printf "$2\n" >refused.py && ln -sf "$python_so" refused.so &&

@@ -35,6 +35,7 @@ static void python_request (const flux_msg_t *msg, long number);
  */
 
 /* FrozenDict and FrozenList, given by jobtap_set_types. */
+int flux_plugin_init (flux_plugin_t *p);
 static PyTypeObject *dict_type;
 static PyTypeObject *list_type;
 static PyObject *no_arguments;
@@ -255,6 +256,12 @@ static struct PyModuleDef values_module = {
 
 static const char *overlay = INSTALLED_OVERLAY;
 
+/* Loaded as a copy of the file rather than by a link, this is a second library beside the first, but there is one Python:
+ * the first does the work.
+ */
+typedef int (*init_f) (flux_plugin_t *p);
+static init_f first;
+
 /* Flux closes the library when a plugin is removed, but Python and the reactor keep addresses in it. */
 static int pin (char *text, size_t size)
 {
@@ -310,14 +317,20 @@ static int start_python (char *text, size_t size)
     }
     PyGILState_STATE gil = PyGILState_Ensure ();
     int rc = -1;
-    if ((!*FLUX_BINDINGS || prepend_path (FLUX_BINDINGS) == 0) && prepend_path (overlay) == 0
+    PyObject *other = PyDict_GetItemString (PyImport_GetModuleDict (), values_module.m_name);
+    PyObject *address = other ? PyObject_GetAttrString (other, "init") : NULL;
+    if (address && (first = PyLong_AsVoidPtr (address)))
+        rc = 0;
+    else if ((!*FLUX_BINDINGS || prepend_path (FLUX_BINDINGS) == 0) && prepend_path (overlay) == 0
         && (no_arguments = PyTuple_New (0)) && (module = PyModule_Create (&values_module))
+        && PyModule_AddObject (module, "init", PyLong_FromVoidPtr ((void *)flux_plugin_init)) == 0
         && (modules = PyImport_GetModuleDict ()))
         rc = PyDict_SetItemString (modules, values_module.m_name, module);
     if (rc < 0) {
         PyErr_Clear ();
         snprintf (text, size, "Python does not start: sys.path cannot be set");
     }
+    Py_XDECREF (address);
     PyGILState_Release (gil);
     return rc;
 }
@@ -369,6 +382,8 @@ int flux_plugin_init (flux_plugin_t *p)
 
     if (*text)
         return refuse_with (p, text);
+    if (first)
+        return first (p);
     if (flux_plugin_add_handler (p, "conf.update", dispatch, (void *)(intptr_t)key) < 0)
         return -1;
     /* cffi answers 0, and prints why, if flux.jobtap.job_manager cannot be imported. */
