@@ -12,7 +12,7 @@ for tool in autoreconf automake make xz; do
 	command -v $tool >/dev/null || missing="$missing $tool"
 done
 if test -n "$missing$REAL_FLUX$FLUX_TEST_INSTALLED_PATH"; then
-	skip_all="distcheck is for the embedded instance, and takes$missing"
+	skip_all="distcheck is for the embedded instance in its tree${missing:+, and takes$missing}"
 	test_done
 fi
 PYTHON=${FLUX_SCHEDULER_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
