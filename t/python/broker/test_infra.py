@@ -206,3 +206,18 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
         broker.instance.stop()
         del broker
     assert count() == before
+
+
+def test_groups_and_topology(tmp_path):
+    from broker_help import Broker
+
+    broker = Broker(tmp_path, size=3)
+    assert broker.call("groups.get", {"name": "broker.online"}) == {"members": "0-2"}
+    assert broker.call("groups.get", {"name": "nosuch"}) == {"members": ""}
+    assert broker.call("overlay.health")["status"] == "full"
+    broker.call("overlay.disconnect", {"rank": 1})
+    health = broker.call("overlay.health")
+    assert (health["rank"], health["status"]) == (0, "degraded")
+    assert [child["status"] for child in health["children"]] == ["lost", "full"]
+    topology = broker.call("overlay.topology", {"rank": 0})
+    assert topology["size"] == 3 and [c["rank"] for c in topology["children"]] == [1, 2]

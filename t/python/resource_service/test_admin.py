@@ -22,7 +22,8 @@ def test_drain_errors(four):
         "invalid targets: invalid hosts: foo",
     )
     assert four.fails("drain", targets="vm[")[0] == errno.EINVAL
-    assert four.fails("drain")[0] == errno.EINVAL
+    assert four.fails("drain")[0] == errno.EPROTO
+    assert four.fails("drain", targets="") == (errno.EINVAL, "idset is empty")
     assert four.fails("drain", targets="3", mode="maybe")[0] == errno.EINVAL
     assert four.fails("drain", targets="3", reason=7)[0] == errno.EPROTO
     assert four.fails("undrain", targets="3") == (errno.EEXIST, "rank 3 not drained")

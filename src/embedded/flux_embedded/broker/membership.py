@@ -10,11 +10,15 @@ overlay.monitor (S)   -> ``{online: IDSET}`` now, then ``{online}`` or ``{offlin
                       that changed
 overlay.disconnect    ``{rank}`` -> nothing
 overlay.join          ``{ranks: IDSET}`` -> nothing: the ranks are online now
-groups.get (S)        ``{name: "broker.online"}`` -> ``{members: IDSET}`` now and at each change
+overlay.topology      ``{rank}`` -> ``{rank, size, children}``: all ranks are children of rank 0
+overlay.health        -> ``{rank, status, duration, children}``, status full, partial, degraded, offline or lost
+groups.get            ``{name}`` -> ``{members: IDSET}``, of ``broker.online``; if streaming, again at each
+                      change. Other groups are empty
 ====================  ============================================================================
 """
 
 import errno
+import os
 
 from flux_embedded.formats import idset
 from flux_embedded.formats.levels import LOG_ERR
@@ -52,6 +56,7 @@ class OverlayService(Service):
         super().__init__(ctx, *args)
         self.online = []
         self.lost = []
+        self._since = self.now()  # of the latest change
         self.streams = _Streams(self)
 
     @request("monitor", streaming=True)
@@ -81,8 +86,31 @@ class OverlayService(Service):
         self.online = idset.combine(self.online, [rank, rank + 1], idset.DIFFERENCE)
         self.lost = idset.combine(self.lost, [rank, rank + 1], idset.UNION)
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
+        self._since = self.now()
         self.streams.tell({"offline": str(rank)})
         self.respond(msg)
+
+    @request("topology", guest=True, form={"rank": int})
+    def topology(self, msg):
+        rank, size = msg.body["rank"], self.kernel.size
+        if not 0 <= rank < size:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        below = range(1, size) if rank == 0 else ()
+        children = [{"rank": child, "size": 1, "children": []} for child in below]
+        self.respond(msg, {"rank": rank, "size": 1 + len(children), "children": children})
+
+    @request("health", guest=True)
+    def health(self, msg):
+        """How the ranks are; a rank that was never there is offline, one that has gone is lost."""
+        duration = self.now() - self._since
+        online, lost = set(idset.members(self.online)), set(idset.members(self.lost))
+        children = []
+        for rank in range(1, self.kernel.size):
+            status = "full" if rank in online else "lost" if rank in lost else "offline"
+            children.append({"rank": rank, "status": status, "duration": duration})
+        found = {child["status"] for child in children}
+        status = "degraded" if "lost" in found else "partial" if "offline" in found else "full"
+        self.respond(msg, {"rank": 0, "status": status, "duration": duration, "children": children})
 
     @request("join")
     def join(self, msg):
@@ -96,6 +124,7 @@ class OverlayService(Service):
         if new:
             self.online = idset.combine(self.online, new, idset.UNION)
             self.lost = idset.combine(self.lost, new, idset.DIFFERENCE)
+            self._since = self.now()
             self.streams.tell({"online": idset.encode(new)})
         self.respond(msg)
 
@@ -127,12 +156,14 @@ class GroupsService(Service):
         future.reset()
         self.streams.tell({"members": idset.encode(self.online)})
 
-    @request("get", guest=True, streaming=True)
+    @request("get", guest=True, form={"name": str})
     def get(self, msg):
-        name = (msg.body or {}).get("name")
-        if name != "broker.online":
-            raise OSError(errno.ENOENT, f"group {name!r}: only broker.online is known")
-        self.streams.add(msg, {"members": idset.encode(self.online)})
+        known = msg.body["name"] == "broker.online"
+        answer = {"members": idset.encode(self.online) if known else ""}
+        if known and msg.streaming:
+            self.streams.add(msg, answer)
+        else:
+            self.respond(msg, answer)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):

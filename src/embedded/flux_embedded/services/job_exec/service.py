@@ -24,6 +24,7 @@ Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent f
 
 import base64
 import errno
+import os
 import signal
 
 from flux.idset import IDset
@@ -158,8 +159,9 @@ class JobExec(Service):
     @request("expiration", form={"id": int, "expiration": (int, float)})
     def _expiration(self, msg):
         job = self.jobs.get(msg.body["id"])
-        if job is not None:
-            job.set_expiration(msg.body["expiration"])
+        if job is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        job.set_expiration(msg.body["expiration"])
         self.respond(msg)
 
     @request(

@@ -27,6 +27,7 @@ property-add, -remove  ``{name, targets}`` -> nothing
 expiration             ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
 reload                 ``{R or path, force?}`` -> nothing: another inventory; EBUSY while a scheduler
                        is loaded. Without force no rank may be beyond the instance's size
+monitor-waitup         ``{up: N}`` -> nothing, when N broker ranks are there
 status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, offline, exclude, torpid}``
 sched-status           -> ``{all: R, down: R, allocated: R}``; guests too
 =====================  ===========================================================================

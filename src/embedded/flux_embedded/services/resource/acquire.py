@@ -1,6 +1,7 @@
 """The ``resource.acquire`` stream (RFC 28): one holder, exact deltas."""
 
 import errno
+import os
 
 from flux_embedded.formats import idset
 from flux_embedded.services.resource.inventory import difference, intersect, union
@@ -33,7 +34,7 @@ class AcquireStream:
             OSError: EBUSY, somebody holds the stream
         """
         if self.request is not None:
-            raise OSError(errno.EBUSY, f"resources are held by {self.request.sender.name}")
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self.request = msg
         self._ranks = ranks
         self._up = intersect(up, ranks)

@@ -16,6 +16,8 @@ _OVERWRITE = {
     "overwrite": drains.REASON,
     "force-overwrite": drains.ALL,
 }
+#: What drain and undrain take.
+_DRAIN = {"targets": str, "mode?": str, "reason?": str}
 
 
 class Administration:
@@ -32,14 +34,12 @@ class Administration:
         except ValueError as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 
-    @request("drain")
+    @request("drain", form=_DRAIN)
     def drain(self, msg):
-        body = msg.body or {}
+        body = msg.body
         ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
-        if not isinstance(mode, str) or mode not in _OVERWRITE:
-            raise OSError(errno.EINVAL, f"mode={mode!r}: expected one of {', '.join(_OVERWRITE)}")
-        if reason is not None and not isinstance(reason, str):
-            raise OSError(errno.EPROTO, "resource.drain: the reason must be a string")
+        if mode not in _OVERWRITE:
+            raise OSError(errno.EINVAL, "Invalid mode specified")
         already = intersect(ranks, self.state.drains.ranks)
         if already and mode == "none":
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
@@ -55,11 +55,11 @@ class Administration:
         context["overwrite"] = overwrite
         self.journal.post("drain", context)
 
-    @request("undrain")
+    @request("undrain", form=_DRAIN)
     def undrain(self, msg):
-        body = msg.body or {}
+        body = msg.body
         ranks, mode = self._targets(msg), body.get("mode") or "none"
-        if not isinstance(mode, str) or mode not in _OVERWRITE:
+        if mode not in _OVERWRITE:
             raise OSError(errno.EINVAL, f"invalid undrain mode '{mode}' specified")
         others = difference(ranks, self.state.drains.ranks)
         if others and mode == "none":

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
@@ -39,6 +40,7 @@ class Resource(Administration, Service):
                 )
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = AcquireStream(self)
+        self._waiting = []  # requests of monitor-waitup
         self.journal = Journal(self, self._store)
         self.shrinks = True  # a rank that goes offline is gone for good
         self.has_kvs = "kvs" in ctx.kernel.services
@@ -143,6 +145,7 @@ class Resource(Administration, Service):
             self.state.joined = difference(self.state.joined, offline)
             self.journal.post("offline", {"idset": idset.encode(offline)})
         self._update(gone=offline if self.shrinks else ())
+        self._answer_waiting()
 
     def _verify(self, ranks):
         """Drain ranks that are on another host than the inventory says."""
@@ -183,8 +186,23 @@ class Resource(Administration, Service):
         if self.acquired.close(msg.sender):
             self.log(LOG_DEBUG, "aborted 1 resource.acquire(s)")
         self.journal.disconnect(msg.sender)
+        self._waiting = [other for other in self._waiting if other.sender is not msg.sender]
 
-    @request("journal", streaming=True)
+    @request("monitor-waitup", form={"up": int})
+    def monitor_waitup(self, msg):
+        """Answer when so many broker ranks are there."""
+        if msg.body["up"] > self.kernel.size:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._waiting.append(msg)
+        self._answer_waiting()
+
+    def _answer_waiting(self):
+        there = idset.count(self.state.joined)
+        for msg in [msg for msg in self._waiting if msg.body["up"] <= there]:
+            self._waiting.remove(msg)
+            self.respond(msg)
+
+    @request("journal", streaming="journal requires streaming RPC flag")
     def open_journal(self, msg):
         self.journal.open(msg, self.state.base.R)
 

@@ -107,6 +107,8 @@ def targets(text, inventory, where=""):
             return inventory.ranks_of_hosts(hostlist.decode(text))
         except ValueError as exc:
             raise ValueError(f"{where}invalid targets: {exc}") from None
+    if not bounds:
+        raise ValueError(f"{where}idset is empty")
     if difference(bounds, inventory.ranks):
         raise ValueError(f"{where}idset is out of range")
     return bounds
