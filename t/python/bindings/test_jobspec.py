@@ -122,7 +122,6 @@ REFUSED = {
     "resource type must be a string": made([{"type": 3, "count": 1}]),
     "resources must be an array": made(resources={}),
     "tasks must hold one task, not 2": made(tasks=[TASK, TASK]),
-    "tasks must hold one task, not 0": made(tasks=[]),
     "Missing key (command) in task": made(tasks=[{"slot": "task", "count": {"total": 1}}]),
     "command array cannot have length of zero": made(tasks=[{**TASK, "command": []}]),
     "command must be an array of strings": made(tasks=[{**TASK, "command": [1]}]),

@@ -139,7 +139,7 @@ def test_watch_waitcreate(inst):
     without = watch(inst, id, "guest.exec.eventlog")
     assert without.take() == [] and (without.errnum, without.text) == (
         errno.ENOENT,
-        "guest.exec.eventlog: key not found",
+        "No such file or directory",
     )
     waiting = watch(inst, id, "guest.exec.eventlog", 1)
     assert waiting.take() == [] and waiting.errnum is None
@@ -155,7 +155,8 @@ def test_watch_waitcreate(inst):
 
 def test_watch_errors(inst):
     stream = watch(inst, 1234)
-    assert stream.take() == [] and (stream.errnum, stream.text) == (errno.ENOENT, "invalid job id")
+    assert stream.take() == [] and stream.errnum == errno.ENOENT
+    assert stream.text == "No such file or directory"
     assert (
         error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog", "flags": 0})[0]
         == errno.EPROTO

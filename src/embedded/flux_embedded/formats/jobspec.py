@@ -238,7 +238,7 @@ def validate_v1(jobspec):
     for vertex in (top, slot, *slot["with"]):
         if vertex["count"] < 1:
             raise ValueError(f"resource count must be above 0 for type {quote(vertex['type'])}")
-    if jobspec["tasks"][0]["slot"] != slot["label"]:
+    if jobspec["tasks"] and jobspec["tasks"][0]["slot"] != slot["label"]:
         raise ValueError(
             f"task slot {quote(jobspec['tasks'][0]['slot'])} is not the label of a slot"
         )
