@@ -539,7 +539,9 @@ class Simulation(Rig):
         self.runtime = {}
         self.begun = {}
         self.ended = {}
+        #: what each job was promised first
         self.first_estimate = {}
+        self.kinds = {}
         self.client.tell = self.told
 
     def submit(self, jobid, spec, runtime=None, **keys):
@@ -557,8 +559,10 @@ class Simulation(Rig):
             if self.runtime.get(jobid):
                 self.kernel.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
         elif payload["type"] == 1:
-            estimate = payload["annotations"].get("sched", {}).get("t_estimate", 0)
-            if estimate is None:
+            sched = payload["annotations"].get("sched", {})
+            estimate = sched.get("t_estimate", 0)
+            kind = self.kinds[jobid] = sched.get("t_estimate_kind", self.kinds.get(jobid))
+            if estimate is None or kind == "planned":
                 self.first_estimate.pop(jobid, None)
             elif estimate:
                 self.first_estimate.setdefault(jobid, estimate)

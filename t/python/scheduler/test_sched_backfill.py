@@ -21,6 +21,12 @@ def sched(rig):
     }
 
 
+def promised(rig, jobid):
+    """When a job was promised to start, or None."""
+    found = sched(rig).get(jobid, {})
+    return found["t_estimate"] if found.get("t_estimate_kind") == "promised" else None
+
+
 @pytest.fixture
 def rig():
     """Four nodes of four cores; job 1 holds three of them for 100 s."""
@@ -130,12 +136,12 @@ def test_an_urgent_job_takes_the_reservation_and_the_estimate(rig):
     assert sched(rig)[2]["t_estimate"] == start + 100
     rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=70), priority=30)
     rig.settle()
-    assert sched(rig)[3]["t_estimate"] == start + 100
-    assert "t_estimate" not in sched(rig)[2]
+    assert promised(rig, 3) == start + 100
+    assert promised(rig, 2) is None
     rig.prioritize((2, 31))
     rig.settle()
-    assert sched(rig)[2]["t_estimate"] == start + 100
-    assert "t_estimate" not in sched(rig)[3]
+    assert promised(rig, 2) == start + 100
+    assert promised(rig, 3) is None
 
 
 def test_an_urgent_job_is_not_held_up_by_a_promise_to_a_lesser_one(rig):
@@ -158,12 +164,15 @@ def test_reservations_for_more_than_one(rig):
             one.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=50))
         one.settle()
     start = rig.now
-    assert [sched(rig)[i].get("t_estimate") for i in (2, 3, 4)] == [start + 100, None, None]
-    assert [sched(other)[i].get("t_estimate") for i in (2, 3, 4)] == [
-        start + 100,
-        start + 150,
-        None,
-    ]
+    assert [promised(rig, i) for i in (2, 3, 4)] == [start + 100, None, None]
+    assert [promised(other, i) for i in (2, 3, 4)] == [start + 100, start + 150, None]
+    for one in (rig, other):  # the others are told what follows from it
+        assert [sched(one)[i]["t_estimate"] for i in (2, 3, 4)] == [
+            start + 100,
+            start + 150,
+            start + 200,
+        ]
+        assert sched(one)[4]["t_estimate_kind"] == "planned"
     assert other.sched.stats_get()["reserved"] == 2
 
 
@@ -268,12 +277,12 @@ def test_no_promise_that_a_job_ahead_would_have_to_break():
     rig.alloc(4, jobspec(1, nodes=3, cores=4, duration=10))  # wants ranks of both, after job 3
     rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
     rig.settle()
-    assert [jobid for jobid in (3, 4, 5) if "t_estimate" in sched(rig)[jobid]] == [3]
+    assert [jobid for jobid in (3, 4, 5) if promised(rig, jobid)] == [3]
     # Once job 4 has gone, nothing stands between job 5 and a promise.
     rig.cancel(4)
     rig.free(1)
     rig.settle()
-    assert "t_estimate" in sched(rig)[5]
+    assert promised(rig, 5)
 
 
 def test_where_queues_share_nodes_priority_decides():
@@ -355,3 +364,136 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
     rig.settle()
     assert len(rig.sched._matching) <= 10 and len(rig.sched._down) <= 10
     assert rig.sched._matching
+
+
+# -- estimates ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_behind_one_without_a_limit_gets_no_estimate(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(4, jobspec(1, nodes=4, cores=4))  # nobody knows how long
+    rig.alloc(5, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.settle()
+    start = rig.now
+    estimates = [sched(rig)[i].get("t_estimate") for i in (2, 3, 4, 5)]
+    assert estimates == [start + 100, start + 150, start + 200, None]
+
+
+def test_an_estimate_that_is_no_longer_true_is_taken_back(rig):
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
+    rig.settle()
+    start = rig.now
+    assert sched(rig)[3]["t_estimate"] == start + 150
+    rig.expire(1, 0)  # the running job may take for ever
+    rig.settle()
+    assert "t_estimate" not in sched(rig)[2] and "t_estimate" not in sched(rig)[3]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert promised(rig, 3) == rig.now + 50
+
+
+def test_estimates_are_right_if_nothing_else_comes():
+    """With all ends at the limits and no other job, jobs start when estimated, or before."""
+    sim = Simulation(R(8, 4))
+    sim.load_file("sched-backfill", "reservations=2")
+    chance = random.Random(5)
+    for jobid in range(1, 25):
+        size = chance.choice([1, 2, 4, 8])
+        sim.submit(jobid, jobspec(1, nodes=size, cores=4, duration=chance.choice([10, 50, 200])))
+    sim.wait(1)  # a forecast takes its time
+    told = {i: sched(sim)[i]["t_estimate"] for i in range(1, 20) if not sim.answers(i, 0)}
+    assert {sched(sim)[i]["t_estimate_kind"] for i in told} == {"promised", "planned"}
+    sim.wait(10000)
+    assert all(sim.begun[jobid] <= when for jobid, when in told.items())
+
+
+# -- what is taken back wakes others ----------------------------------------------------------------------------
+
+
+def test_who_only_a_promise_kept_from_starting_starts_when_it_is_taken_back():
+    rig = Rig(R(16, 4))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=8, cores=4, duration=3000))
+    rig.settle()
+    rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=100))
+    for jobid in (3, 4, 5):
+        rig.alloc(jobid, jobspec(1, nodes=1, cores=4, duration=9000))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.alloc(6, jobspec(1, nodes=10, cores=4, duration=100), priority=20)
+    rig.settle()
+    assert rig.started() == [1, 3, 4, 5]
+    assert promised(rig, 6) == rig.now + 3000
+    assert promised(rig, 2) is None
+
+
+def test_nothing_is_kept_of_jobs_that_have_left():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=4, cores=4, duration=100))
+    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=100))
+    for jobid in range(3, 60):
+        rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 4, cores=4, duration=100 + jobid))
+    rig.settle()
+    assert len(rig.sched.waiting) == 4  # one speaks for all of its shape
+    rig.prioritize((5, 30), (6, 3))
+    for jobid in range(2, 60):
+        rig.cancel(jobid)
+    rig.settle()
+    assert len(rig.sched.waiting) == len(rig.sched.promises) == 0
+    assert not rig.sched.waiting._jobs
+
+
+def test_a_promise_that_comes_due_in_vain_keeps_its_place():
+    """Those who were promised what comes after it wait longer, too."""
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "reservations=unlimited")
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=100))
+    rig.settle()
+    start = rig.now
+    assert [promised(rig, i) for i in (2, 3)] == [start + 100, start + 200]
+    rig.wait(107)  # job 1 does not end in time
+    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=1))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.wait(100)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+
+
+# -- guarantees ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["", "Kept", "1", "all"])
+def test_bad_guarantee(value):
+    with pytest.raises(ValueError) as caught:
+        Rig(R(1, 1)).load_file("sched-backfill", "guarantee=" + value)
+    assert str(caught.value) == f"guarantee={value!r} is invalid: expected 'kept' or 'none'"
+
+
+@pytest.mark.parametrize("guarantee, first", [("kept", 4), ("none", 3)])
+def test_what_is_guaranteed_after_two_ends_at_once(guarantee, first):
+    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of the
+    queue decides anew."""
+    rig = Rig(R(4, 1))
+    rig.load_file("sched-backfill", "reservations=unlimited", "guarantee=" + guarantee)
+    rig.alloc(1, jobspec(1, nodes=2, duration=100))
+    rig.alloc(2, jobspec(1, nodes=2, duration=10))
+    rig.alloc(3, jobspec(1, nodes=4, duration=10))
+    rig.alloc(4, jobspec(1, nodes=2, duration=50))
+    rig.settle()
+    start = rig.now
+    assert [promised(rig, i) for i in (3, 4)] == [start + 100, start + 10]
+    rig.wait(10)
+    rig.free(1)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, first]
