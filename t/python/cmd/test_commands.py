@@ -299,7 +299,7 @@ LINES = [
         "4\n0\n",
         "",
     ),
-    ("flux cancel $J; flux job status $J", 143, "", ""),
+    ("flux cancel $J; flux job status $J", 129, "", ""),
     (
         "echo true >n.sh; flux batch n.sh",
         1,

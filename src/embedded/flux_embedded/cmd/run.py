@@ -30,8 +30,6 @@ def main(argv):
     ranks = submission.stdin_ranks(args.input)
     file = args.input is not None and ranks is None
     stdin = None if file or sys.stdin is None else sys.stdin.fileno()
-    if stdin is not None:
-        payload["input"] = True
     client = connect()
     jobid = client.rpc("job-ingest.submit", payload)["id"]
     if args.verbose:

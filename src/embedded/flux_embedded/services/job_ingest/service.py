@@ -3,8 +3,8 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-submit                   ``{jobspec or J, urgency?, flags?, input?}`` -> ``{id}``; jobspec is an object or its
-                         JSON text, J one in the envelope of flux-security's mechanism ``none``; with input true somebody will write the job's standard input
+submit                   ``{jobspec or J, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its
+                         JSON text, J one in the envelope of flux-security's mechanism ``none``
                          (``job-exec.write``), which is /dev/null otherwise
 config-reload            the new configuration
 getinfo                  -> ``{timestamp}``: of the ids that are made now
@@ -44,8 +44,6 @@ from flux_embedded.services.job_ingest.ids import IdGenerator
 
 KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 VALIDATORS = ("jobspec", "feasibility")
-#: The header of ``guest.input`` (RFC 24).
-INPUT = {"version": 1, "encoding": {"stdin": "UTF-8"}, "count": {"stdin": 1}, "options": {}}
 
 _encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
 
@@ -62,7 +60,6 @@ class Submission:
         "flags",
         "id",
         "t_submit",
-        "input",
     )
 
 
@@ -144,7 +141,6 @@ class JobIngest(Service):
             raise OSError(errno.EPROTO, text)
         job.urgency = body.get("urgency", URGENCY_DEFAULT)
         job.flags = body.get("flags", 0)
-        job.input = bool(body.get("input"))
         self._check_flags(job)
         if "J" in body:
             given = _unwrap(given)
@@ -216,10 +212,6 @@ class JobIngest(Service):
             ops.append(
                 ["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)]
             )
-            if job.input:
-                ops.append(
-                    ["put", where + ".guest.input", eventlog.encode(job.t_submit, "header", INPUT)]
-                )
         self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
 
     def _committed(self, future, batch):
