@@ -133,14 +133,16 @@ test_expect_success 'set up: flux commands of several versions' '
 	fake_flux "$PWD/f84" 0.84.0 &&
 	fake_flux "$PWD/broken" ""
 '
-test_expect_success '--with-flux=PREFIX: no flux command, no embedded tree; the variables are printed' '
+test_expect_success '--with-flux=PREFIX: no flux command but flux-simulate; the variables are printed' '
 	mkdir real &&
 	(cd real && configure --with-flux="$OLDPWD/f88" --prefix=/opt/over) &&
 	grep "for Flux 0.88.0" real/configure.out &&
 	grep "sharness" real/configure.out &&
 	{ { make -C real && make -C real install DESTDIR="$PWD/realdest"; } >real.out 2>&1 || { cat real.out; false; }; } &&
 	test ! -e realdest/opt/over/bin/flux &&
-	test ! -e realdest/opt/over/lib/flux-scheduler/embedded &&
+	test -x realdest/opt/over/lib/flux-scheduler/cmd/flux-simulate &&
+	realdest/opt/over/lib/flux-scheduler/cmd/flux-simulate sample --jobs=20 -q | grep "^sched-backfill" &&
+	grep "FLUX_EXEC_PATH_PREPEND=/opt/over/lib/flux-scheduler/cmd" real.out &&
 	test ! -e realdest/opt/over/share/man/man7/flux-embedded.7 &&
 	for file in sharness.sh sharness.d/trash.sh scripts/dmesg-grep.py rc/rc1-job.py rc/rc3.py; do
 		test -f "realdest/opt/over/lib/flux-scheduler/test/$file" || { echo "no $file"; return 1; }

@@ -193,3 +193,63 @@ def test_jobs_that_never_start_do_not_hold_the_run(tmp_path):
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     outcome, summary = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
     assert summary["figures"]["never_started"] == 1
+
+
+QUEUES = {
+    "resource": {
+        "config": [
+            {"hosts": "n[0-3]", "cores": "0-3", "properties": ["batch"]},
+            {"hosts": "n[4-5]", "cores": "0-3", "gpus": "0-1", "properties": ["debug"]},
+        ]
+    },
+    "queues": {"batch": {"requires": ["batch"]}, "debug": {"requires": ["debug"]}},
+}
+
+
+@pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill reservations=unlimited"])
+def test_queues_with_nodes_of_their_own(text):
+    from flux_embedded.services.resource.sources import from_config
+    from flux_embedded.simulate.machine import Machine
+
+    chance = random.Random(3)
+    jobs = []
+    for number in range(40):
+        queue = chance.choice(("batch", "debug"))
+        nodes = chance.randint(1, 4 if queue == "batch" else 2)
+        seconds = chance.choice((5, 10, 30))
+        shape = Shape(nodes, 1, 4, 0, True)
+        jobs.append(Job(str(number), number // 3 * 2.0, seconds, 30, shape, nodes, queue=queue))
+    work = workload(jobs, Machine(from_config(QUEUES)), "node")
+    lean, summary = run(work, text, config=QUEUES)
+    whole, _ = run(work, text, engine="instance", config=QUEUES)
+    assert columns(lean) == columns(whole)
+    assert summary["figures"]["started"] == 40
+    for job, units in zip(jobs, lean.allocated):
+        first = int(units.replace("-", " ").split()[0])
+        assert (first < 4) == (job.queue == "batch")
+
+
+PLUGIN = """
+def plugin_init(p):
+    p.add_handler("job.validate", validate)
+    p.add_handler("job.state.priority", priority)
+
+def validate(p, topic, args):
+    if args["jobspec"]["attributes"]["system"]["duration"] == 0:
+        p.reject_job("a time limit is required")
+
+def priority(p, topic, args):
+    return {"priority": int(args["jobspec"]["attributes"]["system"]["duration"])}
+"""
+
+
+def test_jobtap_plugins(tmp_path):
+    path = tmp_path / "limits.py"
+    path.write_text(PLUGIN)
+    limits = [10, 10, 30, 20, 0]
+    jobs = [Job(str(i), min(i, 1.0), 10, limit, Shape(1, 1), 1) for i, limit in enumerate(limits)]
+    outcome, _ = run(
+        workload(jobs, uniform(1), "node"), "sched-fifo", engine="instance", jobtap=[str(path)]
+    )
+    assert list(outcome.start)[:4] == [0.0, 30.0, 10.0, 20.0]
+    assert outcome.how[4] == REJECTED and "time limit is required" in outcome.notes[4]

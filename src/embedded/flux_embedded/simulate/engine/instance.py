@@ -150,8 +150,8 @@ class InstanceEngine:
         instance, h = self.instance, self.instance.handle
         for path in self.jobtap:
             h.rpc("job-manager.jobtap", {"load": path}).get()
-        for name in self.config.get("queues", {}):
-            h.rpc("job-manager.queue-start", {"start": True, "name": name}).get()
+        if self.config.get("queues"):
+            h.rpc("job-manager.queue-start", {"start": True, "all": True}).get()
         instance.load_module(self.path, *self.args)
         stream = h.rpc("job-manager.journal-batches", {}, flags=RPC_STREAMING)
         stream.then(self._journal)

@@ -174,9 +174,6 @@ def _check_header(source, number, names):
                 number,
                 f"no column for the {what} (any of {', '.join(group)}): is this the header line?",
             )
-    stamp = next((name for name in ("eligible", "submit") if name in present), None)
-    if stamp and "t_submit" not in present:
-        source.notes.fact("times without a zone are taken as UTC")
 
 
 def _record(source, number, row):
@@ -246,6 +243,8 @@ def _submit(row, notes, number):
     """When the scheduler could first see the job, and when it was submitted if that was earlier."""
     submit = row.first("t_submit", "submit", "submission_time")
     eligible = row.first("eligible")
+    if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):
+        notes.fact("times without a zone are taken as UTC")
     submit = None if submit is None else moment(submit)
     if eligible is not None:
         eligible = moment(eligible)
