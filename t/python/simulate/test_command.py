@@ -354,6 +354,13 @@ def test_script(tmp_path):
     ]
     assert stopped == []
     assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    path = tmp_path / "out" / "sched-fifo" / "summary.json"
+    summary = json.loads(path.read_text())
+    assert summary["available"][1] == [1000, "64-127"]
+    summary["available"][0][1] = summary["available"][1][1] = "65-127"
+    path.write_text(json.dumps(summary))
+    said = flux("check", tmp_path / "out", code=1).stdout
+    assert re.search(r"broken: .* on units .*, which could not be used then", said)
 
 
 @pytest.mark.parametrize(

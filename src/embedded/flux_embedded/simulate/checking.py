@@ -1,6 +1,7 @@
 """``flux simulate check``: the rules that a schedule must keep, whoever made it.
 
 - no unit is held by two jobs at a time, none is held that the machine does not have
+- no job starts on what is down or drained then
 - a job starts after it was submitted, and ends by its limit
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
@@ -9,6 +10,7 @@
 The first violation is told in words.
 """
 
+import bisect
 import heapq
 import json
 import os
@@ -94,6 +96,8 @@ def check_result(result):
         result.units,
         result.name,
     )
+    if result.summary.get("available"):
+        _check_available(result, rows)
     module = result.name.split()[0]
     if module in ORDERLY and calm:
         _check_order(result, rows)
@@ -166,6 +170,29 @@ def check_units(held, units, name=""):
                 busy[unit] = job
         if end is not None and end > start + GRAIN:
             heapq.heappush(ends, (end, bounds))
+
+
+def _check_available(result, rows):
+    """No job starts on a unit that was down or drained, or had left, then."""
+    changes = [
+        (when, idset.decode(text.replace(" ", ","))) for when, text in result.summary["available"]
+    ]
+    times = [when for when, _ in changes]
+    for row in rows:
+        if row.start is None:
+            continue
+        # At the instant of a change, what was before counts as well: some starts are its cause.
+        first = max(0, bisect.bisect_left(times, row.start - GRAIN) - 1)
+        last = bisect.bisect_right(times, row.start + GRAIN)
+        bad = None
+        for _, up in changes[first:last]:
+            bad = idset.combine(_units(result, row), up, idset.DIFFERENCE)
+            if not bad:
+                break
+        if bad:
+            raise Violation(
+                f"{result.name}: job {row.id} started at {row.start:g} s on units {idset.encode(bad)}, which could not be used then"
+            )
 
 
 def _check_order(result, rows):

@@ -132,6 +132,9 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         ],
         "log_lines": len(engine.log.lines),
     }
+    resource = getattr(engine, "resource", None)
+    if resource is not None and len(resource.history) > 1:
+        summary["available"] = outcome.available(resource.history)
     if workload.running or settings.live:
         jobs = workload.jobs[:LISTED]
         summary["asked"] = {job.id: (job.user or "", job.size) for job in jobs}

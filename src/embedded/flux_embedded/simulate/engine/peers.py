@@ -28,6 +28,12 @@ class Resource(Peer):
         self.state.define(Inventory(R), config)
         self.acquired = AcquireStream(self)
         self.methods = {"acquire": self._acquire}
+        #: [(seconds since the epoch, bounds of the ranks that may be used from then on)]
+        self.history = [(kernel.time, self.state.up)]
+
+    def _update(self, gone=()):
+        self.history.append((self.kernel.time, self.state.up))
+        self.acquired.update(self.state.up, gone=gone)
 
     def _acquire(self, msg):
         if not msg.flags & message.FLAG_STREAMING:
@@ -50,27 +56,27 @@ class Resource(Peer):
     def drain(self, ranks, reason=None):
         """Take ranks (bounds) out of use; what runs there goes on."""
         self.state.drains.drain(ranks, self.kernel.time, reason, 0)
-        self.acquired.update(self.state.up)
+        self._update()
 
     def undrain(self, ranks):
         """Undo `drain`."""
         self.state.drains.undrain(ranks)
-        self.acquired.update(self.state.up)
+        self._update()
 
     def down(self, ranks):
         """Ranks go offline."""
         self.state.forced_offline = union(self.state.forced_offline, ranks)
-        self.acquired.update(self.state.up)
+        self._update()
 
     def up(self, ranks):
         """Ranks come back."""
         self.state.forced_offline = difference(self.state.forced_offline, ranks)
-        self.acquired.update(self.state.up)
+        self._update()
 
     def shrink(self, ranks):
         """Ranks leave for good."""
         self.state.replace(self.state.base.without(ranks))
-        self.acquired.update(self.state.up, gone=ranks)
+        self._update(ranks)
 
     @property
     def available(self):

@@ -89,6 +89,10 @@ class Outcome:
                 if isinstance(when, (int, float)) and when:
                     self.promise[index] = when - self.epoch
 
+    def available(self, history):
+        """Which units could be used when, of a history of ranks: [[seconds, interval set]], by time."""
+        return [[round(when - self.epoch, 6), self._unit.on(bounds)] for when, bounds in history]
+
     # -- what is asked of it ----------------------------------------------------------------------------
 
     def started(self):
@@ -112,6 +116,10 @@ class Outcome:
 
 class _RankUnits:
     """Allocated units where a unit is a node: its ranks."""
+
+    def on(self, bounds):
+        """All units of some ranks."""
+        return idset.encode(bounds).replace(",", " ")
 
     def of(self, R):
         entries = R["execution"]["R_lite"]
@@ -144,6 +152,14 @@ class _CoreUnits:
                 }
             self._place[rank] = known[text]
             count += len(known[text])
+
+    def on(self, bounds):
+        """All units of some ranks."""
+        found = []
+        for rank in idset.members(bounds):
+            first = self._first[rank]
+            found.extend(range(first, first + len(self._place[rank])))
+        return idset.encode(idset.from_ids(found)).replace(",", " ")
 
     def of(self, R):
         found = []
