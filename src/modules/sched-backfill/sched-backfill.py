@@ -15,7 +15,8 @@ for it. A job that waits for ranks that are down keeps nothing from others.
 Arguments: reservations=N|unlimited, how many blocked jobs get a promise (default 1, which is EASY; 0
 lets any job start that fits; unlimited is conservative backfill); jobs without a rank in common do
 not count against each other, so that queues with ranks of their own do not stop one another.
-guarantee=kept|none (default kept). And queue-depth=N|unlimited (default unlimited),
+guarantee=kept|none (default kept). order=queue|strict (default queue): strict counts all jobs
+against each other. And queue-depth=N|unlimited (default unlimited),
 log-level=LEVEL, pool-class=URI, reason-depth=N.
 """
 
@@ -37,9 +38,11 @@ class BackfillScheduler(PolicyScheduler):
     reservations = 1
     guarantee = "kept"
     looks_past_heads = True
+    by_queue = True
 
     def __init__(self, h, *args):
         super().__init__(h, *args)
+        self.take_order()
         for value in self.take_argument("reservations"):
             if value != "unlimited" and not (value.isascii() and value.isdigit()):
                 raise ValueError(

@@ -3,7 +3,8 @@
 Jobs start strictly in order of priority, among equals in order of submission; while the first does
 not fit, nothing starts.
 
-Arguments: queue-depth=N|unlimited (default 8), log-level=LEVEL, pool-class=URI, reason-depth=N;
+Arguments: order=strict|queue (default strict; queue: see sched-fifo), queue-depth=N|unlimited
+(default 8; unlimited with order=queue), log-level=LEVEL, pool-class=URI, reason-depth=N;
 test-hello-nopartial: have hello leave out jobs that have returned part of their resources.
 
 Bits of the debug word (``flux module debug --setbit BIT sched-simple``):
@@ -15,10 +16,8 @@ Bits of the debug word (``flux module debug --setbit BIT sched-simple``):
 """
 
 import errno
-import heapq
 
 from flux.job import JobID
-from flux.resource import InsufficientResources
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
 
@@ -33,6 +32,7 @@ class SimpleScheduler(PolicyScheduler):
 
     def __init__(self, h, *args):
         super().__init__(h, *args)
+        self.take_order()
         if "test-hello-nopartial" in self._pending_args:
             self._pending_args.remove("test-hello-nopartial")
             self.hello_partial_ok = False
@@ -56,19 +56,7 @@ class SimpleScheduler(PolicyScheduler):
             super().expiration(msg, jobid, expiration)
 
     def schedule(self):
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.allocate(job)
-            except InsufficientResources:
-                if not self.set_aside(job):
-                    return
-            except Exception as exc:
-                self.refuse(job, exc)
-            else:
-                self.start(job, alloc)
-            heapq.heappop(self._queue)
-            yield
+        return self.start_in_order()
 
     def forecast(self):
         if self.debug_test(DEBUG_ANNOTATE_REASON_PENDING):

@@ -9,7 +9,7 @@ from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
 #: The same from our own schedulers.
-UNKNOWN_HERE = UNKNOWN + "; this scheduler also has reason-depth"
+UNKNOWN_HERE = UNKNOWN + "; this scheduler also has reason-depth, order"
 
 
 def failure(*args, module="sched-fifo"):

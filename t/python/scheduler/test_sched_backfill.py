@@ -9,7 +9,7 @@ from flux.scheduler import policy
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
-    " this scheduler also has reason-depth, reservations, guarantee"
+    " this scheduler also has reason-depth, order, reservations, guarantee"
 )
 
 

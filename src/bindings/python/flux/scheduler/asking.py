@@ -21,6 +21,7 @@ from flux.resource.pool.explain import counted
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.host import name_of
+from flux.scheduler.queue import ALL, Turns
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
@@ -117,8 +118,7 @@ class Desk:
         #: the plan with the promises; with a place for every pending job
         self._plan: Any = None
         self._full: Any = None
-        self._after: Optional[float] = None
-        self._known = True
+        self._turns = Turns()
 
     # -- the plan --------------------------------------------------------------------------------------
 
@@ -142,37 +142,34 @@ class Desk:
 
     def _queue_planned(self) -> Any:
         """A copy of the plan in which every pending job has a place, as far as `EFFORT` goes; with
-        `_after`, the earliest time for a newcomer, and `_known`, whether it has one at all."""
+        `_turns`, which say when a newcomer may have its turn."""
         plan = self._look()
         if plan is None or self._full is not None:
             return self._full
         scheduler = self._scheduler
         self._full = plan = plan.copy()
-        self._after, self._known = None, True
+        self._turns = turns = Turns()
         until = scheduler.stopwatch() + EFFORT
         for job in scheduler.pending_jobs():
             if plan.has(job.jobid):
                 continue
             if scheduler.stopwatch() > until:
                 break
+            if not scheduler.looks_past_heads:
+                ranks = scheduler.turn_of(job)
+                scheduler.plan_in_turn(job, ranks, plan, turns)
+                if ranks == ALL and turns.after(ranks) == math.inf:
+                    break
+                continue
             request = job.resource_request
             try:
-                when = plan.earliest(request, after=self._after)
+                when = plan.earliest(request)
                 if when is None or request.duration <= 0:
-                    # What comes behind it can be told only where jobs pass it by.
                     plan.hold(job.jobid, request)
-                    self._known = scheduler.looks_past_heads
                 else:
                     plan.reserve(job.jobid, request, when)
-                    if not scheduler.looks_past_heads:
-                        self._after = when
-            except InfeasibleRequest:
+            except (InfeasibleRequest, InsufficientResources):
                 continue
-            except InsufficientResources:
-                if not scheduler.looks_past_heads:
-                    self._known = False
-            if not self._known:
-                break
         return self._full
 
     def _head(self) -> dict[str, float]:
@@ -359,7 +356,9 @@ class Desk:
         if plan is None:
             reason = "the pool of this scheduler cannot plan"
             return {**answer, "verdict": "unknown", "reason": reason}
-        start = plan.earliest(request, after=self._after) if self._known else None
+        ranks = scheduler.resources.impl.match_mask(request) if scheduler.by_queue else ALL
+        after = self._turns.after(ranks)
+        start = None if after == math.inf else plan.earliest(request, after=after)
         if start is None:
             reason = (
                 scheduler.resources.impl.why_not(request)
@@ -403,16 +402,23 @@ class Desk:
         if scheduler.resources.expiration:
             end = max(head["now"], scheduler.resources.expiration)
             answer["until"] = min(answer["until"], end)
-        requests = []
+        # Where order is strict, nothing passes by a job that waits.
+        stuck = 0
+        if not scheduler.looks_past_heads:
+            for _, ranks in scheduler.heads():
+                stuck |= ranks
+        requests, asked = [], []
         for key, mask in sorted(kinds.items(), reverse=True):
             cores, gpus = divmod(key, inventory.key_base)
             name = counted(cores, "core") + (f", {counted(gpus, 'GPU')}" if gpus else "")
-            requests.append(self._whole_node(mask if len(kinds) > 1 else None, cores))
-            answer["kinds"].append({"kind": name, "total": popcount(mask)})
-        # Where order is strict, nothing passes by a job that waits.
-        stuck = not scheduler.looks_past_heads and next(scheduler.pending_jobs(), None) is not None
-        for kind, found in zip(answer["kinds"], plan.windows(requests, horizon)):
-            kind["steps"] = [] if stuck else [[count, until] for count, until in found["steps"]]
+            free = mask & ~stuck
+            answer["kinds"].append({"kind": name, "total": popcount(mask), "steps": []})
+            if free:
+                asked.append(answer["kinds"][-1])
+                only = free if stuck or len(kinds) > 1 else None
+                requests.append(self._whole_node(only, cores))
+        for kind, found in zip(asked, plan.windows(requests, horizon)):
+            kind["steps"] = [[count, until] for count, until in found["steps"]]
         return answer
 
     def _whole_node(self, ranks: Optional[int], cores: int) -> Any:

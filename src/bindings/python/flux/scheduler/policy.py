@@ -13,6 +13,7 @@ Both are told once a second at most, and not in a job's first second (`PolicySch
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -22,13 +23,16 @@ from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.asking import Caller, Desk
 from flux.scheduler.base import LOG_DEBUG, Scheduler
 from flux.scheduler.host import name_of, stopwatch, wants_forecast
-from flux.scheduler.queue import in_order
+from flux.scheduler.queue import ALL, Turns, in_order
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.keeper import Keeper
 from flux.scheduler.reservations.office import Office
 
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN = 1.0
+
+#: Jobs that a pass by queue looks at before it gives way to other work.
+LOOKS = 64
 
 #: Jobs that wait for a reservation and are tried again at once when something is released.
 TRIES = 32
@@ -78,6 +82,10 @@ class PolicyScheduler(Scheduler):
     #: Whether a job that comes later may start before one that waits.
     looks_past_heads = False
 
+    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so that
+    #: queues with nodes of their own never hold up each other; see `take_order`.
+    by_queue = False
+
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         #: by shape of request: the ranks that match it; whether it waits for ranks that are down
@@ -90,6 +98,9 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         #: jobs started since, by how they were chosen
         self.started_jobs: dict[str, int] = {}
+        #: what `heads` found, and what it was found of
+        self._heads_found: list[tuple[PendingJob, int]] = []
+        self._heads_seen: Any = None
         self._stopwatch = stopwatch(h)
         self._desk = Desk(self)
         self._keeper = Keeper(self)
@@ -120,6 +131,22 @@ class PolicyScheduler(Scheduler):
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
+
+    def take_order(self) -> None:
+        """Take ``order=queue|strict`` out of the arguments; it sets `by_queue`.
+
+        By queue no limited queue depth may hide the jobs of one behind those of another: it is
+        unlimited then, unless it was given.
+
+        Raises:
+            ValueError: it is neither
+        """
+        for value in self.take_argument("order"):
+            if value not in ("queue", "strict"):
+                raise ValueError(f"order={value!r} is invalid: expected 'queue' or 'strict'")
+            self.by_queue = value == "queue"
+        if self.by_queue and "queue_depth" not in self.__dict__:
+            self.queue_depth = "unlimited"
 
     # -- the pool --------------------------------------------------------------------------------------
 
@@ -162,8 +189,9 @@ class PolicyScheduler(Scheduler):
     plan_or_end = require_plan
 
     def shares_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether two pending jobs could want the same rank, whatever is up or free."""
-        return self.ranks_of(one) & self.ranks_of(other) != 0
+        """Whether two pending jobs could want the same rank, whatever is up or free; all do unless
+        order is `by_queue`."""
+        return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
 
     def ranks_of(self, job: PendingJob) -> int:
         """Mask of the ranks a pending job could want, whatever is up or free.
@@ -204,6 +232,11 @@ class PolicyScheduler(Scheduler):
         """Called when ranks went down, left or changed, before `resource_update`: plans that count on
         them are void."""
 
+    def turn_of(self, job: PendingJob) -> int:
+        """Mask of the ranks for which `job` and others wait for each other: those it could want, all
+        ranks unless order is `by_queue`."""
+        return self.ranks_of(job) if self.by_queue else ALL
+
     # -- jobs ------------------------------------------------------------------------------------------
 
     def name_of(self, job: PendingJob) -> str:
@@ -240,6 +273,47 @@ class PolicyScheduler(Scheduler):
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
+
+    def start_in_order(self) -> Iterator[None]:
+        """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
+        some of the same ranks. A generator that yields after each job that leaves the queue.
+
+        In strict order that costs a look at the head, by queue one at each job that no other is in
+        front of, and a comparison of masks for the rest.
+        """
+        if not self.by_queue:
+            while self._queue and self._leaves(self._queue[0]):
+                heapq.heappop(self._queue)
+                yield
+            return
+        blocked = looked = 0
+        for job in in_order(self._queue):
+            looked += 1
+            if job.request.finalized:
+                continue
+            ranks = self.ranks_of(job)
+            if not ranks & blocked and self._leaves(job):
+                self._backlog.remove(job)
+                yield
+                continue
+            # Whether it waits for resources or for another job, those behind it wait for it.
+            blocked |= ranks
+            if not self.resources.impl.inventory.ranks & ~blocked:
+                return
+            if looked % LOOKS == 0:
+                yield
+
+    def _leaves(self, job: PendingJob) -> bool:
+        """Start a job if it can start now; whether the queue is done with it."""
+        try:
+            alloc = self.allocate(job)
+        except InsufficientResources:
+            return self.set_aside(job)
+        except Exception as exc:
+            self.refuse(job, exc)  # it could never run
+        else:
+            self.start(job, alloc)
+        return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
         """Deny a job that the pool will not have.
@@ -465,28 +539,46 @@ class PolicyScheduler(Scheduler):
         if not any(self.is_mature(job) for job in self._queue):
             return
         plan = self._keeper.plan.copy() if self._keeper else self.resources.plan()
-        known = True
-        earliest = None
+        turns = Turns()
         for job in in_order(self._queue):
             if job.request.finalized:
                 continue
-            when = None
-            if known:
-                try:
-                    when = plan.earliest(job.resource_request, after=earliest)
-                    if when is None:
-                        known = False
-                    elif job.resource_request.duration > 0:
-                        plan.reserve(job.jobid, job.resource_request, when)
-                        earliest = when
-                    else:
-                        known = False
-                except InfeasibleRequest:
-                    when = None
-                except InsufficientResources:
-                    known, when = False, None
+            ranks = self.turn_of(job)
+            when = self.plan_in_turn(job, ranks, plan, turns)
             self.show_estimate(job, when)
             yield
+
+    def plan_in_turn(self, job: PendingJob, ranks: int, plan: Any, turns: Turns) -> Optional[float]:
+        """Find the start of a job that waits for its turn, and enter it into `plan` and `turns`.
+
+        Args:
+            job (PendingJob): the job
+            ranks (int): `turn_of` it
+            plan (Plan): with all that goes before it
+            turns (Turns): likewise
+
+        Returns:
+            float: when it starts; None: nobody knows
+        """
+        after = turns.after(ranks)
+        if after == math.inf:
+            turns.give(ranks, math.inf)
+            return None
+        request = job.resource_request
+        when: Optional[float] = None
+        try:
+            when = plan.earliest(request, after=after)
+            if when is not None and request.duration > 0:
+                plan.reserve(job.jobid, request, when)
+                turns.give(ranks, when)
+            else:
+                turns.give(ranks, math.inf)
+        except InfeasibleRequest:
+            return None
+        except InsufficientResources:
+            turns.give(ranks, math.inf)
+            return None
+        return when
 
     # -- reasons ---------------------------------------------------------------------------------------
 
@@ -556,9 +648,36 @@ class PolicyScheduler(Scheduler):
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
-        head = next((other for other in in_order(self._queue) if not other.request.finalized), None)
-        waits_alone = head is None or head is job or self._keeper.is_aside(job)
-        return [] if waits_alone else [head]
+        if self._keeper.is_aside(job):
+            return []
+        ranks = self.turn_of(job)
+        for head, mask in self.heads():
+            if head is job:
+                return []
+            if mask & ranks:
+                return [head]
+        return []
+
+    def heads(self) -> list[tuple[PendingJob, int]]:
+        """The first pending jobs that want some rank which none ahead of them wants, with all ranks
+        that they could want: whoever comes later and waits for a job waits for one of these.
+
+        Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
+        """
+        seen = (self.requests_seen, self.resources.generation, len(self._queue))
+        if seen != self._heads_seen or any(job.request.finalized for job, _ in self._heads_found):
+            self._heads_seen, self._heads_found = seen, []
+            blocked = 0
+            for job in in_order(self._queue):
+                if job.request.finalized:
+                    continue
+                ranks = self.turn_of(job)
+                if ranks & ~blocked:
+                    self._heads_found.append((job, ranks))
+                    blocked |= ranks
+                    if not self.by_queue:
+                        break
+        return self._heads_found
 
     def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]:
         """What `job` waits for, in one sentence; None if it could start now.

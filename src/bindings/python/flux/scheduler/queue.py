@@ -40,6 +40,9 @@ from typing import Any, Callable, Optional
 
 from flux.scheduler.requests import PendingJob
 
+#: Mask of all ranks, however many there are.
+ALL = -1
+
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
     """Yield the items of a `heapq` list in order; the list may change meanwhile, what is yielded does not.
@@ -56,6 +59,34 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
         for child in (2 * index + 1, 2 * index + 2):
             if child < size:
                 heapq.heappush(front, (items[child], child))
+
+
+class Turns:
+    """When jobs that start in order may have their turn, by the ranks they want.
+
+    A job waits for those ahead of it that could want some of the same ranks: it has its turn no
+    earlier than they.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[int, float] = {}  # mask to time
+
+    def after(self, ranks: int) -> Optional[float]:
+        """No job that wants some of `ranks` (a mask) has its turn before this; infinity: nobody knows
+        when it has; None: at any time."""
+        return max([time for mask, time in self._times.items() if mask & ranks], default=None)
+
+    def give(self, ranks: int, time: float) -> None:
+        """A job that wants some of `ranks` has its turn at `time`; infinity: nobody knows."""
+        self._times[ranks] = max(time, self._times.get(ranks, time))
+
+    @property
+    def ranks(self) -> int:
+        """Mask of all ranks that any of the jobs could want."""
+        ranks = 0
+        for mask in self._times:
+            ranks |= mask
+        return ranks
 
 
 class Place:

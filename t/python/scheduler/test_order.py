@@ -1,0 +1,164 @@
+"""Order by queue: queues with nodes of their own never hold up each other; others by priority."""
+
+import random
+
+import pytest
+from peers import R, Rig, Simulation, jobspec
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+
+
+def make(module, *args, cls=Rig, **keys):
+    rig = cls(R(8, 4, properties={"a": "0-3", "b": "4-7", "ab": "0-7", "wide": "2-5"}))
+    rig.load_file(module, *args, **keys)
+    return rig
+
+
+def whole(count, queue=None, duration=0):
+    constraints = None if queue is None else {"properties": [queue]}
+    return jobspec(1, nodes=count, exclusive=True, duration=duration, constraints=constraints)
+
+
+def fill(rig, queue, first=1):
+    """A job on all of a queue's four nodes and one that waits behind it."""
+    rig.alloc(first, whole(4, queue, 1000))
+    rig.alloc(first + 1, whole(4, queue, 1000))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_queues_with_nodes_of_their_own(module):
+    rig = make(module, "order=queue")
+    fill(rig, "a")
+    rig.alloc(3, whole(2, "a", 2000))
+    rig.alloc(4, whole(4, "b", 2000))
+    rig.settle()
+    assert rig.started() == [1, 4]
+
+
+@STRICT
+def test_off_by_default(module):
+    rig = make(module, "queue-depth=unlimited")
+    fill(rig, "a")
+    rig.alloc(3, whole(1, "b"))
+    rig.settle()
+    assert rig.started() == [1]
+
+
+def test_sched_backfill_can_be_strict():
+    for order in ("queue", "strict"):
+        rig = make("sched-backfill", f"order={order}")
+        rig.alloc(1, whole(4, "a", 1000))
+        rig.alloc(2, whole(4, "a", 1000))
+        # Beyond the promise of 2, but on nodes that it does not want: of no matter to the plan.
+        rig.alloc(3, whole(4, "b"))
+        rig.settle()
+        assert rig.started() == [1, 3], order
+        assert rig.success(3)["annotations"]["sched"]["selection_type"] == (
+            "immediate" if order == "queue" else "backfilled"
+        )
+
+
+@STRICT
+def test_queues_that_share_nodes_go_by_priority(module):
+    rig = make(module, "order=queue")
+    fill(rig, "a")
+    rig.alloc(3, whole(1, "wide", 10), priority=16)  # behind 2, with which it shares nodes
+    rig.alloc(4, whole(1, "b", 10))  # behind 3, with which it shares nodes
+    rig.settle()
+    assert rig.started() == [1]
+    rig.alloc(5, whole(1, "wide", 10), priority=20)
+    rig.settle()
+    assert rig.started() == [1, 5]
+
+
+@STRICT
+def test_a_limited_depth_must_not_hide_a_queue(module):
+    assert make(module).manager.ready_request == {"mode": "limited", "limit": 8}
+    assert make(module, "order=queue").manager.ready_request == {"mode": "unlimited"}
+    depth = make(module, "order=queue", "queue-depth=3").manager.ready_request
+    assert depth == {"mode": "limited", "limit": 3}
+
+
+@STRICT
+def test_estimates_and_reasons_are_each_queues_own(module):
+    rig = make(module, "order=queue")
+    begin = rig.now
+    rig.alloc(1, whole(4, "a", 1000))
+    rig.alloc(2, whole(4, "b", 100))
+    rig.alloc(3, whole(4, "a"))
+    rig.alloc(4, whole(1, "a", 10))
+    rig.alloc(5, whole(1, "b", 10))
+    rig.alloc(6, whole(1, "b", 10))
+    rig.settle()
+    rig.wait(3)
+    shown = {jobid: rig.annotations(jobid)["sched"] for jobid in (3, 4, 5, 6)}
+    assert {jobid: one.get("t_estimate") for jobid, one in shown.items()} == {
+        3: begin + 1000,
+        4: None,  # behind a job without a limit
+        5: begin + 100,
+        6: begin + 100,
+    }
+    assert shown[4]["reason_pending"] == "behind ƒ4"
+    assert shown[6]["reason_pending"] == "behind ƒ6"
+    assert "0 free of 4 nodes" in shown[5]["reason_pending"]
+
+
+@STRICT
+def test_questions_know_the_order(module):
+    rig = make(module, "order=queue")
+    begin = rig.now
+    rig.alloc(1, whole(4, "a", 1000))
+    rig.alloc(2, whole(4, "a"))
+    rig.settle()
+    rig.wait(2)
+
+    def when(queue):
+        answer = rig.ask("sched.when", {"jobspec": whole(2, queue, 60)})[1]
+        return answer["verdict"], answer["start"]
+
+    assert when("b") == ("now", rig.now)
+    assert when("a") == ("unknown", None)
+    assert when(None) == ("unknown", None)
+    (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
+    assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
+    rig.alloc(3, whole(8, "ab", 10))
+    rig.settle()
+    (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
+    assert kind["steps"] == []
+    assert begin < rig.now
+
+
+@pytest.mark.parametrize("value", ["", "both", "queue=1"])
+def test_bad_order(value):
+    with pytest.raises(ValueError) as caught:
+        make("sched-fifo", f"order={value}")
+    assert str(caught.value) == f"order={value!r} is invalid: expected 'queue' or 'strict'"
+
+
+@STRICT
+@pytest.mark.parametrize("seed", range(10))
+def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
+    """Two queues without a node in common start their jobs exactly when each would alone."""
+    rnd = random.Random(f"{module} {seed}")
+    jobs = []
+    for jobid in range(1, 60):
+        queue = rnd.choice("ab")
+        limit = rnd.choice([5, 20, 60])
+        spec = whole(rnd.randint(1, 4), queue, limit)
+        jobs.append((rnd.uniform(0, 200), jobid, queue, spec, rnd.randint(1, limit)))
+    jobs.sort(key=lambda job: job[0])
+    begun = {}
+    for queues in ("ab", "a", "b"):
+        rig = make(module, "order=queue", "log-level=err", cls=Simulation)
+        begin = rig.now
+        for when, jobid, queue, spec, runtime in jobs:
+            if queue in queues:
+                rig.wait(begin + when - rig.now)
+                rig.submit(jobid, spec, runtime=runtime)
+        rig.wait(5000)
+        begun[queues] = {jobid: when - begin for jobid, when in rig.begun.items()}
+    alone = {**begun["a"], **begun["b"]}
+    assert begun["ab"].keys() == alone.keys() and len(alone) == 59
+    for jobid, when in alone.items():
+        assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid
