@@ -29,6 +29,7 @@ SET_ASIDE = {
         (r"flux resource list -no '\{state\} \{nnodes\}'|flux dmesg", FAKE_RANKS),
     ],
     "adm-killtimeout": [(r"flux dmesg", "debug messages of the execution service")],
+    "adm-perilog": [(r"flux job eventlog", "the example plugin perilog.py has words of its own")],
     "batch-nested": [
         (r"cat w\.out", TEXT),
         (r"exception\.type.*y\.out", "recorded on a machine where the instance was not up in 2s"),
