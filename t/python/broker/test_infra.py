@@ -221,3 +221,8 @@ def test_groups_and_topology(tmp_path):
     assert [child["status"] for child in health["children"]] == ["lost", "full"]
     topology = broker.call("overlay.topology", {"rank": 0})
     assert topology["size"] == 3 and [c["rank"] for c in topology["children"]] == [1, 2]
+
+
+def test_how_far_the_broker_is(broker):
+    assert broker.call("state-machine.get")["state"] == "run"
+    assert broker.call("state-machine.monitor") == {"state": 5}

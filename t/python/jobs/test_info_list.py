@@ -77,10 +77,13 @@ def test_lookup_errors(inst):
         errno.ENOENT,
         "R: key not found",
     )
-    assert error(inst, "job-info.lookup", {"id": 1234, "keys": ["R"], "flags": 0}) == (
-        errno.ENOENT,
-        "invalid job id",
-    )
+    for keys in (["R"], []):
+        assert error(inst, "job-info.lookup", {"id": 1234, "keys": keys, "flags": 0}) == (
+            errno.ENOENT,
+            "invalid job id",
+        )
+    with_flag = {"id": id, "keys": ["jobspec"], "flags": 99}
+    assert error(inst, "job-info.lookup", with_flag)[0] == errno.EPROTO
     for payload in (
         {"id": "x", "keys": ["R"]},
         {"id": id},

@@ -55,7 +55,7 @@ class ConfigService(Service):
         self.rpc("module.list").then(self._tell_all)
 
     def _tell_all(self, future):
-        self._tell([mod["name"] for mod in future.body["mods"] if mod["name"] != self.name])
+        self._tell(sorted(mod["name"] for mod in future.body["mods"] if mod["name"] != self.name))
 
     def _tell(self, names):
         """One module after the other, so that the first to refuse ends it."""

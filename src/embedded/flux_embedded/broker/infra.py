@@ -15,6 +15,8 @@ service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
+state-machine.get     -> ``{state: "run", duration}``: seconds since the start
+state-machine.monitor -> ``{state: 5}``, and no more: whoever can ask finds the instance in this state
 ====================  ============================================================================
 """
 
@@ -120,6 +122,25 @@ class BrokerService(Service):
     @request("now", guest=True)
     def tell_time(self, msg):
         self.respond(msg, {"now": self.now()})
+
+
+class StateService(Service):
+    """``state-machine``: how far the broker is; it answers once it runs."""
+
+    name = "state-machine"
+    RUN = 5
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self._started = self.now()
+
+    @request("get", guest=True)
+    def get(self, msg):
+        self.respond(msg, {"state": "run", "duration": self.now() - self._started})
+
+    @request("monitor", guest=True)
+    def monitor(self, msg):
+        self.respond(msg, {"state": self.RUN})
 
 
 class NameService(Service):

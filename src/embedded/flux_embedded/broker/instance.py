@@ -22,6 +22,7 @@ from flux_embedded.broker.infra import (
     EventService,
     LogService,
     NameService,
+    StateService,
 )
 from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
@@ -75,7 +76,14 @@ class Instance:
         self.modules = ModuleManager(self.ctx, search_path(environ, paths.module_dirs()))
         self.infra = [
             cls(self.ctx)
-            for cls in (LogService, AttrService, NameService, EventService, BrokerService)
+            for cls in (
+                LogService,
+                AttrService,
+                NameService,
+                EventService,
+                BrokerService,
+                StateService,
+            )
         ]
         self.infra.append(self.modules)
         self.handle = None

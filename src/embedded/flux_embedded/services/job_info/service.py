@@ -70,7 +70,7 @@ class JobInfo(Service):
         current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
         wanted = [f"{where}.{key}" for key in keys]
         log = f"{where}.eventlog"
-        if (current or msg.is_guest) and log not in wanted:
+        if (current or msg.is_guest or not keys) and log not in wanted:
             wanted.append(log)
         self.rpc("kvs.lookup", {"keys": wanted}).then(self._fetched, msg, id, keys, flags)
 
