@@ -212,7 +212,7 @@ def validate_v1(jobspec):
     top = resources[0]
     slot = top
     if top["type"] == "node":
-        children = top.get("with", ())
+        children = top.get("with") or ()
         if len(children) != 1:
             raise ValueError("node must contain one slot")
         slot = children[0]
