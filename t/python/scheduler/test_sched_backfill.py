@@ -497,3 +497,20 @@ def test_what_is_guaranteed_after_two_ends_at_once(guarantee, first):
     rig.free(2)
     rig.settle()
     assert rig.started() == [1, 2, first]
+
+
+def test_a_promise_made_while_a_rank_was_down_outlives_its_return():
+    rig = Rig(R(4, 2))
+    rig.load_file("sched-backfill")
+    rig.alloc(1, jobspec(1, nodes=4, cores=2, duration=600))
+    for jobid in range(2, 10):
+        rig.alloc(jobid, jobspec(1, nodes=2, cores=2, duration=300))
+    rig.settle()
+    rig.resource.update(down="0")
+    rig.settle()
+    rig.resource.update(up="0")
+    rig.settle()
+    assert rig.sched.stats_get()["errors"] == 0
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]

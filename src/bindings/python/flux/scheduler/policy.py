@@ -109,6 +109,9 @@ class PolicyScheduler(Scheduler):
         self._silent: list[tuple[float, int, PendingJob]] = []
         self._maturity = h.timer_watcher_create(0.0, self._matured)
         self._maturity_armed = False
+        #: when reasons were found last, and whether they are to be once `_maturity` says so
+        self._reasons_at = -math.inf
+        self._reasons_due = False
         self._tells = wants_forecast(h)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
@@ -359,7 +362,7 @@ class PolicyScheduler(Scheduler):
 
     def _matured(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         silent, now = self._silent, self.now()
-        waits = False
+        waits, self._reasons_due = self._reasons_due, False
         while silent and silent[0][0] <= now:
             _, _, job = heapq.heappop(silent)
             job.silent = False
@@ -626,6 +629,14 @@ class PolicyScheduler(Scheduler):
         """
         if not self.pool_can("explain"):
             return
+        now = self.now()
+        if 0 <= now - self._reasons_at < min(MATURE, MATURE_GRAIN):
+            # After passes that follow one another closely, once for all of them.
+            if not self._reasons_due:
+                self._reasons_due = self._maturity_armed = True
+                self._maturity.reset(after=MATURE_GRAIN)
+            return
+        self._reasons_at = now
         for job, when in self._keeper.estimates(self.reason_depth):
             self.show_reason(job, self._keeper.why(job))
             self.show_estimate(job, when)

@@ -249,8 +249,8 @@ class Plan:
             InsufficientResources: the promise cannot be kept: a running job got more time or ended
                 late, or ranks were lost. It stays as it was.
         """
+        self._sync()  # may put another promise in the place of this one
         promise = self._promises[jobid]
-        self._sync()
         now = self._now()
         before = promise.start
         if promise.held:
