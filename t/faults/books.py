@@ -29,7 +29,9 @@ def resources_of(R, path="R"):
     """
     if R.get("version") != 1:
         raise Violation(f"{path}: version {R.get('version')!r}")
-    execution = R["execution"]
+    execution = R.get("execution")
+    if not isinstance(execution, dict) or not {"R_lite", "nodelist"} <= execution.keys():
+        raise Violation(f"{path}: no execution with R_lite and nodelist: {str(R)[:80]}")
     found, ranks = set(), set()
     for entry in execution["R_lite"]:
         here = ids(entry["rank"])

@@ -129,7 +129,8 @@ class Driver:
             Violation: a rule was broken
         """
         # A job that ends by its limit and a queue nobody meddles with: then promises are to be kept.
-        self.watch.bound = self.scheduler == "sched-backfill" and is_calm(history)
+        kept = self.scheduler == "sched-backfill" and "guarantee=none" not in self.args
+        self.watch.bound = kept and is_calm(history)
         for step in history:
             self._step(*step)
             self._settle()
@@ -267,6 +268,12 @@ class Driver:
                 job = self.watch.jobs[stuck]
                 raise Violation(
                     f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits"
+                )
+            idle = self.watch.idle()
+            if idle is not None:
+                raise Violation(
+                    f"job {idle} ({self.watch.jobs[idle]}) could have started for an hour, and kept"
+                    " nobody from starting"
                 )
         for jobid in self.watch.unreported:
             names = [event["name"] for event in self._eventlog(jobid)]

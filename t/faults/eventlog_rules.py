@@ -69,7 +69,7 @@ def check(events):
     """
     state, seen, former = "", {}, 0.0
     open_prologs, open_epilogs, dependencies = [], [], []
-    released = False
+    released = failed = False
     for position, event in enumerate(events):
 
         def illegal(reason, event=event, position=position):
@@ -88,7 +88,8 @@ def check(events):
         missing = [key for key in CONTEXT.get(name, ()) if key not in context]
         if missing:
             illegal(f"context lacks {missing}")
-        if name in ONCE and name in seen:
+        # A real instance logs a second finish of a job that was cancelled as it ended.
+        if name in ONCE and name in seen and not (name == "finish" and failed):
             illegal(f"a second {name}")
         if (position == 0) != (name == "submit"):
             illegal("submit comes first, and only first")
@@ -123,6 +124,7 @@ def check(events):
             illegal(f"nothing was allocated, or an epilog is open: {open_epilogs}")
         if name == "clean" and "alloc" in seen and "free" not in seen:
             illegal("its resources were not freed")
+        failed = failed or name == "exception" and context["severity"] == 0
         state = _next_state(state, name, context, illegal)
     return state
 

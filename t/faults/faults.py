@@ -4,13 +4,15 @@
     faults.py --seeds 0-999                     each scheduler and both pools, 1000 seeds
     faults.py --seconds 60                      as many seeds as fit into a minute
     faults.py --seeds 17 --scheduler sched-fifo --pool rv1 --verbose
-    faults.py --replay failure.json
+    faults.py --replay failure.json...
+    faults.py --cases                           those that failed once: the files in cases/
 
 A failure prints what was violated, the seed, and a history cut down to what is needed for it; the
 exit status is 1.
 """
 
 import argparse
+import glob
 import itertools
 import json
 import os
@@ -32,6 +34,7 @@ SCHEDULERS = {
     "sched-simple": ("sched-simple", ()),
     "sched-backfill": ("sched-backfill", ()),
     "conservative": ("sched-backfill", ("reservations=unlimited",)),
+    "replanned": ("sched-backfill", ("reservations=4", "guarantee=none")),
 }
 POOLS = ("rv1", "tree")
 
@@ -83,6 +86,18 @@ def report(seed, scheduler, pool, steps, failure):
     print(run(short, scheduler, pool), flush=True)
 
 
+def replay(paths):
+    """Run recorded histories; returns the exit status."""
+    failures = 0
+    for path in paths:
+        with open(path) as file:
+            case = json.load(file)
+        failure = run(case["history"], case["scheduler"], case["pool"])
+        failures += failure is not None
+        print(f"{os.path.basename(path)}: {failure or 'ok'}", flush=True)
+    return 1 if failures else 0
+
+
 def idset(text):
     low, _, high = text.partition("-")
     return range(int(low), int(high or low) + 1)
@@ -97,18 +112,17 @@ def main():
     parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
     parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
     parser.add_argument("--pool", choices=POOLS, action="append")
-    parser.add_argument("--replay", help="a file with what a failure printed")
+    parser.add_argument("--replay", nargs="+", help="files with what failures printed")
+    parser.add_argument("--cases", action="store_true", help="replay the files in cases/")
     parser.add_argument(
         "--keep-going", action="store_true", help="do not stop at the first failure"
     )
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
+    if args.cases:
+        args.replay = sorted(glob.glob(os.path.join(HERE, "cases", "*.json")))
     if args.replay:
-        with open(args.replay) as file:
-            case = json.load(file)
-        failure = run(case["history"], case["scheduler"], case["pool"])
-        print(failure or "ok")
-        return 1 if failure else 0
+        return replay(args.replay)
     seeds = (
         args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
     )

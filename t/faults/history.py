@@ -93,7 +93,7 @@ def _step(chance, name, calm):
         jobs = [_job(chance, calm) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
         return ["submit", jobs]
     if name == "advance":
-        return ["advance", chance.choice((0.0, 0.5, 3, 10, 60))]
+        return ["advance", chance.choice((0.0, 0.5, 3, 10, 60, 60, 3700))]
     if name == "cancel":
         return ["cancel", chance.randrange(1000)]
     if name == "urgency":

@@ -6,6 +6,7 @@
 - each alloc request gets exactly one final answer, and no annotation after it;
 - strict schedulers start jobs in the order of priority, then of id;
 - where nothing excuses it, a start that was promised is kept;
+- no job that could start, and would keep nobody from starting, waits for an hour;
 - a job is denied only if it could never run;
 - R is in the KVS, whole, before the job manager hears of it.
 """
@@ -22,6 +23,9 @@ SLACK = 6
 
 #: Seconds until a commit that failed is tried again, at most, and the same again for the next.
 LONGEST_RETRY = 10.0
+
+#: Seconds for which a job may wait for nothing.
+HOUR = 3600.0
 
 
 class Pending:
@@ -58,7 +62,8 @@ class Watch:
         self.down_since = {}  # rank -> turn in which the scheduler learnt that it is down
         self.properties = {}
         self.annotations = {}
-        self.estimates = {}  # jobid -> first t_estimate since its request
+        self.estimates = {}  # jobid -> start first promised since its request
+        self.able = {}  # jobid -> time since when it could start, and keep nobody from starting
         self.hello = None
         self.unreported = set()
         self.commit_failed = (0, 0.0)  # turn of the first of a series of failures, time of the last
@@ -217,9 +222,11 @@ class Watch:
             raise Violation(f"an answer for job {jobid}, which has no request: {body}")
         if body["type"] == 1:
             merge(self.annotations.setdefault(jobid, {}), body["annotations"])
-            estimate = body["annotations"].get("sched", {}).get("t_estimate")
+            estimate = self._promised(jobid)
             if estimate is not None:
                 self.estimates.setdefault(jobid, estimate)
+            else:
+                self.estimates.pop(jobid, None)
             return
         request = self.pending.pop(jobid)
         if body["type"] == 0:
@@ -309,7 +316,7 @@ class Watch:
         """The id of the first job in the queue if it could start now, else None."""
         if not self.pending:
             return None
-        if self.promising and any(self._promised(jobid) for jobid in self.pending):
+        if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
             # It may have to wait for the sake of a start that was promised to one behind it.
             return None
         head = min(self.pending.values(), key=Pending.rank_in_queue)
@@ -323,7 +330,39 @@ class Watch:
         return None
 
     def _promised(self, jobid):
-        return "t_estimate" in self.annotations.get(jobid, {}).get("sched", {})
+        """When a job is promised to start, as its annotations stand; None: it is not."""
+        sched = self.annotations.get(jobid, {}).get("sched", {})
+        return sched["t_estimate"] if sched.get("t_estimate_kind") == "promised" else None
+
+    def idle(self):
+        """The id of a job that for an hour could have started without keeping anybody from starting,
+        else None.  To be asked while the scheduler is at rest."""
+        now = self.kernel.now()
+        able = [one.jobid for one in self.pending.values() if self._keeps_nobody(one, now)]
+        self.able = {jobid: self.able.get(jobid, now) for jobid in able}
+        return next((jobid for jobid, since in self.able.items() if now - since >= HOUR), None)
+
+    def _keeps_nobody(self, one, now):
+        """Whether a pending job fits now, and others that could want its ranks could not mind."""
+        job = self.jobs.get(one.jobid)
+        if self.strict or job is None:
+            return False
+        ranks = self.ranks_for(job)
+        if not self.books.fits(SHAPES[job["shape"]], ranks & self.up):
+            return False
+        for other in self.pending.values():
+            theirs = self.jobs.get(other.jobid)
+            if theirs is None:
+                return False
+            if other is one or not ranks & self.ranks_for(theirs):
+                continue
+            start = self._promised(other.jobid)
+            if start is not None:
+                if not job["duration"] or now + job["duration"] > start:
+                    return False
+            elif other.rank_in_queue() < one.rank_in_queue():
+                return False  # what it will need may be kept for it, or it is to start first
+        return True
 
 
 def merge(target, new):

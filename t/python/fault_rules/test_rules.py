@@ -272,12 +272,50 @@ def test_a_broken_promise_is_caught(watch):
     watch.see(
         "J",
         Message(
-            2, "sched.alloc", {"id": 5, "type": 1, "annotations": {"sched": {"t_estimate": 49.0}}}
+            2,
+            "sched.alloc",
+            {
+                "id": 5,
+                "type": 1,
+                "annotations": {"sched": {"t_estimate": 49.0, "t_estimate_kind": "promised"}},
+            },
         ),
     )
     commit(watch, 5, ONE)
     with pytest.raises(Violation, match="was promised 49.0 and started at 50.0"):
         succeed(watch, 5, ONE)
+
+
+def test_a_job_that_waits_for_nothing_is_caught(watch):
+    watch.strict = False
+    ask(watch, 5)
+    assert watch.idle() is None
+    watch.kernel.now = lambda: 50.0 + 3599
+    assert watch.idle() is None
+    watch.kernel.now = lambda: 50.0 + 3601
+    assert watch.idle() == 5
+    # A job ahead of it that nobody can promise a time may be what it waits for.
+    ask(watch, 4)
+    assert watch.idle() is None
+    assert list(watch.able) == [4]
+
+
+def test_a_second_finish_of_a_cancelled_job_is_legal():
+    cancelled = {"type": "cancel", "severity": 0, "note": ""}
+    events = log(*NORMAL[:6])
+    assert "start" in [event["name"] for event in events]
+    at = events[-1]["timestamp"]
+    more = [("exception", cancelled), ("finish", {"status": 9}), ("finish", {"status": 9})]
+    events += [{"timestamp": at, "name": name, "context": context} for name, context in more]
+    assert check(events) == "CLEANUP"
+    with pytest.raises(Violation, match="a second finish"):
+        check([event for event in events if event["name"] != "exception"])
+
+
+@pytest.mark.parametrize("R", [{"version": 1}, {"version": 1, "execution": {"R_lite": []}}])
+def test_R_without_execution_is_caught(R):
+    with pytest.raises(Violation, match="R of job 3: no execution"):
+        resources_of(R, "R of job 3")
 
 
 def test_calm_histories_are_told_from_others():
