@@ -434,7 +434,7 @@ class Ranks:
         moved = [
             promise
             for promise in self._promises.values()
-            if not promise.held and self._pool.countable(promise.request.shape)
+            if promise.parts and not promise.held and self._pool.countable(promise.request.shape)
         ]
         if len(moved) > MOVED:
             moved = [one for one in moved if one.start < end and start < one.end]
@@ -461,7 +461,8 @@ class Ranks:
         be tried for nothing."""
         promises = list(self._promises.values())
         if len(promises) > MOVED_ON_MANY or any(
-            promise.held or not self._pool.countable(promise.request.shape) for promise in promises
+            promise.held or not promise.parts or not self._pool.countable(promise.request.shape)
+            for promise in promises
         ):
             return False
         items = [self._alone(shape, start, end)]
