@@ -496,3 +496,12 @@ def test_jobs_that_end_at_once():
     asked = job(pool, slots=2, duration=15.0)
     assert plan.earliest(asked) == NOW
     plan.reserve(4, asked, NOW)
+
+
+def test_ranks_that_are_not_there_are_never_free():
+    pool = make_pool([({0, 1, 2, 3}, {0})])
+    pool.alloc(1, job(pool, 1, cores=4, duration=3.0))
+    ask = Ask(([1], 1), ([1], 1), 1, 0, True, 5.0, {"ranks": ["1-3"]})
+    request = pool.parse_resource_request(ask.jobspec())
+    assert pool.earliest(request) is None
+    assert pool.earliest(job(pool, 1, cores=4)) == NOW + 3

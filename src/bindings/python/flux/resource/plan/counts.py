@@ -154,7 +154,7 @@ class Counts:
             ranks, units = held
             mask = 1 << ranks if ranks >= 0 else ~ranks
             kind = inventory.kinds.get(units, 0)
-            if kind == self.ranks:
+            if kind and kind == self.ranks:
                 return popcount(mask)
             if not mask & ~kind:
                 return popcount(mask & self.ranks)
