@@ -505,3 +505,16 @@ def test_ranks_that_are_not_there_are_never_free():
     request = pool.parse_resource_request(ask.jobspec())
     assert pool.earliest(request) is None
     assert pool.earliest(job(pool, 1, cores=4)) == NOW + 3
+
+
+def test_part_of_a_node_is_not_taken_for_a_whole_one():
+    """A job holds of a large node just what a small one has in all."""
+    pool = make_pool([(set(range(8)), set()), ({0, 1, 2, 3}, set())])
+    pool.mark_down("1")
+    pool.alloc(1, job(pool, 1, cores=4, duration=20.0))
+    pool.mark_up("1")
+    pool.alloc(2, job(pool, 1, cores=4, duration=5.0))
+    ask = Ask(([2], 2), ([1], 1), 4, 0, True, 10.0, {"ranks": ["1,3"]})
+    assert pool.earliest(pool.parse_resource_request(ask.jobspec())) is None
+    ask = Ask(([1], 1), ([1], 1), 4, 0, True, 10.0, {"ranks": ["1,3"]})
+    assert pool.earliest(pool.parse_resource_request(ask.jobspec())) == NOW

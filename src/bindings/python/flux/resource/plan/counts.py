@@ -154,10 +154,8 @@ class Counts:
             ranks, units = held
             mask = 1 << ranks if ranks >= 0 else ~ranks
             kind = inventory.kinds.get(units, 0)
-            if kind and kind == self.ranks:
-                return popcount(mask)
             if not mask & ~kind:
-                return popcount(mask & self.ranks)
+                return popcount(mask if kind == self.ranks else mask & self.ranks)
         cores = inventory.core_mask
         count = 0
         for mask, units in pairs(held):
