@@ -102,7 +102,7 @@ STATS = {
     "made": NOW,
     "name": "sched-backfill",
     "started": NOW - 3600,
-    "stats": {"sched_passes": 12, "errors": 0, "pending_jobs": 3, "promised": 1, "unlooked": 0.5},
+    "stats": {"sched_passes": 12, "errors": 0, "pending_jobs": 3, "reserved": 1, "unlooked": 0.5},
     "nodes": {"allocated": 5, "free": 2, "reserved": 0, "down": 1},
     "reasons": [{"queue": None, "kind": "resources", "count": 2}],
     "started_jobs": {"immediate": 7, "backfilled": 2},

@@ -73,7 +73,7 @@ _PLAIN: Dict[str, Tuple[str, str, str]] = {
         "Delay that gathers bursts into one pass.",
     ),
     "pending_jobs": ("flux_sched_pending_jobs", "gauge", "Jobs with an open request."),
-    "promised": ("flux_sched_promised_jobs", "gauge", "Pending jobs that were promised a start."),
+    "reserved": ("flux_sched_promised_jobs", "gauge", "Pending jobs that were promised a start."),
     "parked": ("flux_sched_parked_jobs", "gauge", "Jobs set aside until ranks come up."),
     "unlooked": (
         "flux_sched_oldest_look_seconds",

@@ -60,7 +60,7 @@ class View:
             "nodes   "
             + "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count),
             f"queue   {plural(answer['stats']['pending_jobs'], 'pending job')}"
-            f", {answer['stats'].get('promised', 0)} with a promise",
+            f", {answer['stats'].get('reserved', 0)} with a promise",
             "passes  "
             + (f"{rates['passes']:.1f}/s   starts {rates['starts']:.1f}/s" if rates else "...")
             + f"   errors {answer['stats']['errors']}",
