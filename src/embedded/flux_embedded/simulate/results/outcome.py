@@ -162,10 +162,25 @@ class _CoreUnits:
         return idset.encode(idset.from_ids(found)).replace(",", " ")
 
     def of(self, R):
-        found = []
+        pieces = []
         for entry in R["execution"]["R_lite"]:
-            cores = list(idset.members(idset.decode(entry["children"].get("core", ""))))
+            cores = idset.decode(entry["children"].get("core", ""))
+            runs = list(zip(cores[::2], cores[1::2]))
             for rank in idset.members(idset.decode(entry["rank"])):
                 first, place = self._first[rank], self._place[rank]
-                found.extend(first + place[core] for core in cores)
-        return idset.encode(idset.from_ids(found)).replace(",", " ")
+                for low, high in runs:
+                    # Cores of a node are numbered without gaps, or each is looked up.
+                    if place[high - 1] - place[low] == high - 1 - low:
+                        pieces.append((first + place[low], first + place[high - 1] + 1))
+                    else:
+                        pieces += [
+                            (first + place[c], first + place[c] + 1) for c in range(low, high)
+                        ]
+        pieces.sort()
+        bounds = []
+        for low, high in pieces:
+            if bounds and bounds[-1] == low:
+                bounds[-1] = high
+            else:
+                bounds += (low, high)
+        return idset.encode(bounds).replace(",", " ")
