@@ -54,6 +54,7 @@ class BackfillScheduler(PolicyScheduler):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
         self.plan, self.promises = None, Promises()
+        self._backlog.specials = lambda: self.promises
         self.waiting = Waiting()
 
     # -- a pass -----------------------------------------------------------------------------------------

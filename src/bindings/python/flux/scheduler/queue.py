@@ -263,6 +263,9 @@ HEAD = 8
 #: Effort of one step of a pass: a look at a job is 1, and a policy adds what it does beyond looking.
 STEP = 24
 
+#: With more shapes than this it is not asked whether all of them are refused.
+FEW_SHAPES = 32
+
 #: Jobs passed over that take as long as a look at one.
 SKIPS = 512
 
@@ -275,6 +278,8 @@ class Backlog(PendingQueue):
         parked (dict): jobs set aside, by id
         longest (float): longest time for which a job that could have been helped was not looked
             at, seconds
+        specials: function giving the jobs that are `PendingJob.special`, in order; a policy that has
+            such jobs sets it
     """
 
     def __init__(self) -> None:
@@ -296,6 +301,10 @@ class Backlog(PendingQueue):
         self._fresh: list[PendingJob] = []
         #: by shape, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
+        #: by shape of the jobs in the heap, how many there are, and no limit that is longer than any's
+        self._shapes: dict[Any, tuple[int, float]] = {}
+        #: gives the jobs that are `PendingJob.special`, in order
+        self.specials: Callable[[], Iterable[PendingJob]] = tuple
 
     # -- as a queue ------------------------------------------------------------------------------------
 
@@ -306,6 +315,8 @@ class Backlog(PendingQueue):
             request = job.resource_request
             job.shape = getattr(request, "shape", None)
             job.limit = getattr(request, "duration", 0.0) or inf
+        count, shortest = self._shapes.get(job.shape, (0, inf))
+        self._shapes[job.shape] = (count + 1, min(shortest, job.limit))
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -315,6 +326,11 @@ class Backlog(PendingQueue):
             if index is not None:
                 job.queued = False
                 del self.heap[index]
+                count, shortest = self._shapes[job.shape]
+                if count == 1:
+                    del self._shapes[job.shape]
+                else:
+                    self._shapes[job.shape] = (count - 1, shortest)
                 if self._refused and self._refused.get(job.shape) is job:
                     del self._refused[job.shape]
 
@@ -330,6 +346,7 @@ class Backlog(PendingQueue):
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         self.parked.clear()
         self.heap = []
+        self._shapes.clear()
         for job in jobs:
             self.push(job)
 
@@ -487,6 +504,8 @@ class Backlog(PendingQueue):
             if job.looked < self._epoch and not job.request.finalized:
                 if self._refused and self._is_refused(job):
                     shape, limit = job.shape, self._refused[job.shape].limit
+                    if self._all_refused(job):
+                        index = self._next_special(job)
                     continue
                 place = self._resume = Place(job)
                 if looked and self._effort >= STEP:
@@ -526,3 +545,25 @@ class Backlog(PendingQueue):
             and not job.special
             and bool((refused.order, refused.jobid) < (job.order, job.jobid))
         )
+
+    def _all_refused(self, job: PendingJob) -> bool:
+        """Whether others speak for all jobs from `job` on, special ones aside."""
+        if len(self._shapes) > FEW_SHAPES:
+            return False
+        place = (job.order, job.jobid)
+        for shape, (_, shortest) in self._shapes.items():
+            refused = self._refused.get(shape)
+            if refused is None or refused.limit > shortest:
+                return False
+            if not (refused.order, refused.jobid) < place:
+                return False
+        return True
+
+    def _next_special(self, job: PendingJob) -> int:
+        """Index of the next special job after `job` that wants a look; the end, if there is none."""
+        for other in self.specials():
+            if job < other and other.looked < self._epoch:
+                index = self._index(other)
+                if index is not None:
+                    return index
+        return len(self.heap)
