@@ -445,8 +445,9 @@ class PolicyScheduler(Scheduler):
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        for job in self._keeper.take_back():
-            self._backlog.push(job)
+        if self._keeper.aside:
+            for job in self._keeper.take_back():
+                self._backlog.push(job)
         super().prioritize(jobs)
 
     def _take_back(self, jobid: int, R: Any, final: bool) -> None:
