@@ -305,7 +305,7 @@ class BackfillScheduler(PolicyScheduler):
         plan = None
         planned = passed = 0
         endless = 0  # mask of ranks that such jobs could want
-        for job in self.pending_jobs():
+        for job in self.pending_jobs(aside=False):
             ranks = self.ranks_of(job)
             limited = job.resource_request.duration > 0
             if job in self.promises:
@@ -339,7 +339,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def stats_get(self):
         stats = super().stats_get()
-        stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
+        stats.update(self._backlog.stats(self.now()), promised=len(self.promises))
         return stats
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.constraint import parse_constraint
@@ -42,8 +42,57 @@ JOBS = 10000
 #: Longest time that planning the queue for a question may take, seconds.
 EFFORT = 0.0015
 
+#: An answer that is made in steps, between which the scheduler may do other work.
+Steps = Generator[None, None, dict[str, Any]]
+
 #: Bits of a request's rolemask (RFC 12).
 ROLE_OWNER = 1
+
+
+#: How long the steps of an answer may take in one turn of the reactor, seconds.
+SLICE = 0.001
+
+
+class Slices:
+    """Makes an answer in steps, a few in each turn of the reactor, so that no pass waits for all.
+
+    Args:
+        handle: the Flux handle
+        steps (generator): returns the answer
+        stopwatch: gives seconds
+        done: called with the answer
+        failed: called with what the steps raised
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        steps: Steps,
+        stopwatch: Callable[[], float],
+        done: Callable[[dict[str, Any]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._steps = steps
+        self._stopwatch = stopwatch
+        self._done = done
+        self._failed = failed
+        self._timer = handle.timer_watcher_create(0.0, self._turn)
+
+    def begin(self) -> None:
+        """Make the first steps now."""
+        self._turn()
+
+    def _turn(self, *_: Any) -> None:
+        until = self._stopwatch() + SLICE
+        try:
+            while self._stopwatch() < until:
+                next(self._steps)
+        except StopIteration as end:
+            self._done(end.value)
+        except Exception as exc:
+            self._failed(exc)
+        else:
+            self._timer.reset(after=0.0)
 
 
 class Caller:
@@ -177,7 +226,7 @@ class Desk:
 
     # -- why -------------------------------------------------------------------------------------------
 
-    def explain(self, payload: Any, caller: Caller) -> dict[str, Any]:
+    def explain(self, payload: Any, caller: Caller) -> Steps:
         """Why pending jobs wait.
 
         Args:
@@ -207,10 +256,11 @@ class Desk:
             pending = [job]
         self._look()
         shown = [job for job in pending if caller.may_see(job.request.userid)][:JOBS]
-        answer = {
-            **self._head(),
-            "jobs": [self._explain(job, caller, details=not asked["all"]) for job in shown],
-        }
+        answer: dict[str, Any] = {**self._head(), "jobs": []}
+        for job in shown:
+            if not job.request.finalized:
+                answer["jobs"].append(self._explain(job, caller, details=not asked["all"]))
+                yield
         if not caller.private:
             answer["others"] = len(pending) - len(shown)
         return answer
@@ -285,13 +335,15 @@ class Desk:
         wanted = scheduler.ranks_of(job)
         estimate, _ = scheduler.estimate_of(job)
         limit = math.inf if estimate is None else estimate
-        running = [
-            (end or math.inf, jobid)
-            for jobid, end in scheduler.running_jobs()
-            if (end or math.inf) <= limit and selected_ranks(impl.held(jobid)) & wanted
-        ]
+        running = [(end or math.inf, jobid) for jobid, end in scheduler.running_jobs()]
         running.sort(reverse=True)
-        for end, jobid in running[:BEHIND]:
+        found = 0
+        for end, jobid in running:
+            if end > limit or not selected_ranks(impl.held(jobid)) & wanted:
+                continue
+            found += 1
+            if found > BEHIND:
+                break
             when = None if end == math.inf else end
             answer.append(
                 {"name": caller.name(jobid, None), "state": "running", "start": None, "end": when}
@@ -307,12 +359,13 @@ class Desk:
             return None
         request = job.resource_request
         now = scheduler.now()
-        if plan.has(job.jobid):
-            # Its own promise is not in its way. This copy is spoilt then: the next has a new one.
-            plan.cancel(job.jobid)
-            self._plan = None
         horizon = min(max(request.duration, 7 * 86400.0), HORIZON)
+        start, end = plan.reservations().get(job.jobid, (None, math.inf))
+        if start is not None:
+            plan.cancel(job.jobid)  # its own promise is not in its way
         steps = plan.windows([request], horizon)[0]["steps"]
+        if start is not None:
+            self._put_back(job, start, end)
         count = request.shape.node_count or request.shape.slot_count
         needed = count.min
         until = max([end for number, end in steps if number >= needed], default=now)
@@ -325,6 +378,16 @@ class Desk:
         if 0 < most < needed:
             answer["count"] = most
         return answer or None
+
+    def _put_back(self, job: PendingJob, start: float, end: float) -> None:
+        """Enter a job's promise into the copy of the plan again; if that cannot be, it is spoilt, and
+        the next question has a new one."""
+        try:
+            if end == math.inf:
+                raise InsufficientResources("its time is not known")
+            self._plan.reserve(job.jobid, job.resource_request, start)
+        except InsufficientResources:
+            self._plan = None
 
     # -- when ------------------------------------------------------------------------------------------
 
@@ -439,7 +502,7 @@ class Desk:
 
     # -- plan ------------------------------------------------------------------------------------------
 
-    def plan(self, payload: Any, caller: Caller) -> dict[str, Any]:
+    def plan(self, payload: Any, caller: Caller) -> Steps:
         """What runs, is promised and is reserved, up to a horizon.
 
         Args:
@@ -458,8 +521,12 @@ class Desk:
         impl = scheduler.resources.impl
         inventory = impl.inventory
         running = []
-        for jobid, end in scheduler.running_jobs():
-            ranks = selected_ranks(impl.held(jobid))
+        for jobid, end in list(scheduler.running_jobs()):
+            try:
+                ranks = selected_ranks(impl.held(jobid))
+            except KeyError:
+                continue  # it ended since
+            yield
             running.append(
                 {
                     "name": caller.name(jobid, None),
@@ -474,6 +541,7 @@ class Desk:
             job = scheduler.pending(jobid)
             if job is None or start >= until:
                 continue
+            yield
             nodes = job.resource_request.shape.node_count
             bound = plan.ranks_of(jobid)
             promised.append(
@@ -497,7 +565,7 @@ class Desk:
 
     # -- statistics ------------------------------------------------------------------------------------
 
-    def stats(self, payload: Any, caller: Caller) -> dict[str, Any]:
+    def stats(self, payload: Any, caller: Caller) -> Steps:
         """Figures for a live view and for monitoring; no names of jobs but those of promises.
 
         Args:
@@ -517,6 +585,9 @@ class Desk:
             reserved |= selected_ranks(impl.held(jobid))
         reasons: dict[tuple[Optional[str], str], int] = {}
         for job, _ in zip(scheduler.pending_jobs(), range(JOBS)):
+            yield
+            if job.request.finalized:
+                continue
             key = (_system(job).get("queue"), scheduler.kind_of_wait(job))
             reasons[key] = reasons.get(key, 0) + 1
         promises = []

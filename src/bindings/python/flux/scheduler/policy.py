@@ -15,12 +15,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
+from types import GeneratorType
 from typing import Any, Optional
 
 from flux.brokermod import request_handler
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.scheduler.asking import Caller, Desk
+from flux.scheduler.asking import Caller, Desk, Slices
 from flux.scheduler.base import LOG_DEBUG, Scheduler
 from flux.scheduler.host import name_of, stopwatch, wants_forecast
 from flux.scheduler.queue import ALL, Turns, in_order
@@ -651,9 +652,9 @@ class PolicyScheduler(Scheduler):
 
     # -- what may be asked -----------------------------------------------------------------------------
 
-    def pending_jobs(self) -> Iterator[PendingJob]:
-        """All pending jobs, in order."""
-        waiting = list(self._keeper.aside.values())
+    def pending_jobs(self, aside: bool = True) -> Iterator[PendingJob]:
+        """All pending jobs, in order; those that wait for their reservation (`set_aside`) if `aside`."""
+        waiting = list(self._keeper.aside.values()) if aside else []
         for job in in_order([*self._queue, *waiting] if waiting else self._queue):
             if not job.request.finalized:
                 yield job
@@ -761,7 +762,18 @@ class PolicyScheduler(Scheduler):
                     caller.private = bool(self.handle.conf_get("access.private-mode", False))
                 except OSError:
                     caller.private = True  # rather too little than too much
-            self.handle.respond(msg, question(payload, caller))
+            outcome = question(payload, caller)
+            if not isinstance(outcome, GeneratorType):
+                self.handle.respond(msg, outcome)
+                return
+
+            def done(answer: dict[str, Any]) -> None:
+                self._serve(msg, lambda: self.handle.respond(msg, answer))
+
+            def failed(error: Exception) -> None:
+                self._serve(msg, lambda: _raise(error))
+
+            Slices(self.handle, outcome, self._stopwatch, done, failed).begin()
 
         self._serve(msg, serve)
 
@@ -784,6 +796,10 @@ class PolicyScheduler(Scheduler):
     @request_handler("sched.stats", prefix=False)
     def _handle_sched_stats(self, msg: Any) -> None:
         self._answer(msg, self._desk.stats)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _shape(job: PendingJob) -> Any:
