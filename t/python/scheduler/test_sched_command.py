@@ -190,7 +190,7 @@ def test_explain_one(run):
         "  needs 4 nodes; of 16 nodes 8 match, 7 of them are up, 8 are large enough; 1 node free now",
         "  property bigmem leaves out 8 nodes: rank 0-7",
         "  behind ƒ7, running, until 09:56:40",
-        "  reservation tuesday begins 12:31:40, ends 15:20:00",
+        "  reservation tuesday: 12:31:40 to 15:20:00",
         "  it could start now with a time limit of 2h45m or less",
         "  it could start now with 2 nodes",
         "  starts about 2026-11-26 09:46 (promised)",

@@ -235,8 +235,8 @@ class Desk:
 
         Returns:
             dict: ``jobs``: for each an object with ``verdict`` ("starts", "waits", "never"),
-            ``reason``, the counts of ``ResourcePool.explain()``, ``excluded``, ``behind``,
-            ``fits`` and its estimate; ``others``: for a guest, how many jobs of others wait
+            ``reason``, the counts of ``ResourcePool.explain()``, ``excluded``, ``reservation``,
+            ``behind``, ``fits`` and its estimate; ``others``: for a guest, how many jobs of others wait
 
         Raises:
             ValueError: the payload is wrong, or there is no such pending job
@@ -298,7 +298,10 @@ class Desk:
                 answer[key] = facts[key]
         if details and facts:
             answer["excluded"] = list(self._excluded(job))
-            answer["behind"] = self._behind(job, heads, caller)
+            if not heads:
+                answer["reservation"] = scheduler.reservation_of(job)
+            aside = scheduler.waits_aside(job)
+            answer["behind"] = [] if aside else self._behind(job, heads, caller)
             answer["fits"] = None if never else self._fits(job, heads)
         return answer
 

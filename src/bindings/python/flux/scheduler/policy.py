@@ -711,6 +711,14 @@ class PolicyScheduler(Scheduler):
         """What `job` waits for on account of a reservation; None if it does not."""
         return self._keeper.why(job)
 
+    def reservation_of(self, job: PendingJob) -> Optional[dict[str, Any]]:
+        """The reservation that `job` waits for or has to keep off: name, start and end; or None."""
+        return self._keeper.blamed(job)
+
+    def waits_aside(self, job: PendingJob) -> bool:
+        """Whether `job` waits for its reservation, and so for no other job."""
+        return self._keeper.is_aside(job)
+
     def kind_of_wait(self, job: PendingJob) -> str:
         """What `job` waits for, in a word: ``reservation``, ``order``, ``down`` or ``resources``."""
         if self._keeper.why(job) is not None:

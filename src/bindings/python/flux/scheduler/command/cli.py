@@ -161,8 +161,8 @@ class Explain:
         if job.get("reservation"):
             one = job["reservation"]
             lines.append(
-                f"  reservation {one['name']} begins {context.time(one['start'], now)}, "
-                f"ends {context.time(one['end'], now)}"
+                f"  reservation {one['name']}: {context.time(one['start'], now)} to "
+                f"{context.time(one['end'], now)}"
             )
         fits = job.get("fits") or {}
         if fits.get("limit"):

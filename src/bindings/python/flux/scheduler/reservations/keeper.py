@@ -241,28 +241,33 @@ class Keeper:
 
     def why(self, job: PendingJob) -> Optional[str]:
         """What a job waits for on account of a reservation, in one sentence; None: of none."""
+        return self.blame(job)[0]
+
+    def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[Entry]]:
+        """As `why`, and the reservation if there is one of that name."""
         try:
             entry, reason = self.standing(job)
         except InfeasibleRequest as exc:
-            return str(exc)
+            return str(exc), None
         if reason is not None:
-            return reason
+            return reason, entry
         now = self._scheduler.now()
         if entry is not None and entry.window is not None and not entry.active:
-            return f"reservation {entry.name} begins at {self._text(entry, entry.window.start)}"
+            begins = self._text(entry, entry.window.start)
+            return f"reservation {entry.name} begins at {begins}", entry
         if entry is not None:
             wanted = self.nodes_of(entry.reservation)
             free = popcount(entry.ranks & ~self._held_inside(entry))
-            return f"reservation {entry.name}: {free} of {wanted} nodes are free"
+            return f"reservation {entry.name}: {free} of {wanted} nodes are free", entry
         return self._in_the_way(job, now)
 
     def _text(self, entry: Entry, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))
 
-    def _in_the_way(self, job: PendingJob, now: float) -> Optional[str]:
+    def _in_the_way(self, job: PendingJob, now: float) -> tuple[Optional[str], Optional[Entry]]:
         """The first reservation without which a job could start now."""
         if not self.entries:
-            return None
+            return None, None
         request = job.resource_request
         scheduler = self._scheduler
         facts = scheduler.resources.explain(request)
@@ -273,17 +278,18 @@ class Keeper:
                 active |= entry.ranks
         if facts["available"] < facts["needed"]:
             if not wanted & active or facts["unit"] != "nodes":
-                return None
+                return None, None
             reserved = popcount(wanted & active)
             if facts["available"] + reserved < facts["needed"]:
-                return None
+                return None, None
             names = [e.name for e in self.entries.values() if e.active and e.ranks & wanted]
             first = self.entries[names[0]]
             assert first.window is not None
-            return (
+            text = (
                 f"{reserved} of {facts['matching']} nodes are reserved for {', '.join(names)} "
                 f"until {self._text(first, first.window.end)}"
             )
+            return text, first
         length = request.duration if request.duration > 0 else math.inf
         ahead = [
             (entry.window.start, entry)
@@ -294,18 +300,20 @@ class Keeper:
             and self._mask(entry) & wanted
         ]
         if not ahead:
-            return None
+            return None, None
         start, entry = min(ahead, key=lambda one: one[0])
         # How long it may be is not said here: the sentence would change every second.
         if request.duration <= 0:
-            return (
+            text = (
                 f"no time limit: it could run into reservation {entry.name}, which begins at "
                 f"{self._text(entry, start)}"
             )
-        return (
-            f"time limit too long before reservation {entry.name}, which begins at "
-            f"{self._text(entry, start)}"
-        )
+        else:
+            text = (
+                f"time limit too long before reservation {entry.name}, which begins at "
+                f"{self._text(entry, start)}"
+            )
+        return text, entry
 
     def _mask(self, entry: Entry) -> int:
         """Ranks that a reservation could want."""
@@ -850,6 +858,13 @@ class Keeper:
             "configured": entry.configured,
             "note": entry.warned,
         }
+
+    def blamed(self, job: PendingJob) -> Optional[dict[str, Any]]:
+        """The reservation that a job waits for or has to keep off: its name, start and end."""
+        _, entry = self.blame(job)
+        if entry is None or entry.window is None:
+            return None
+        return {"name": entry.name, "start": entry.window.start, "end": entry.window.end}
 
     def preview(self, reservation: Reservation) -> dict[str, Any]:
         """As `describe`, of a reservation that is not made."""
