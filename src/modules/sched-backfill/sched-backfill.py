@@ -28,9 +28,9 @@ from flux.scheduler.queue import Backlog
 #: What making a promise takes, in looks at a job.
 EFFORT = 12
 
-#: Jobs without a promise whose starts are estimated, and jobs beyond them that a step passes over.
+#: Jobs without a promise whose starts are estimated, and others that a step passes over.
 PLANNED = 4096
-PLANNED_STEP = 64
+PASSED = 64
 
 
 class BackfillScheduler(PolicyScheduler):
@@ -300,32 +300,33 @@ class BackfillScheduler(PolicyScheduler):
         """Estimate when jobs without a promise start: the same plan, continued behind the promises.
 
         It promises nothing: the next end or job may change it. What comes behind a job without a
-        limit, or one that waits for such, cannot be told. A generator that yields after each job.
+        limit, or one that waits for such, cannot be told. A generator that yields after each estimate.
         """
         plan = None
-        planned = passed = 0
+        planned = 0
         endless = 0  # mask of ranks that such jobs could want
-        for job in self.pending_jobs(aside=False):
+        for passed, job in enumerate(self.pending_jobs(aside=False), 1):
+            if passed % PASSED == 0:
+                yield
             ranks = self.ranks_of(job)
             limited = job.resource_request.duration > 0
             if job in self.promises:
                 if self.promises.when(job) is None or not limited:
                     endless |= ranks
                 continue
-            when = None
-            if planned < PLANNED and not ranks & endless and not self.waits_for_down_ranks(job):
-                planned += 1
-                if plan is None:
-                    if self.plan is None:
-                        return
-                    plan = self.plan.copy()
-                when = self.planned_start(plan, job)
-                if when is None or not limited:
-                    endless |= ranks
+            if planned >= PLANNED or ranks & endless or self.waits_for_down_ranks(job):
+                self.show_estimate(job, None)
+                continue
+            if plan is None:
+                if self.plan is None:
+                    return
+                plan = self.plan.copy()
+            planned += 1
+            when = self.planned_start(plan, job)
+            if when is None or not limited:
+                endless |= ranks
             self.show_estimate(job, when, "planned")
-            passed += 1
-            if planned < PLANNED or passed % PLANNED_STEP == 0:
-                yield
+            yield
 
     def planned_start(self, plan, job):
         """When a job would start behind all that is in a plan, and enter it there; None: nobody knows."""

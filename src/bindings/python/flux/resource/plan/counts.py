@@ -77,6 +77,7 @@ class Counts:
         "_jobs",
         "short",
         "_bounds",
+        "_uniform",
     )
 
     @classmethod
@@ -85,6 +86,7 @@ class Counts:
         self = cls.__new__(cls)
         self.ranks = units.ranks
         self.whole = units.whole
+        self._uniform = len(pool.inventory.kinds) == 1 and pool.inventory.ranks == self.ranks
         self.free = self._free(pool)
         if self.free is None:
             return None
@@ -121,7 +123,7 @@ class Counts:
     def copy(self):
         """An independent copy."""
         new = object.__new__(type(self))
-        for name in ("ranks", "whole", "free", "promises", "total", "short"):
+        for name in ("ranks", "whole", "free", "promises", "total", "short", "_uniform"):
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
         new.held = self.held.copy()
@@ -150,12 +152,11 @@ class Counts:
         inventory = pool.inventory
         held = pool.held(jobid)
         if self.whole and len(held) == 2:
-            # Most jobs: all that some ranks of one kind have.
+            # Most jobs, where all nodes are of one kind: all that some of them have.
             ranks, units = held
             mask = 1 << ranks if ranks >= 0 else ~ranks
-            kind = inventory.kinds.get(units, 0)
-            if not mask & ~kind:
-                return popcount(mask if kind == self.ranks else mask & self.ranks)
+            if self._uniform and units in inventory.kinds:
+                return popcount(mask)
         cores = inventory.core_mask
         count = 0
         for mask, units in pairs(held):
