@@ -301,9 +301,9 @@ class Backlog(PendingQueue):
         self._fresh: list[PendingJob] = []
         #: by shape, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
-        #: by shape of the jobs in the heap, how many there are, and no limit that is longer than any's
+        # by shape of the jobs in the heap, how many there are, and no limit that is longer than any's
         self._shapes: dict[Any, tuple[int, float]] = {}
-        #: gives the jobs that are `PendingJob.special`, in order
+        # gives the jobs that are `PendingJob.special`, in order
         self.specials: Callable[[], Iterable[PendingJob]] = tuple
 
     # -- as a queue ------------------------------------------------------------------------------------
