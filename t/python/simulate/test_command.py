@@ -247,6 +247,27 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_no_run_outlives_the_command(signum):
+    child = subprocess.Popen(
+        [str(FLUX), "simulate", "--model=lublin", "--jobs=60000", "--scheduler=sched-backfill"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    line = child.stdout.readline()
+    while line and " jobs over " not in line:
+        line = child.stdout.readline()
+    runs = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    while not (workers := runs.read_text().split()):
+        time.sleep(0.05)
+    child.send_signal(signum)
+    child.wait(timeout=60)
+    child.stdout.close()
+    end = time.monotonic() + 60
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < end, "a run goes on"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     "args, said",
     [

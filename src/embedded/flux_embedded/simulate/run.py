@@ -244,12 +244,13 @@ class Task:
 def _child(task, pipe):
     # A process group of its own: a Ctrl-C reaches it through its parent, and once.
     os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = os.getppid()
 
     def tell(progress):
-        try:
-            pipe.send(("progress", progress))
-        except OSError:
+        if os.getppid() != parent:
             os._exit(1)  # nobody is there any more
+        pipe.send(("progress", progress))
 
     try:
         outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
@@ -346,7 +347,11 @@ def run_all(tasks, at_once=None, progress=None):
                 except ProcessLookupError:
                     pass
 
+    def terminate(signum, frame):
+        raise SystemExit(128 + signum)
+
     former = signal.signal(signal.SIGINT, interrupt)
+    former_term = signal.signal(signal.SIGTERM, terminate)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -377,6 +382,7 @@ def run_all(tasks, at_once=None, progress=None):
                     progress.finished(tasks[index], value)
     finally:
         signal.signal(signal.SIGINT, former)
+        signal.signal(signal.SIGTERM, former_term)
         for pipe, (_, child) in running.items():
             child.terminate()
             child.join()
