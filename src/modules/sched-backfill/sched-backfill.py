@@ -93,11 +93,15 @@ class BackfillScheduler(PolicyScheduler):
         Its promise may move to an earlier time. If it cannot be kept any more, since a running job
         was given more time or ended late, it is made anew.
         """
+        held = self.held_after(job)
+        for other in held:
+            self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
         try:
             when = self.promises.advance(job)
         except InsufficientResources:
             self.renew(job)
             when = self.promises.when(job)
+        self.hold_again(held)
         if when is None or when <= self.now():
             return True
         self._backlog.block(job)
@@ -150,13 +154,31 @@ class BackfillScheduler(PolicyScheduler):
                 self.take_back(other)
             self.released()  # what was kept for them may let others start
             return self.try_to_start(job)
-        held = [other for other in others if self.promises.when(other) is None]
+        held = self.held_after(job)
         for other in held:
             self.plan.cancel(other.jobid)
         started = bool(held) and self.try_to_start(job)
-        for other in held:
-            self.promises.make(other, None)
+        self.hold_again(held)
         return started
+
+    def held_after(self, job):
+        """The jobs after this one for which resources are kept that it could want, too."""
+        if not self.promises.held:
+            return []
+        return [
+            other
+            for other in self.promises.after(job)
+            if self.promises.when(other) is None and self.shares_ranks(job, other)
+        ]
+
+    def hold_again(self, jobs):
+        """Keep again what was kept for jobs whose time nobody knows."""
+        for job in jobs:
+            if job in self.promises:
+                try:
+                    self.promises.make(job, None)
+                except InsufficientResources:
+                    self.take_back(job)
 
     def wait(self, job):
         """A job cannot start now: promise it a time, if it is its turn."""

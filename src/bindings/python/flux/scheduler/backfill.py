@@ -24,6 +24,8 @@ class Promises:
         self.plan = plan
         self._jobs: list[PendingJob] = []
         self._times: dict[int, Optional[float]] = {}
+        #: ids of the jobs whose time nobody knows
+        self.held: set[int] = set()
         #: no promise comes due before this, seconds since the epoch
         self._first = math.inf
 
@@ -61,8 +63,10 @@ class Promises:
         """
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
+            self.held.add(job.jobid)
         else:
             self.plan.reserve(job.jobid, job.resource_request, when)
+            self.held.discard(job.jobid)
             self._first = min(self._first, when)
         job.special = True
         if job not in self:
@@ -85,6 +89,7 @@ class Promises:
         """A job needs its promise no more: it has started, or the promise is taken back."""
         if job in self:
             del self._times[job.jobid]
+            self.held.discard(job.jobid)
             del self._jobs[bisect_left(self._jobs, job)]
             job.special = False
             self.plan.cancel(job.jobid)
