@@ -289,7 +289,7 @@ class KVSDir(Mapping):
         """Make a directory, with these values in it, in the next `commit`."""
         put_mkdir(self._handle, self.key_at(name))
         if contents is not None:
-            KVSDir(self._handle, self.key_at(name), self._namespace).fill(contents)
+            KVSDir(self._handle, self.key_at(name), self.namespace).fill(contents)
 
     def fill(self, contents):
         """Set all that is in a dict in the next `commit`."""
@@ -298,7 +298,7 @@ class KVSDir(Mapping):
 
     def commit(self, flags=0):
         """Commit what waits in the handle's own transaction."""
-        commit(self._handle, flags, self._namespace)
+        commit(self._handle, flags, self.namespace)
 
     def __contains__(self, name):
         return self.exists(name)

@@ -384,6 +384,20 @@ def test_directories(h):
             call()
 
 
+def test_a_directory_is_written_through(h):
+    kvs.put_mkdir(h, "w")
+    kvs.commit(h)
+    directory = kvs.get_dir(h, "w")
+    directory["a"] = 1
+    directory.fill({"b": 2})
+    directory.mkdir("c", {"d": 3})
+    directory.commit()
+    assert [kvs.get(h, key) for key in ("w.a", "w.b", "w.c.d")] == [1, 2, 3]
+    del directory["a"]
+    directory.commit()
+    assert not kvs.exists(h, "w.a")
+
+
 def test_transactions(h):
     txn = kvs.KVSTxn(h, "job.1")
     txn.put("R", {"version": 1})
