@@ -63,15 +63,28 @@ class Journal:
             self.events = [event for event in self.events if id(event) not in gone]
 
     def open(self, msg, R):
-        """Begin a stream: history, an empty marker, then live events."""
+        """Begin a stream: history, an empty marker, then live events.
+
+        An event ``resource-define`` comes alone, with R.
+        """
         events = list(self.events)
         if self._truncated is not None:
             events.insert(0, {"timestamp": self._truncated, "name": "truncate"})
-        if events:
-            defined = R is not None and any(event["name"] == "resource-define" for event in events)
-            self.service.respond(msg, {"events": events, "R": R} if defined else {"events": events})
+        batch = []
+        for event in events:
+            if R is not None and event["name"] == "resource-define":
+                self._flush(msg, batch)
+                batch = []
+                self.service.respond(msg, {"events": [event], "R": R})
+            else:
+                batch.append(event)
+        self._flush(msg, batch)
         self.service.respond(msg, {"events": []})
         self.requests.append(msg)
+
+    def _flush(self, msg, batch):
+        if batch:
+            self.service.respond(msg, {"events": batch})
 
     def cancel(self, sender, matchtag):
         """End the stream of `sender` with this matchtag."""
