@@ -25,6 +25,26 @@ def test_what_cannot_be_read(text):
         Requires().parse(text)
 
 
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        ("", "Unexpected end of input in ''"),
+        ("a and", "Unexpected end of input in 'a and'"),
+        ("(a)|", "Unexpected end of input in '(a)|'"),
+        ("(a", "Unclosed parenthesis in position 0"),
+        ("a (b c", "Unclosed parenthesis in position 2"),
+        ("((", "Unclosed parenthesis in position 1"),
+        ("(a) (b", "Unclosed parenthesis in position 4"),
+        ("a and)", "Invalid token ')' at position 5"),
+        ("()", "Invalid token ')' at position 1"),
+    ],
+)
+def test_the_error_says_where(text, error):
+    with pytest.raises(ConstraintSyntaxError) as info:
+        Requires().parse(text)
+    assert str(info.value) == error
+
+
 def test_without_a_map_every_term_needs_an_operator():
     with pytest.raises(ConstraintSyntaxError, match='Missing required operator in "a"'):
         ConstraintParser().parse("a")

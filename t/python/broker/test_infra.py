@@ -63,7 +63,13 @@ def test_attributes(broker):
         errno.ENOENT,
         "unknown attribute",
     )
-    assert broker.fails("attr.set", {"name": "log-level", "value": "x"})[0] == errno.EINVAL
+    assert broker.fails("attr.set", {"name": "log-stderr-level", "value": "x"})[0] == errno.EINVAL
+    # the broker reads these once, when it starts
+    for name in ("log-level", "log-forward-level"):
+        assert broker.fails("attr.set", {"name": name, "value": "5"}) == (
+            errno.EINVAL,
+            "attribute may not be updated",
+        )
     listed = broker.call("attr.list")
     assert listed["names"] == sorted(listed["attrs"]) and listed["names"][0] == "broker.boot-method"
 

@@ -76,10 +76,10 @@ def test_files(tmp_path):
 def test_attributes():
     attrs = AttrTable()
     seen = []
-    attrs.watch("log-level", seen.append)
-    attrs.set_at_start("log-level", "3")
-    attrs.set("log-level", "4")
-    assert attrs.get_int("log-level") == 4 and seen == ["3", "4"]
+    attrs.watch("log-stderr-level", seen.append)
+    attrs.set_at_start("log-stderr-level", "3")
+    attrs.set("log-stderr-level", "4")
+    assert attrs.get_int("log-stderr-level") == 4 and seen == ["3", "4"]
     with pytest.raises(ValueError, match="foo: unknown attribute"):
         attrs.set_at_start("foo", "bar")
     with pytest.raises(ValueError, match="size: attribute may not be set"):
@@ -87,8 +87,8 @@ def test_attributes():
     for value in ("8", "x", "-2"):
         with pytest.raises(OSError, match="expected a number from 0"):
             attrs.set("log-stderr-level", value)
-    attrs.unset("log-level")
-    assert attrs.get("log-level") is None and attrs.get_int("log-level", 7) == 7
+    attrs.unset("log-stderr-level")
+    assert attrs.get("log-stderr-level") is None and attrs.get_int("log-stderr-level", 7) == 7
     for name, number in (("rank", errno.EPERM), ("nosuch", errno.ENOENT)):
         with pytest.raises(OSError) as caught:
             attrs.unset(name)
@@ -145,7 +145,7 @@ def test_log_levels_ring_and_file(tmp_path, capfd):
     assert [entry.text for entry in ring.entries()] == ["level 4", "level 7", ""]
     assert capfd.readouterr().err == "Jan 1 00:00:01.000000 UTC 1970 x.err[0]: level 3\n"
     assert len((tmp_path / "log").read_text().splitlines()) == 4
-    attrs.set("log-level", "3")
+    attrs.set("log-stderr-level", "3")
     attrs.set("log-stderr-level", "-1")
     ring.append(4, "x", "dropped")
     ring.append(3, "x", "kept, and not shown")

@@ -631,8 +631,8 @@ def plugin_init(p):
 
 def test_load_list_remove(inst, write):
     assert plugins(inst) == BUILTINS
-    answer = inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL), "args": {"x": 1}})
-    assert answer == {"plugins": [*BUILTINS, "a.py"]}
+    inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL), "args": {"x": 1}})
+    assert plugins(inst) == [*BUILTINS, "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
     with pytest.raises(OSError, match="a.py already loaded"):
         inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
@@ -679,8 +679,17 @@ def test_plugin_that_cannot_be_loaded(inst, write, source, text):
 
 
 def test_not_found(inst):
-    with pytest.raises(OSError, match="nosuch.so not found"):
+    with pytest.raises(OSError, match="nosuch.so: No such plugin found"):
         inst.rpc("job-manager.jobtap", {"load": "nosuch.so"})
+
+
+@pytest.mark.parametrize(
+    "body, text", [({}, "Protocol error"), ({"name": "x"}, "x: plugin not found")]
+)
+def test_query_of_what_is_not_there(inst, body, text):
+    with pytest.raises(OSError) as info:
+        inst.rpc("job-manager.jobtap-query", body)
+    assert (info.value.errno, info.value.strerror) == (errno.EINVAL, text)
 
 
 def test_compiled_name_finds_the_python_file(inst):

@@ -502,7 +502,7 @@ def test_plugin_query(inst, load):
     assert answer["data"] == {"count": 3} and answer["path"].endswith("/test.py")
     answer = inst.rpc("job-manager.jobtap-query", {"name": ".update-duration"})
     assert answer == {"name": ".update-duration", "path": "builtin"}
-    with pytest.raises(OSError, match="nosuch.py not found"):
+    with pytest.raises(OSError, match="nosuch.py: plugin not found"):
         inst.rpc("job-manager.jobtap-query", {"name": "nosuch.py"})
 
 

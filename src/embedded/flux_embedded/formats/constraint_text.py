@@ -62,7 +62,7 @@ def parse(text, syntax=REQUIREMENTS):
     tokens = _tokenize(text)
     if not tokens:
         return {}
-    parser = _Parser(tokens, syntax)
+    parser = _Parser(text, tokens, syntax)
     result = parser.disjunction(0)
     parser.expect_end()
     return result
@@ -86,7 +86,8 @@ def _tokenize(text):
 
 
 class _Parser:
-    def __init__(self, tokens, syntax):
+    def __init__(self, text, tokens, syntax):
+        self.text = text
         self.tokens = tokens
         self.syntax = syntax
         self.at = 0
@@ -96,9 +97,22 @@ class _Parser:
 
     def fail(self):
         if self.at >= len(self.tokens):
-            raise ValueError("Unexpected end of input")
+            opened = self.unclosed()
+            if opened:
+                raise ValueError(f"Unclosed parenthesis in position {opened[-1]}")
+            raise ValueError(f"Unexpected end of input in {quote(self.text)}")
         _, value, pos = self.tokens[self.at]
         raise ValueError(f"Invalid token {quote(value)} at position {pos}")
+
+    def unclosed(self):
+        """The positions of the parentheses that are open at the end."""
+        opened = []
+        for kind, _, pos in self.tokens:
+            if kind == "open":
+                opened.append(pos)
+            elif kind == "close" and opened:
+                opened.pop()
+        return opened
 
     def expect_end(self):
         if self.at < len(self.tokens):

@@ -46,7 +46,7 @@ class Router:
             FileNotFoundError: `endpoint` does not hold `name`
         """
         if self.services.get(name) is not endpoint:
-            raise FileNotFoundError(errno.ENOENT, f"{name} is not registered")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         del self.services[name]
 
     def send(self, endpoint, msg):

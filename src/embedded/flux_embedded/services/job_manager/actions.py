@@ -7,6 +7,10 @@ import errno
 import signal
 
 from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
+from flux_embedded.kernel.service import Malformed, check_form
+
+#: What requests for several jobs at once have in their forms.
+MANY = {"states?": int, "userid?": (int, type(None))}
 
 
 class Actions:
@@ -78,6 +82,10 @@ class Actions:
 
     def killall(self, msg):
         """``killall`` {signum, userid?, dry_run?} -> {count, errors}."""
+        try:
+            check_form(msg.body, {"signum": int, **MANY}, msg.topic)
+        except Malformed as exc:
+            raise OSError(errno.EPROTO, "error decoding request") from exc
         signum = _signal_number(msg.body["signum"])
         matches = self._select(msg, RUN)
         if not msg.body.get("dry_run"):

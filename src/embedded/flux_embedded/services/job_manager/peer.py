@@ -5,6 +5,7 @@ import errno
 from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_INFO
 from flux_embedded.formats.states import INACTIVE, SCHED
+from flux_embedded.kernel.service import Malformed
 
 LIMIT_MAX = 2147483647
 
@@ -63,7 +64,7 @@ class Peer:
         body = msg.body
         mode = body.get("mode") if isinstance(body, dict) else None
         if self.sender is not msg.sender:
-            raise OSError(errno.EPROTO, "sched-ready: there was no sched-hello before")
+            raise Malformed("sched-ready: there was no sched-hello before")
         if mode == "limited":
             limit = body.get("limit")
             if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:

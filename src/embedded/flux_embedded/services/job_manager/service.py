@@ -43,7 +43,7 @@ from flux_embedded.formats import policy, rlite, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.job_manager.actions import Actions
+from flux_embedded.services.job_manager.actions import MANY, Actions
 from flux_embedded.services.job_manager.alloc import Alloc
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.free import Free
@@ -62,7 +62,6 @@ from flux_embedded.services.job_manager.waits import Waits
 
 #: Parts of the forms of requests.
 TEXT = (str, type(None))
-MANY = {"states?": int, "userid?": (int, type(None))}
 
 
 class JobManager(Service):
@@ -112,7 +111,7 @@ class JobManager(Service):
         add("raise", self.actions.raise_, guest=True, form={"id": int})
         add("raiseall", self.actions.raiseall, guest=True, form={"type": object, **MANY})
         add("kill", self.actions.kill, guest=True, form={"id": int, "signum": int})
-        add("killall", self.actions.killall, guest=True, form={"signum": int, **MANY})
+        add("killall", self.actions.killall, guest=True)
         add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": int})
         add(
             "memo",
@@ -130,7 +129,7 @@ class JobManager(Service):
         add("queue-enable", self.queues.enable, form={"enable": bool, **which})
         add("queue-start", self.queues.start, form={"start": bool, **which})
         add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
-        add("jobtap-query", self.jobtap.query, form={"name": str})
+        add("jobtap-query", self.jobtap.query)
         add(
             "events-journal",
             self.journal.events_journal,

@@ -1,11 +1,11 @@
 """Execution as a peer: start requests and what comes back (RFC 32)."""
 
-import errno
 import os
 
 from flux_embedded.formats import rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
+from flux_embedded.kernel.service import Malformed
 
 
 class Start:
@@ -28,7 +28,7 @@ class Start:
         body = msg.body or {}
         service = body.get("service")
         if not isinstance(service, str) or not service or "." in service:
-            raise OSError(errno.EPROTO, "exec-hello: service must be the name of a service")
+            raise Malformed("exec-hello: service must be the name of a service")
         self._listen(service)
         self._sender = msg.sender
         self.jm.respond(msg)

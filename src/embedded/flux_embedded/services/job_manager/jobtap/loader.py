@@ -37,7 +37,7 @@ def find(path, search_path=()):
         for full in (candidate, _as_python(candidate)):
             if full.endswith(".py") and os.path.isfile(full):
                 return name, os.path.abspath(full)
-    raise OSError(errno.ENOENT, f"{name} not found")
+    raise OSError(errno.ENOENT, f"{name}: No such plugin found")
 
 
 def _as_python(path):

@@ -2,6 +2,7 @@
 
 import errno
 import fnmatch
+import os
 from contextlib import nullcontext
 from types import MappingProxyType
 
@@ -211,19 +212,23 @@ class Jobtap(Calls):
     # -- requests ------------------------------------------------------------------------------------
 
     def request(self, msg):
-        """``jobtap``: {load?, args?, remove?, query_only?} -> {plugins: [name]}."""
+        """``jobtap``: {load?, args?, remove?} -> nothing; {query_only} -> {plugins: [name]}."""
         body = msg.body or {}
-        if not body.get("query_only"):
+        answer = None
+        if body.get("query_only"):
+            answer = {"plugins": [plugin.name for plugin in self.plugins]}
+        else:
             if body.get("remove"):
                 self.remove(body["remove"])
             if body.get("load"):
                 self.load(body["load"], body.get("args") or body.get("conf") or {})
-        names = [plugin.name for plugin in self.plugins]
-        self.jm.events.send(self.jm.respond, msg, {"plugins": names})
+        self.jm.events.send(self.jm.respond, msg, answer)
 
     def query(self, msg):
         """``jobtap-query``: {name} -> {name, path, ...} with what plugin.query returns."""
-        name = msg.body["name"]
+        name = (msg.body or {}).get("name")
+        if not isinstance(name, str):
+            raise OSError(errno.EINVAL, os.strerror(errno.EPROTO))
         for plugin in self.plugins:
             if plugin.name == name:
                 answer = {"name": plugin.name, "path": plugin.path}
@@ -232,7 +237,7 @@ class Jobtap(Calls):
                     answer.update(self._query(plugin, callback) or {})
                 self.jm.respond(msg, answer)
                 return
-        raise OSError(errno.ENOENT, f"{name} not found")
+        raise OSError(errno.EINVAL, f"{name}: plugin not found")
 
     def _query(self, plugin, callback):
         try:

@@ -1,6 +1,7 @@
 """``.post-event``: ``job-manager.post-event.post`` ``{id, name, context?}`` posts an event to a job."""
 
 import errno
+import os
 
 from flux_embedded.kernel.message import ROLE_OWNER
 
@@ -17,5 +18,7 @@ def post(p, msg):
     context = body.get("context")
     if context is not None and not isinstance(context, dict):
         raise OSError(errno.EPROTO, "context must be an object")
+    if body["id"] not in p.jm.jobs:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     p.event_post(body["id"], body["name"], context)
     p.handle.respond(msg)
