@@ -7,9 +7,10 @@ against what is there; at the end everything is repaired and every job must reac
 import json
 from collections import deque
 
+from books import ids
 from eventlog_rules import Violation
 from eventlog_rules import check as check_eventlog
-from history import NODES, SHAPES, is_calm, jobspec
+from history import NAMES, NODES, SHAPES, is_calm, jobspec
 from watch import Watch
 
 from flux_embedded.broker.instance import Instance
@@ -76,6 +77,9 @@ class Driver:
         self.submitted = []
         self.held_back = {}
         self.crash_in = None
+        #: jobs that may be on reserved ranks: they ran before, or were given more time
+        self.excused = set()
+        self.reserved = {}  # name -> what was asked for
         try:
             self.instance.start()
             self.h = self.instance.handle
@@ -131,6 +135,11 @@ class Driver:
         # A job that ends by its limit and a queue nobody meddles with: then promises are to be kept.
         kept = self.scheduler == "sched-backfill" and "guarantee=none" not in self.args
         self.watch.bound = kept and is_calm(history)
+        self.watch.reserving = any(
+            step[0] == "reserve"
+            or (step[0] == "submit" and any("reservation" in job for job in step[1]))
+            for step in history
+        )
         for step in history:
             self._step(*step)
             self._settle()
@@ -169,17 +178,33 @@ class Driver:
     def do_urgency(self, number, urgency):
         self._rpc("job-manager.urgency", {"id": self._pick(number), "urgency": urgency})
 
+    def do_reserve(self, entry, start):
+        self.excused |= set(self.watch.books.held)
+        listed = self._rpc("sched.reservations")
+        if "now" in listed:
+            asked = {**entry, "start": listed["now"] + start}
+            if "error" not in self._rpc("sched.reserve", {"reservation": asked}):
+                self.reserved[entry["name"]] = entry
+            # What was under way to the scheduler may have been held up, and jobs started before it.
+            self.excused |= set(self.watch.books.held)
+
+    def do_unreserve(self, name):
+        self._rpc("sched.unreserve", {"name": name})
+
     def do_duration(self, number, seconds):
+        self.excused.add(self._pick(number))
         updates = {"attributes.system.duration": seconds}
         self._rpc("job-manager.update", {"id": self._pick(number), "updates": updates})
 
     def do_drain(self, rank):
+        self.excused |= set(self.watch.books.held)
         self._rpc("resource.drain", {"targets": str(rank), "reason": "fault run"})
 
     def do_undrain(self, rank):
         self._rpc("resource.undrain", {"targets": str(rank)})
 
     def do_offline(self, rank):
+        self.excused |= set(self.watch.books.held)
         if rank:  # rank 0 is the broker itself
             self._rpc("resource.offline", {"ranks": str(rank)})
 
@@ -187,12 +212,14 @@ class Driver:
         self._rpc("resource.online", {"ranks": str(rank)})
 
     def do_shrink(self, rank):
+        self.excused |= set(self.watch.books.held)
         # A TreePool takes ranks 0 to n-1 only, so that no scheduler could be loaded again; there,
         # a rank that goes offline leaves the running pool, and a later one has it back.
         if rank and not self.tree:
             self._rpc("resource.shrink", {"ranks": str(rank)})
 
     def do_property(self, change, name, rank):
+        self.excused |= set(self.watch.books.held)
         self._rpc(f"resource.property-{change}", {"name": name, "targets": str(rank)})
 
     def do_queue_stop(self):
@@ -281,7 +308,36 @@ class Driver:
             if "alloc" in names and "free" not in names:
                 raise Violation(f"hello left out job {jobid}, which was not freed: {names}")
         self.watch.unreported.clear()
+        if self.watch.reserving and self._loaded() and self.crash_in is None:
+            self._check_reservations()
         self._check_annotations()
+
+    def _check_reservations(self):
+        """No job outside the group holds what is reserved, but those that had it before or were given
+        more time; and while a reservation is short of nodes, no other job is on such a node at all,
+        unless others went down since it started."""
+        listed = self._rpc("sched.reservations")
+        now = listed.get("now", 0)
+        for one in listed.get("reservations", ()):
+            if one["state"] not in ("active", "degraded") or not one["start"] <= now < one["end"]:
+                continue
+            reserved = ids(one["ranks"] or "")
+            for jobid, held in self.watch.books.held.items():
+                on = {resource[0] for resource in held}
+                ranks = on & (reserved | self._wanted(one["name"]) if one["short"] else reserved)
+                job = self.watch.jobs.get(jobid, {})
+                end = self.watch.ends.get(jobid, 0)
+                if ranks and not (
+                    jobid in self.excused
+                    or "reservation" in job
+                    or 0 < end <= now  # on its way out
+                ):
+                    raise Violation(f"job {jobid} ({job}) holds {ranks} of {one} at {now}")
+
+    def _wanted(self, name):
+        """Ranks that a reservation would take if it could."""
+        hosts = self.reserved.get(name, {}).get("hosts")
+        return set(range(NODES)) if hosts is None else ids(hosts.partition("node")[2])
 
     def _check_annotations(self):
         for jobid in list(self.watch.pending)[:3]:
@@ -312,6 +368,13 @@ class Driver:
         for number, jobid in enumerate(self.submitted):
             if self.watch.jobs[jobid]["urgency"] == 0 or jobid in self._held_jobs():
                 self.do_urgency(number, 16)
+        if self.watch.reserving:
+            for number in range(NAMES):
+                self.do_unreserve(f"r{number}")
+            # What it names does not exist, so it waits.
+            for number, jobid in enumerate(self.submitted):
+                if "reservation" in self.watch.jobs[jobid]:
+                    self.do_cancel(number)
         self._let_pass(LONG_ENOUGH, lambda: self._all_inactive() or self.violation)
         self._settle()
         self._assert_rules()

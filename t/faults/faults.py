@@ -64,10 +64,10 @@ def described(exc):
 
 
 def history_of(seed, scheduler, steps):
-    """Every fourth history for a scheduler that makes promises gives it no excuse to break one."""
-    return histories.make(
-        seed, steps, calm=seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    )
+    """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
+    every fourth there are reservations."""
+    calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
+    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2)
 
 
 def report(seed, scheduler, pool, steps, failure):

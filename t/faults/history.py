@@ -37,6 +37,9 @@ CONSTRAINTS = [
 
 NODES = 4
 
+#: Names of reservations: few, so that they are made again, and jobs name those that there are.
+NAMES = 3
+
 #: step -> how often it is drawn
 WEIGHTS = {
     "submit": 30,
@@ -60,22 +63,33 @@ WEIGHTS = {
     "shrink": 0.3,
 }
 
+#: What is drawn as well where there are reservations.
+RESERVING = {"reserve": 6, "unreserve": 2}
+
 #: Steps that break no promise a scheduler made: with only these, reservations must be kept.
 CALM = ("submit", "advance")
 
 
-def make(seed, steps=40, calm=False):
+def make(seed, steps=40, calm=False, reserving=False):
     """The history of `seed`.
 
     Args:
         seed (int): the same seed gives the same history
         steps (int): how many
         calm (bool): only steps that leave every promise of a scheduler standing
+        reserving (bool): an administrator makes reservations, and jobs may name them
     """
     chance = random.Random(seed)
-    names = [name for name in WEIGHTS if not calm or name in CALM]
-    weights = [WEIGHTS[name] for name in names]
-    return [_step(chance, chance.choices(names, weights)[0], calm) for _ in range(steps)]
+    table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
+    names = [name for name in table if not calm or name in CALM]
+    weights = [table[name] for name in names]
+    history = [_step(chance, chance.choices(names, weights)[0], calm) for _ in range(steps)]
+    if reserving:
+        for step in history:
+            for job in step[1] if step[0] == "submit" else ():
+                if chance.random() < 0.3:
+                    job["reservation"] = f"r{chance.randrange(NAMES)}"
+    return history
 
 
 def is_calm(history):
@@ -109,6 +123,24 @@ def _step(chance, name, calm):
         ]
     if name == "duration":
         return ["duration", chance.randrange(1000), chance.choice((1, 20, 300))]
+    if name == "reserve":
+        what = chance.choice(
+            [{"nodes": chance.randint(1, NODES)}, {"hosts": f"node[{chance.randrange(NODES)}]"}]
+        )
+        entry = {
+            "name": f"r{chance.randrange(NAMES)}",
+            "duration": chance.choice((5, 30, 200)),
+            "users": chance.choice(([], [0])),
+            "at_end": chance.choice(("cancel", "run")),
+            "pin": chance.random() < 0.3,
+            "zone": "UTC",
+            **what,
+        }
+        if chance.random() < 0.2:
+            entry["every"] = "5m"
+        return ["reserve", entry, chance.choice((0, 1, 20, 100))]
+    if name == "unreserve":
+        return ["unreserve", f"r{chance.randrange(NAMES)}"]
     if name == "crash":
         return ["crash", chance.randrange(1, 12)]
     if name == "kvs-fail":
@@ -151,6 +183,8 @@ def jobspec(job):
         "environment": {},
         "exec": {"test": {"run_duration": f"{job['run']}s"}},
     }
+    if "reservation" in job:
+        system["reservation"] = job["reservation"]
     if CONSTRAINTS[job["constraint"]] is not None:
         system["constraints"] = CONSTRAINTS[job["constraint"]]
     return {

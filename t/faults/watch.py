@@ -54,6 +54,8 @@ class Watch:
         self.strict = strict
         self.promising = promising
         self.bound = False  # to the starts it promised
+        self.reserving = False  # there may be reservations, for the sake of which jobs wait
+        self.ends = {}  # jobid -> expiration of its R
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
         self.pending = {}
@@ -246,6 +248,7 @@ class Watch:
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
+        self.ends[jobid] = R["execution"]["expiration"]
         promised = self.estimates.get(jobid)
         if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
             raise Violation(
@@ -255,7 +258,7 @@ class Watch:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
-        if self.strict:
+        if self.strict and not self.reserving:
             failed, when = self.commit_failed
             if self.kernel.now() - when < LONGEST_RETRY:
                 turn = min(turn, failed)  # it may have been decided then, and waited with the rest
@@ -293,6 +296,8 @@ class Watch:
             raise Violation(f"job {jobid} was denied without a reason")
         job = self.jobs.get(jobid)
         settled = self.kernel.turns - self.changed > SLACK
+        if job is not None and "reservation" in job:
+            return  # it may not be for this job
         if job is not None and settled and self.could_run(job):
             raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
 
@@ -314,7 +319,7 @@ class Watch:
 
     def stuck(self):
         """The id of the first job in the queue if it could start now, else None."""
-        if not self.pending:
+        if not self.pending or self.reserving:
             return None
         if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
             # It may have to wait for the sake of a start that was promised to one behind it.
@@ -345,7 +350,7 @@ class Watch:
     def _keeps_nobody(self, one, now):
         """Whether a pending job fits now, and others that could want its ranks could not mind."""
         job = self.jobs.get(one.jobid)
-        if self.strict or job is None:
+        if self.strict or self.reserving or job is None:
             return False
         ranks = self.ranks_for(job)
         if not self.books.fits(SHAPES[job["shape"]], ranks & self.up):

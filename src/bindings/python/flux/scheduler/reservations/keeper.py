@@ -440,8 +440,10 @@ class Keeper:
             if entry.window is not None and not entry.active and entry.window.start <= now:
                 changed = True
                 entry.active = True
-                self._withdraw(entry, again=True)
-            if entry.active:
+                self._withdraw(entry)
+                self._take_in(entry)
+                self._enter(entry)
+            elif entry.active:
                 self._take_in(entry)
         if changed:
             self._wake()
@@ -495,8 +497,8 @@ class Keeper:
         """Enter the windows to come into the plan; whether all of them could be had whole."""
         if self._plan is None or entry.window is None:
             return True
-        entry.whole = True
         entry.parts = []
+        entry.whole = self._enter_missing(self._plan, entry, entry.keys, entry.parts)
         window = self._next_window(entry)
         for left in range(AHEAD, 0, -1):
             if window is None:
@@ -508,9 +510,25 @@ class Keeper:
             entry.whole &= whole
             entry.keys += keys
             if left == AHEAD:
-                entry.parts = parts
+                entry.parts += parts
             window = following
         return entry.whole
+
+    def _enter_missing(
+        self, plan: Any, entry: Entry, keys: list[int], parts: list[tuple[float, int]]
+    ) -> bool:
+        """Enter what the window that lasts is short of, so that nobody else has it when it comes
+        free; whether there is no such."""
+        if not entry.active or entry.window is None:
+            return True
+        missing = self.nodes_of(entry.reservation) - popcount(entry.ranks)
+        if missing <= 0:
+            return True
+        window = entry.window
+        self._enter_nodes(
+            plan, entry.reservation, window.start, window.end, 0, missing, keys, parts
+        )
+        return False
 
     def _next_window(self, entry: Entry) -> Optional[Window]:
         """The first of an entry's windows that has not begun."""
@@ -576,11 +594,13 @@ class Keeper:
         """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
         trial = self._scheduler.resources.plan()
         for entry in self.entries.values():
+            parts: list[tuple[float, int]] = []
+            self._enter_missing(trial, entry, [], parts)
             window = self._next_window(entry)
             if window is not None:
-                _, _, parts = self._enter_window(trial, entry, window, window.end)
-                if not entry.whole and parts != entry.parts:
-                    return False
+                parts += self._enter_window(trial, entry, window, window.end)[2]
+            if not entry.whole and parts != entry.parts:
+                return False
         return True
 
     def _part(
