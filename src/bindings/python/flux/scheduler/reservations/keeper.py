@@ -185,6 +185,8 @@ class Keeper:
             raise ValueError(f"there is no reservation {name}")
         self._withdraw(entry)
         self._dismiss(entry)
+        # A promise from the end of its window on would come due when nothing else happens.
+        self._scheduler.replan()
         self._wake()
         return entry
 
@@ -351,6 +353,8 @@ class Keeper:
         if window is None or entry.stand_in is None:
             return None
         ranks = selected_ranks(impl.held(entry.stand_in))
+        busy = ranks & ~entry.ranks
+        ranks &= entry.ranks
         self._dismiss_stand_in(entry)
         try:
             eligible = impl.eligible(request.shape.match) & ranks
@@ -359,7 +363,7 @@ class Keeper:
                 return None
             got = impl.grant(job.jobid, request, *placed)
         finally:
-            self._stand_in(entry)
+            self._stand_in(entry, busy)
         end = impl.end_of(job.jobid)
         if entry.reservation.at_end == "cancel":
             end = min(end or window.end, window.end)
@@ -691,7 +695,13 @@ class Keeper:
         if missing > 0:
             room = self._room_outside(entry, match & up & impl.index.idle & ~entry.ranks)
             entry.ranks |= take(room, min(missing, popcount(room)))
-        self._stand_in(entry)
+            missing = wanted - popcount(entry.ranks)
+        # Of ranks that others still use in part, the rest: or they would be used for ever.
+        busy = 0
+        if missing > 0:
+            room = self._room_outside(entry, match & up & ~impl.index.idle & ~entry.ranks)
+            busy = take(room, min(missing, popcount(room)))
+        self._stand_in(entry, busy)
         self._warn(entry, wanted)
 
     def _held_inside(self, entry: Entry) -> int:
@@ -728,12 +738,12 @@ class Keeper:
             if text:
                 self._scheduler.log.warning(f"reservation {entry.name}: {text}")
 
-    def _stand_in(self, entry: Entry) -> None:
-        """Allocate what is free on the chosen ranks to nobody."""
+    def _stand_in(self, entry: Entry, busy: int = 0) -> None:
+        """Allocate what is free on the chosen ranks, and on `busy` ones, to nobody."""
         impl = self._scheduler.resources.impl
         window = entry.window
         groups: dict[int, int] = {}
-        for rank in members(entry.ranks & impl.eligible(None)):
+        for rank in members((entry.ranks | busy) & impl.eligible(None)):
             free = impl.index.free(rank)
             if free:
                 groups[free] = groups.get(free, 0) | 1 << rank
