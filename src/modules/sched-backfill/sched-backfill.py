@@ -215,6 +215,8 @@ class BackfillScheduler(PolicyScheduler):
     def promise(self, job, when):
         """Promise a job the time `when`, or what it will need if that is None."""
         self.promises.make(job, when)
+        if when is not None:
+            self.look_again_at(when)
         self.waiting.drop(job)
         self._backlog.spend(EFFORT)
         self.show_estimate(job, when, "promised")

@@ -103,6 +103,8 @@ class PolicyScheduler(Scheduler):
         self._heads_found: list[tuple[PendingJob, int]] = []
         self._heads_seen: Any = None
         self._stopwatch = stopwatch(h)
+        #: timers of `look_again_at`
+        self._looks: list[Any] = []
         self._desk = Desk(self)
         self._keeper = Keeper(self)
         self._office = Office(self, self._keeper, self._commits, self._mishaps)
@@ -427,6 +429,21 @@ class PolicyScheduler(Scheduler):
         """Called when a window began or ended, or a reservation was made or given up."""
         for job in self._keeper.take_back():
             self._backlog.push(job)
+        self.released()
+        self._request_schedule()
+
+    def look_again_at(self, when: float) -> None:
+        """Have a pass at a time that depends on a reservation: then no job need end, so that nothing
+        else would ask for one. Costs nothing while there are no reservations."""
+        if self._keeper:
+            wait = max(0.0, when - self.now()) + 1e-3
+            timer = self.handle.timer_watcher_create(wait, self._looks_again)
+            timer.start()
+            self._looks.append(timer)
+
+    def _looks_again(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
+        if watcher in self._looks:
+            self._looks.remove(watcher)
         self.released()
         self._request_schedule()
 
