@@ -263,9 +263,8 @@ def test_resource_journal(h):
     history = [consumer.poll(5)]
     while not history[-1].is_empty():
         history.append(consumer.poll(5))
-    assert history[0].name == "resource-define" and history[0].R["execution"]["nodelist"] == [
-        "n[0-3]"
-    ]
+    assert [event.name for event in history[:2]] == ["restart", "resource-define"]
+    assert history[0].R is None and history[1].R["execution"]["nodelist"] == ["n[0-3]"]
     h.rpc("resource.drain", {"targets": "2"}).get()
     event = consumer.poll(5)
     assert (event.name, event.context["idset"], event.R) == ("drain", "2", None)

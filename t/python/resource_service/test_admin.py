@@ -246,11 +246,12 @@ def names(response):
 def test_journal(four):
     four.call("drain", targets="1")
     journal = Journal(four)
-    defined, history, marker = journal.sent()
+    restart, defined, history, marker = journal.sent()
     # the event that comes with R comes alone
     assert names(defined) == ["resource-define"] and defined["R"] == make_R()
-    assert names(history) == ["restart", "online", "online", "drain"] and "R" not in history
-    assert history["events"][0]["context"] == {
+    assert names(restart) == ["restart"] and "R" not in restart
+    assert names(history) == ["online", "online", "drain"] and "R" not in history
+    assert restart["events"][0]["context"] == {
         "ranks": "0-3",
         "online": "",
         "nodelist": "vm,vm,vm,vm",

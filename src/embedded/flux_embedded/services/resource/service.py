@@ -57,17 +57,17 @@ class Resource(Administration, Service):
         self.shrinks = method != "configuration"
         for event in former:
             self._replay(event)
-        stored = [["put", "resource.R", encode_R(R)]] if method != "kvs" else []
-        self.journal.post("resource-define", {"method": method}, R, stored)
         monitor = self.rpc("overlay.monitor", streaming=True)
         self.state.joined = idset.decode(monitor.body["online"])
-        self._verify(self.state.joined)
         context = {
             "ranks": idset.encode(self.state.base.ranks),
             "online": idset.encode(self.state.online),
         }
         context["nodelist"] = hostlist.encode(self.state.base.hosts)
         self.journal.post("restart", context)
+        stored = [["put", "resource.R", encode_R(R)]] if method != "kvs" else []
+        self.journal.post("resource-define", {"method": method}, R, stored)
+        self._verify(self.state.joined)
         monitor.reset()
         monitor.then(self._monitored)
 
