@@ -8,6 +8,7 @@ PMI = "no PMI, and only the variables of a job that the instance looks at"
 SHELL = "the job shell's own messages and events"
 TEXT = "help texts and the wording of errors in the configuration of this project's own parts"
 CORES = "the machine that recorded has other cores and host names"
+STATS = "stats of services other than job-manager, resource and the schedulers are their own"
 KVS = "a job has no namespace of its own"
 
 #: (pattern in the command or what it printed, why): such lines need not be alike.
@@ -92,4 +93,10 @@ SET_ASIDE = {
         (r"duration=1[sh]$|wait-event -t8 \$A clean", "as much time had gone by as there had"),
     ],
     "validator": [(r"job-validator", "no validators but the two that are built in")],
+}
+
+#: scenario of many calls -> [(pattern of a line of output, why)]: such lines are left out on both sides
+PARTS = {
+    "rpc-ingest": [(r"^job-ingest\.stats-get", STATS)],
+    "rpc-joblist": [(r"^job-list\.stats-get", STATS)],
 }

@@ -40,6 +40,11 @@ def test_ids_are_compared_by_where_they_come_from():
     assert not golden_commands.same_jobs(["fB"], [], ids)
 
 
+def test_parts_of_an_output_are_left_out():
+    parts = [(r"^a\.stats", "why")]
+    assert golden_commands.without("a.stats 1\na.b 2\nx a.stats\n", parts) == "a.b 2\nx a.stats\n"
+
+
 @pytest.mark.parametrize(
     "text, normal",
     [
