@@ -76,7 +76,7 @@ test_expect_success 'conservative: everybody has a reservation' '
 	flux module reload sched-backfill reservations=unlimited &&
 	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
 	flux submit --cc=1-5 -N4 --quiet -t 1m true &&
-	test_wait_until "test \$(flux module stats sched-backfill | jq .promised) = 5" &&
+	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
 	flux cancel $run && flux queue drain --timeout=30 &&
 	test $(stat promised) -eq 0 &&
 	test $(stat errors) -eq 0

@@ -364,7 +364,7 @@ class BackfillScheduler(PolicyScheduler):
 
     def stats_get(self):
         stats = super().stats_get()
-        stats.update(self._backlog.stats(self.now()), promised=len(self.promises))
+        stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
         return stats
 
 

@@ -173,7 +173,7 @@ def test_reservations_for_more_than_one(rig):
             start + 200,
         ]
         assert sched(one)[4]["t_estimate_kind"] == "planned"
-    assert other.sched.stats_get()["promised"] == 2
+    assert other.sched.stats_get()["reserved"] == 2
 
 
 def test_promises_are_made_anew_when_ranks_are_lost():
@@ -264,7 +264,7 @@ def test_queues_without_a_node_in_common_do_not_stop_one_another():
     rig.settle()
     assert "t_estimate" in sched(rig)[1]
     assert rig.answers(5, 0) == []
-    assert rig.sched.stats_get()["promised"] == 2
+    assert rig.sched.stats_get()["reserved"] == 2
 
 
 def test_no_promise_that_a_job_ahead_would_have_to_break():
