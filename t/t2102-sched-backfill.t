@@ -32,7 +32,7 @@ test_expect_success 'the first blocked job has a reservation' '
 	run=$(flux submit -N3 --exclusive -t 10m sleep 300) && started $run &&
 	head=$(flux submit -N4 --exclusive -t 10m sleep 300) &&
 	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\"" &&
-	test $(stat promised) -eq 1
+	test $(stat reserved) -eq 1
 '
 test_expect_success 'a short job goes ahead, a long one does not' '
 	long=$(flux submit -N1 -t 60m sleep 300) &&
@@ -78,7 +78,7 @@ test_expect_success 'conservative: everybody has a reservation' '
 	flux submit --cc=1-5 -N4 --quiet -t 1m true &&
 	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
 	flux cancel $run && flux queue drain --timeout=30 &&
-	test $(stat promised) -eq 0 &&
+	test $(stat reserved) -eq 0 &&
 	test $(stat errors) -eq 0
 '
 test_expect_success 'messages get their answer while a long queue is looked at' '
