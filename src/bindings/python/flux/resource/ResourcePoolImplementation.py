@@ -407,7 +407,7 @@ class ResourcePoolImplementation:
         )
 
     def plan(self) -> Plan:
-        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without reservations.
+        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises.
 
         Raises:
             NotImplementedError: the pool has no view.
