@@ -248,7 +248,7 @@ class Watch:
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
-        self.ends[jobid] = R["execution"]["expiration"]
+        self.ends[jobid] = R["execution"].get("expiration", 0)
         promised = self.estimates.get(jobid)
         if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
             raise Violation(

@@ -79,7 +79,10 @@ def load_plugin(args):
         payload["conf"] = _config(args.config)
     if args.remove:
         payload["remove"] = args.remove
-    connect().rpc("job-manager.jobtap", payload)
+    try:
+        connect().rpc("job-manager.jobtap", payload)
+    except FileNotFoundError:
+        raise CommandError(f"{args.plugin} not found") from None
     return 0
 
 
