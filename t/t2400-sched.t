@@ -115,7 +115,7 @@ test_expect_success 'a job that would run into a window waits, and is told why' 
 	long=$(flux submit -N1 -t 1h sleep 300) &&
 	none=$(flux submit -N1 sleep 300) &&
 	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $long | grep \"time limit too long before reservation dat, which begins at\"" &&
-	flux jobs -no "{annotations.sched.reason_pending}" $none | grep "no time limit: it could run into reservation dat" &&
+	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $none | grep \"no time limit: it could run into reservation dat\"" &&
 	flux sched explain $long >explain && cat explain &&
 	grep "it could start now with a time limit of 4m" explain
 '
