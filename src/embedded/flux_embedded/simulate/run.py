@@ -19,6 +19,9 @@ from flux_embedded.simulate.workload.text import digest
 
 #: Jobs of an instance whose starts are listed.
 LISTED = 200
+#: What ends a command. Held back while a run is forked: what a handler raises in the callbacks
+#: around fork() is dropped by Python, and a run that is not listed yet would be missed.
+ENDING = {signal.SIGINT, signal.SIGTERM}
 #: Seconds between two reports of progress from a run.
 REPORT_EVERY = 0.25
 
@@ -245,6 +248,7 @@ def _child(task, pipe):
     # A process group of its own: a Ctrl-C reaches it through its parent, and once.
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     parent = os.getppid()
 
     def tell(progress):
@@ -360,9 +364,13 @@ def run_all(tasks, at_once=None, progress=None):
                 index = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
                 child = context.Process(target=_child, args=(tasks[index], theirs), daemon=True)
-                child.start()
-                theirs.close()
-                running[ours] = (index, child)
+                signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+                try:
+                    child.start()
+                    theirs.close()
+                    running[ours] = (index, child)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             for pipe in multiprocessing.connection.wait(list(running)):
                 index, child = running[pipe]
                 try:
