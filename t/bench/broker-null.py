@@ -1,14 +1,18 @@
-"""A scheduler that decides nothing: every job gets rank 0, core 0 at once.
+"""A scheduler that decides nothing: every job gets rank 0, core 0, one job a core at a time.
 
 What a broker module in Python costs and how many jobs a broker can start, without any scheduling; R is
-stored before the answer, as RFC 27 asks.
+stored before the answer, as RFC 27 asks.  `unbounded` in its arguments has it answer all requests at
+once, as if the machine had no end: that is what the broker itself can start.
 """
 
+import collections
 import errno
 import json
+import math
 
 from flux.brokermod import BrokerModule, request_handler
 from flux.constants import FLUX_RPC_STREAMING
+from flux.idset import IDset
 from flux.kvs import KVSTxn
 
 R = {
@@ -28,7 +32,13 @@ class Null(BrokerModule):
         self.handle.service_register("sched").get()
         self.set_running()
         self.acquire = self.handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
-        self.acquire.get()
+        self.free_cores = math.inf
+        if "unbounded" not in self.args:
+            execution = self.acquire.get()["resources"]["execution"]
+            self.free_cores = sum(
+                IDset(group["rank"]).count() * IDset(group["children"]["core"]).count()
+                for group in execution["R_lite"]
+            )
         hello = self.handle.rpc(
             "job-manager.sched-hello", {"partial-ok": True}, flags=FLUX_RPC_STREAMING
         )
@@ -40,19 +50,27 @@ class Null(BrokerModule):
             if exc.errno != errno.ENODATA:
                 raise
         self.handle.rpc("job-manager.sched-ready", {"mode": "unlimited"}).get()
-        self.waiting = []
+        self.waiting = collections.deque()
         self.batch = []
         self.timer = self.handle.timer_watcher_create(0.0, lambda *args: self.commit())
         super().run()
 
     @request_handler("sched.alloc", prefix=False)
     def alloc(self, msg):
-        if not self.waiting and not self.batch:
-            self.timer.reset(after=0.0)
         self.waiting.append((msg, msg.payload["id"]))
+        self.look()
+
+    def look(self):
+        """Have the next batch stored at the end of this turn, if there is one."""
+        if self.waiting and not self.batch and self.free_cores:
+            self.timer.reset(after=0.0)
 
     def commit(self):
-        self.batch, self.waiting = self.waiting, []
+        count = min(len(self.waiting), self.free_cores)
+        if self.batch or not count:
+            return
+        self.free_cores -= count
+        self.batch = [self.waiting.popleft() for _ in range(count)]
         txn = KVSTxn(self.handle)
         for _, jobid in self.batch:
             digits = f"{jobid:016x}"
@@ -65,12 +83,13 @@ class Null(BrokerModule):
         for msg, jobid in self.batch:
             self.handle.respond(msg, f'{{"id": {jobid}, "type": 0, "R": {TEXT}}}')
         self.batch = []
-        if self.waiting:
-            self.commit()
+        self.look()
 
     @request_handler("sched.free", prefix=False)
     def free(self, msg):
         msg.payload["id"]
+        self.free_cores += 1
+        self.look()
 
     @request_handler("sched.cancel", prefix=False)
     def cancel(self, msg):
