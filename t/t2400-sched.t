@@ -67,6 +67,26 @@ test_expect_success 'a job that fits under the promise is told how long it may b
 	test $(wc -l <all) = 3 &&
 	flux cancel $long
 '
+test_expect_success 'a job that the scheduler has not been given is explained as well' '
+	after=$(flux submit -N1 -t 1m --dependency=afterany:$head true) &&
+	held=$(flux submit -N1 -t 1m --urgency=hold true) &&
+	flux sched explain $after >explain && cat explain &&
+	grep "waits: dependencies: after-finish=$(flux job id --to=f58 $head)" explain &&
+	flux sched explain $held >explain && cat explain &&
+	grep "waits: held" explain &&
+	flux sched explain --json $held | jq -e ".jobs[0].verdict == \"waits\"" &&
+	flux sched explain --all >all && cat all &&
+	tail -1 all | grep "^2 pending jobs not with the scheduler yet" &&
+	test_must_fail flux sched explain $run 2>err && grep "its state is RUN" err &&
+	guest flux sched explain --all | tee all && ! grep "not with the scheduler" all &&
+	test_must_fail guest flux sched explain $held 2>err && grep "is not a pending job" err &&
+	flux queue stop -m "until noon" -a &&
+	late=$(flux submit -N1 -t 1m true) &&
+	flux sched explain $late >explain && cat explain &&
+	grep "the queue is stopped: until noon" explain &&
+	flux cancel $after $held $late && flux queue start -a &&
+	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\""
+'
 test_expect_success 'when comes after the promise' '
 	flux sched when -N4 -t 1m --json >when.json &&
 	jq -e ".verdict == \"later\" and .start > .now + 1100" when.json &&

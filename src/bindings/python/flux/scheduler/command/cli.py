@@ -9,11 +9,12 @@ import json
 import os
 import sys
 import tempfile
+import time
 from typing import Any, Callable, Dict, List, Optional
 
 import flux
 from flux.job import JobID
-from flux.scheduler.command import shapes
+from flux.scheduler.command import elsewhere, shapes
 from flux.scheduler.command.chart import Chart
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.words import clock, plural, printable, span, table, terminal_width
@@ -27,7 +28,20 @@ Ask = Callable[..., Dict[str, Any]]
 
 
 class Failure(Exception):
-    """Something that the user is told in one line, with exit status 1."""
+    """Something that the user is told in one line, with exit status 1.
+
+    Attributes:
+        errno (int): with which a service refused; 0 if none did
+    """
+
+    errno = 0
+
+    @classmethod
+    def of(cls, text: str, error: OSError) -> "Failure":
+        """A service refused."""
+        failure = cls(text)
+        failure.errno = error.errno or 0
+        return failure
 
 
 class Context:
@@ -38,6 +52,20 @@ class Context:
         self.zone = "UTC" if options.utc else local_zone_name()
         self._handle: Any = None
 
+    @property
+    def handle(self) -> Any:
+        """The Flux handle.
+
+        Raises:
+            Failure: there is no instance
+        """
+        if self._handle is None:
+            try:
+                self._handle = flux.Flux()
+            except OSError as exc:
+                raise Failure(f"there is no Flux instance to ask: {exc.strerror or exc}") from None
+        return self._handle
+
     def ask(self, method: str, payload: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """The answer of a service of the scheduler.
 
@@ -45,16 +73,12 @@ class Context:
             Failure: it has none, or refuses
         """
         try:
-            if self._handle is None:
-                self._handle = flux.Flux()
-            answer = self._handle.rpc(f"sched.{method}", payload or {}).get()
+            answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:
-            raise Failure(self._why(method, exc)) from None
+            raise Failure.of(self._why(method, exc), exc) from None
         return answer if isinstance(answer, dict) else {}
 
     def _why(self, method: str, exc: OSError) -> str:
-        if self._handle is None:
-            return f"there is no Flux instance to ask: {exc.strerror or exc}"
         text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
@@ -114,13 +138,14 @@ class Explain:
         options = context.options
         if options.all == (options.jobid is not None):
             raise Failure("give a job id, or --all")
-        payload: Dict[str, Any] = {"all": True}
-        if options.jobid is not None:
+        if options.all:
+            answer = context.ask("explain", {"all": True})
+        else:
             try:
-                payload = {"id": int(JobID(options.jobid))}
+                jobid = int(JobID(options.jobid))
             except ValueError:
                 raise Failure(f"{options.jobid!r} is not a job id") from None
-        answer = context.ask("explain", payload)
+            answer = self.of_one(jobid, context)
         if options.json:
             show_json(answer)
         elif options.all:
@@ -130,9 +155,53 @@ class Explain:
                 for job in answer["jobs"]
             ]  # fmt: skip
             print("\n".join(table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
+            more = elsewhere.count(context.handle) - len(rows) - answer.get("others", 0)
+            if more > 0:
+                print(
+                    f"{plural(more, 'pending job')} not with the scheduler yet: "
+                    "flux sched explain JOBID says why"
+                )
         else:
             for job in answer["jobs"]:
                 print("\n".join(self.lines(job, answer, context)))
+
+    def of_one(self, jobid: int, context: Context) -> Dict[str, Any]:
+        """The scheduler's answer about a job, or what keeps it from the scheduler, in the same form.
+
+        Raises:
+            Failure: it is not pending, or nothing is known of it
+        """
+        handle = context.handle
+        name = JobID(jobid).f58
+        job = elsewhere.look_up(handle, jobid)
+        if job is None:
+            return context.ask("explain", {"id": jobid})
+        state = elsewhere.state_of(job)
+        if state not in ("DEPEND", "PRIORITY", "SCHED"):
+            raise Failure(f"{name} is not a pending job: its state is {state}")
+        reason = elsewhere.reason(job)
+        if reason is None:
+            try:
+                return context.ask("explain", {"id": jobid})
+            except Failure as failure:
+                if failure.errno != errno.EINVAL:
+                    raise
+            try:
+                reason = elsewhere.reason_of_queue(handle, job)
+            except OSError as exc:
+                raise Failure.of(f"{name} is not with the scheduler: {exc.strerror}", exc) from None
+        now = time.time()
+        found = {
+            "id": jobid,
+            "name": name,
+            "queue": job.get("queue"),
+            "priority": job.get("priority"),
+            "verdict": "waits",
+            "reason": reason,
+            "t_estimate": None,
+            "t_estimate_kind": None,
+        }
+        return {"now": now, "made": now, "jobs": [found], "others": 0}
 
     def lines(self, job: Dict[str, Any], answer: Dict[str, Any], context: Context) -> List[str]:
         """What there is to say of one job, a sentence a line."""
