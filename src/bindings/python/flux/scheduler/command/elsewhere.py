@@ -41,7 +41,7 @@ def _user() -> int:
 
 
 def _is_owner(handle: Any) -> bool:
-    return str(_user()) == handle.attr_get("security.owner")
+    return _user() == int(handle.attr_get("security.owner"))
 
 
 def state_of(job: Dict[str, Any]) -> str:
