@@ -5,7 +5,7 @@ import errno
 import pytest
 from jobs_instance import JobsInstance, make_R
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import idset, rlite
 
 FOUR = {
     "version": 1,
@@ -22,7 +22,7 @@ FOUR = {
 
 def frees(inst):
     """(ranks, final) of all frees so far."""
-    return [(rlite.encode(rlite.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
+    return [(idset.text(rlite.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
 
 
 def housekeeping(inst, **settings):

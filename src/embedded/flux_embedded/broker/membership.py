@@ -81,10 +81,10 @@ class OverlayService(Service):
             raise OSError(errno.EINVAL, f"rank {rank!r}: expected a rank below {self.kernel.size}")
         if rank == 0:
             raise OSError(errno.EINVAL, "rank 0 cannot be disconnected: it is the instance")
-        if not idset.combine([rank, rank + 1], self.online, idset.INTERSECT):
+        if not idset.intersect([rank, rank + 1], self.online):
             raise OSError(errno.EINVAL, f"rank {rank} is not online")
-        self.online = idset.combine(self.online, [rank, rank + 1], idset.DIFFERENCE)
-        self.lost = idset.combine(self.lost, [rank, rank + 1], idset.UNION)
+        self.online = idset.difference(self.online, [rank, rank + 1])
+        self.lost = idset.union(self.lost, [rank, rank + 1])
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
         self._since = self.now()
         self.streams.tell({"offline": str(rank)})
@@ -120,10 +120,10 @@ class OverlayService(Service):
             raise OSError(errno.EINVAL, str(exc)) from None
         if ranks and ranks[-1] > self.kernel.size:
             raise OSError(errno.EINVAL, f"ranks: expected ranks below {self.kernel.size}")
-        new = idset.combine(ranks, self.online, idset.DIFFERENCE)
+        new = idset.difference(ranks, self.online)
         if new:
-            self.online = idset.combine(self.online, new, idset.UNION)
-            self.lost = idset.combine(self.lost, new, idset.DIFFERENCE)
+            self.online = idset.union(self.online, new)
+            self.lost = idset.difference(self.lost, new)
             self._since = self.now()
             self.streams.tell({"online": idset.encode(new)})
         self.respond(msg)
@@ -147,12 +147,8 @@ class GroupsService(Service):
             update = future.body
         except OSError:  # the overlay is unloaded at the end
             return
-        self.online = idset.combine(
-            self.online, idset.decode(update.get("online", "")), idset.UNION
-        )
-        self.online = idset.combine(
-            self.online, idset.decode(update.get("offline", "")), idset.DIFFERENCE
-        )
+        self.online = idset.union(self.online, idset.decode(update.get("online", "")))
+        self.online = idset.difference(self.online, idset.decode(update.get("offline", "")))
         future.reset()
         self.streams.tell({"members": idset.encode(self.online)})
 

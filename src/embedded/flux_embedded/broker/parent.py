@@ -131,9 +131,7 @@ def renumber(R):
     new = {rank: i for i, rank in enumerate(ranks)}
 
     def mapped(text):
-        return idset.encode(
-            idset.from_ids(new[r] for r in idset.members(idset.decode(text)) if r in new)
-        )
+        return idset.text(new[r] for r in idset.members(idset.decode(text)) if r in new)
 
     result = dict(execution)
     result["R_lite"] = [{**entry, "rank": mapped(entry["rank"])} for entry in execution["R_lite"]]

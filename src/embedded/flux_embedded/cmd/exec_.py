@@ -68,15 +68,15 @@ def main(argv):
 def _ranks(opts, size):
     try:
         text = opts.get("rank", "all")
-        ranks = set(range(size)) if text == "all" else set(idset.members(idset.decode(text)))
-        ranks -= set(idset.members(idset.decode(opts.get("exclude", ""))))
+        ranks = set(range(size)) if text == "all" else set(idset.ids(text))
+        ranks -= set(idset.ids(opts.get("exclude", "")))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     if not ranks:
         raise CommandError("No targets specified")
     beyond = [rank for rank in ranks if rank >= size]
     if beyond:
-        text = idset.encode(idset.from_ids(beyond))
+        text = idset.text(beyond)
         raise CommandError(f"One or more invalid --ranks specified: {text}")
     return sorted(ranks)
 

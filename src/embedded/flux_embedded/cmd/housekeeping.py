@@ -52,12 +52,12 @@ class Item:
         if name == "runtime":
             return max(0.0, self.now - self.job["t_start"])
         which = "pending" if name.startswith("pending.") else "allocated"
-        ranks = list(idset.members(idset.decode(self.job.get(which, ""))))
+        ranks = idset.ids(self.job.get(which, ""))
         if name.endswith("nnodes"):
             return len(ranks)
         if name.endswith("nodelist"):
             return self.inventory.select(ranks).nodelist()
-        return idset.encode(idset.from_ids(ranks))
+        return idset.text(ranks)
 
 
 def list_command(args):
@@ -75,7 +75,7 @@ def list_command(args):
         for job in jobs:
             for key in ("allocated", "pending"):
                 ranks = idset.members(idset.decode(job.get(key, "")))
-                job[key] = idset.encode(idset.from_ids([r for r in ranks if r in wanted]))
+                job[key] = idset.text([r for r in ranks if r in wanted])
         jobs = [job for job in jobs if job["allocated"]]
     items = [Item(job, inventory, clock.now(client)) for job in jobs]
     text = layout.lines(items, Item.get, header=not args.no_header)

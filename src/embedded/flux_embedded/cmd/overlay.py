@@ -33,7 +33,7 @@ def status(argv):
     client = connect()
     hosts = hostlist.decode(client.rpc("attr.get", {"name": "hostlist"})["value"])
     online = next(iter(client.stream("overlay.monitor", {})))["online"]
-    there = set(idset.members(idset.decode(online)))
+    there = set(idset.ids(online))
     for rank, host in enumerate(hosts):
         # all ranks are children of rank 0, which is degraded when one is gone
         if rank == 0:

@@ -46,7 +46,7 @@ def _add_properties(rset, texts):
     for text in texts:
         name, colon, ranks = text.partition(":")
         try:
-            members = set(idset.members(idset.decode(ranks))) if colon else None
+            members = set(idset.ids(ranks)) if colon else None
             rset.set_property(name, members)
         except ValueError as exc:
             raise CommandError(f"failed to assign properties: {exc}") from None

@@ -80,27 +80,27 @@ def match(constraint, every, properties, host_ranks):
             term = every
             for value in values:
                 one = match(value, every, properties, host_ranks)
-                term = idset.combine(term, one, idset.INTERSECT)
+                term = idset.intersect(term, one)
         elif op == "or":
             term = [] if values else every
             for value in values:
                 one = match(value, every, properties, host_ranks)
-                term = idset.combine(term, one, idset.UNION)
+                term = idset.union(term, one)
         elif op == "not":
             term = every
             for value in values:
                 one = match(value, every, properties, host_ranks)
-                term = idset.combine(term, one, idset.INTERSECT)
-            term = idset.combine(every, term, idset.DIFFERENCE)
+                term = idset.intersect(term, one)
+            term = idset.difference(every, term)
         elif op == "properties":
             term = every
             for value in values:
                 if value[0] == "^":
                     have = properties.get(value[1:], ())
-                    term = idset.combine(term, have, idset.DIFFERENCE)
+                    term = idset.difference(term, have)
                 else:
                     have = properties.get(value, ())
-                    term = idset.combine(term, have, idset.INTERSECT)
+                    term = idset.intersect(term, have)
         elif op == "hostlist":
             found = set()
             for value in values:
@@ -110,6 +110,6 @@ def match(constraint, every, properties, host_ranks):
         else:
             term = []
             for value in values:
-                term = idset.combine(term, idset.decode(value), idset.UNION)
-        result = idset.combine(result, term, idset.INTERSECT)
+                term = idset.union(term, idset.decode(value))
+        result = idset.intersect(result, term)
     return result

@@ -83,6 +83,16 @@ def from_ids(ids):
     return bounds
 
 
+def ids(text):
+    """Return the members of an idset string as a list of int."""
+    return list(members(decode(text)))
+
+
+def text(ids):
+    """Return an iterable of ids, in any order, as an idset string."""
+    return encode(from_ids(ids))
+
+
 def count(bounds):
     """Return the number of members."""
     return sum(bounds[1::2]) - sum(bounds[::2])
@@ -137,3 +147,15 @@ def _apart(a, b, keep):
 UNION = (False, True, True, True)
 INTERSECT = (False, False, False, True)
 DIFFERENCE = (False, True, False, False)
+
+
+def union(a, b):
+    return combine(a, b, UNION)
+
+
+def intersect(a, b):
+    return combine(a, b, INTERSECT)
+
+
+def difference(a, b):
+    return combine(a, b, DIFFERENCE)

@@ -47,16 +47,6 @@ def children(R):
     return table
 
 
-def ids(text):
-    """Return an idset string as a list of int."""
-    return list(idset.members(idset.decode(text)))
-
-
-def encode(members):
-    """Return an iterable of int as an idset string."""
-    return idset.encode(idset.from_ids(members))
-
-
 def count(R):
     """Return (nodes, cores) of `R`."""
     nodes = cores = 0
@@ -79,7 +69,7 @@ def fragment(R, keep):
     for entry in execution["R_lite"]:
         left = [rank for rank in idset.members(idset.decode(entry["rank"])) if rank in keep]
         if left:
-            entries.append({"rank": encode(left), "children": entry["children"]})
+            entries.append({"rank": idset.text(left), "children": entry["children"]})
     names = [name for rank, name in zip(ranks(R), hosts(R)) if rank in keep]
     return assemble(entries, names, _cut_properties(execution.get("properties"), keep))
 
@@ -98,7 +88,7 @@ def _cut_properties(properties, keep):
     for name, text in (properties or {}).items():
         left = [rank for rank in idset.members(idset.decode(text)) if rank in keep]
         if left:
-            cut[name] = encode(left)
+            cut[name] = idset.text(left)
     return cut
 
 
@@ -125,14 +115,18 @@ def union(sets):
     alike = {}
     for rank in sorted(resources):
         key = tuple(
-            (kind, encode(members)) for kind, members in sorted(resources[rank].items()) if members
+            (kind, idset.text(members))
+            for kind, members in sorted(resources[rank].items())
+            if members
         )
         alike.setdefault(key, []).append(rank)
-    entries = [{"rank": encode(members), "children": dict(key)} for key, members in alike.items()]
+    entries = [
+        {"rank": idset.text(members), "children": dict(key)} for key, members in alike.items()
+    ]
     return assemble(
         entries,
         [names[rank] for rank in sorted(names)],
-        {name: encode(members) for name, members in properties.items() if members},
+        {name: idset.text(members) for name, members in properties.items() if members},
     )
 
 

@@ -186,7 +186,7 @@ def _check_available(result, rows):
         last = bisect.bisect_right(times, row.start + GRAIN)
         bad = None
         for _, up in changes[first:last]:
-            bad = idset.combine(_units(result, row), up, idset.DIFFERENCE)
+            bad = idset.difference(_units(result, row), up)
             if not bad:
                 break
         if bad:
@@ -283,7 +283,7 @@ def check_R(job, R, inventory=None):
     held = set()
     for rank, children in rlite.children(R).items():
         for kind, text in children.items():
-            for one in rlite.ids(text):
+            for one in idset.ids(text):
                 held.add((rank, kind, one))
                 if inventory is not None and one not in inventory.get(rank, {}).get(kind, ()):
                     raise Violation(
@@ -306,7 +306,7 @@ def check_instance(inventory, jobs):
         Violation: the first rule that was broken
     """
     known = {
-        rank: {kind: set(rlite.ids(text)) for kind, text in children.items()}
+        rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
         for rank, children in rlite.children(inventory).items()
     }
     spans = []

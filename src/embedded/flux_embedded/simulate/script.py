@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import time
 
-from flux_embedded.formats import fsd, states
+from flux_embedded.formats import fsd, idset, states
 from flux_embedded.simulate.job import Job, Shape
 from flux_embedded.simulate.workload.columns import seconds
 
@@ -193,7 +193,7 @@ def _undrain(engine, words):
 
 def _end_jobs_on(engine, ranks):
     """Jobs on ranks that are gone fail, as they do where a broker is lost."""
-    from flux_embedded.formats import idset, rlite
+    from flux_embedded.formats import rlite
 
     gone = set(idset.members(ranks))
     for active in list(engine.manager.jobs.values()):

@@ -96,8 +96,7 @@ class RSet:
             for text in execution.get("nodelist", ()):
                 names += hostlist.decode(text)
             properties = {
-                name: set(idset.members(idset.decode(text)))
-                for name, text in execution.get("properties", {}).items()
+                name: set(idset.ids(text)) for name, text in execution.get("properties", {}).items()
             }
         except KeyError as exc:
             raise RError(f"Object item not found: {exc.args[0]}") from None
@@ -127,7 +126,7 @@ class RSet:
                 children["gpu"] = text_of(gpus)
             if cores:
                 children["core"] = text_of(cores)
-            lite.append({"rank": idset.encode(idset.from_ids(members)), "children": children})
+            lite.append({"rank": idset.text(members), "children": children})
         execution = {
             "R_lite": lite,
             "starttime": float(self.starttime),
@@ -137,9 +136,7 @@ class RSet:
             execution["nslots"] = self.nslots
         execution["nodelist"] = [self.nodelist()]
         properties = {
-            name: idset.encode(idset.from_ids(members))
-            for name, members in self.properties.items()
-            if members
+            name: idset.text(members) for name, members in self.properties.items() if members
         }
         if properties:
             execution["properties"] = properties
@@ -157,7 +154,7 @@ class RSet:
         return hostlist.encode([self.hosts[rank] for rank in self.ranks if rank in self.hosts])
 
     def rank_ids(self):
-        return idset.encode(idset.from_ids(self.ranks))
+        return idset.text(self.ranks)
 
     def count(self, kind):
         """How many cores, gpus or nodes there are; 0 for anything else."""
@@ -319,7 +316,7 @@ class RSet:
             RError: it is neither
         """
         try:
-            return set(idset.members(idset.decode(text)))
+            return set(idset.ids(text))
         except ValueError:
             pass
         try:

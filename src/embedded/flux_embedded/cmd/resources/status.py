@@ -89,14 +89,14 @@ class Row:
         if name == "nnodes":
             return len(self.ranks)
         if name == "ranks":
-            return idset.encode(idset.from_ids(self.ranks))
+            return idset.text(self.ranks)
         if name == "nodelist":
             return self.inventory.select(self.ranks).nodelist()
         return getattr(self, name)
 
 
 def _members(text):
-    return set(idset.members(idset.decode(text or "")))
+    return set(idset.ids(text or ""))
 
 
 class ResourceStatus:

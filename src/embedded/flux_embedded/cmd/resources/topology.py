@@ -80,4 +80,4 @@ def _live():
         except OSError:
             # it ended in the meantime, before it was given any
             continue
-    return robj, jobs, idset.encode(idset.from_ids(down))
+    return robj, jobs, idset.text(down)

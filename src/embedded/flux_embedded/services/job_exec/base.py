@@ -1,6 +1,6 @@
 """What mock and real jobs share."""
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import idset, rlite
 
 
 class Alarm:
@@ -62,5 +62,5 @@ class ExecJob:
 
     def release(self, ranks=None):
         """The last response: execution is done with all ranks, or with these that were left."""
-        self.answer("release", {"ranks": ranks or rlite.encode(rlite.ranks(self.R)), "final": True})
+        self.answer("release", {"ranks": ranks or idset.text(rlite.ranks(self.R)), "final": True})
         self.service.ended(self)

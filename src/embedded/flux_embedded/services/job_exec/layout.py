@@ -1,6 +1,6 @@
 """Which task of a job runs where, and with what environment."""
 
-from flux_embedded.formats import jobid, rlite
+from flux_embedded.formats import idset, jobid, rlite
 from flux_embedded.formats.jobspec import count_tasks
 
 
@@ -66,7 +66,7 @@ def per_resource_shares(jobspec, children):
     if type(count) is not int or count < 1:
         return None
     return [
-        count if per["type"] == "node" else count * len(rlite.ids(what.get("core", "")))
+        count if per["type"] == "node" else count * len(idset.ids(what.get("core", "")))
         for what in children
     ]
 
@@ -77,7 +77,7 @@ def place(jobspec, R):
     children = rlite.children(R)
     nodes = []
     for broker_rank, host in zip(rlite.ranks(R), rlite.hosts(R)):
-        cores = len(rlite.ids(children[broker_rank].get("core", "")))
+        cores = len(idset.ids(children[broker_rank].get("core", "")))
         nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
     nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
     ntasks = count_tasks(jobspec, nslots)
@@ -135,7 +135,7 @@ def bind_gpus(environment, tasks, task, affinity):
     """
     if affinity == "off":
         return
-    gpus = rlite.ids(task.gpus)
+    gpus = idset.ids(task.gpus)
     if affinity == "per-task":
         share = len(gpus) // sum(1 for other in tasks if other.node == task.node)
         gpus = gpus[task.local_id * share : (task.local_id + 1) * share]

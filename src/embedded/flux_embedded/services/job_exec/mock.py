@@ -8,7 +8,7 @@ ranks).
 
 import signal
 
-from flux_embedded.formats import fsd, rlite
+from flux_embedded.formats import fsd, idset, rlite
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_exec import base
 
@@ -123,10 +123,10 @@ class MockJob(base.ExecJob):
         last = 0.0
         for text, delay in parts:
             last = max(last, float(delay))
-            ranks = set(rlite.ids(text)) & left
+            ranks = set(idset.ids(text)) & left
             left -= ranks
             if ranks and left:
-                data = {"ranks": rlite.encode(ranks), "final": False}
+                data = {"ranks": idset.text(ranks), "final": False}
                 base.Alarm(
                     self.service,
                     self.service.kernel.time + delay,
@@ -135,7 +135,7 @@ class MockJob(base.ExecJob):
             else:
                 left |= ranks
         base.Alarm(
-            self.service, self.service.kernel.time + last, lambda: self.release(rlite.encode(left))
+            self.service, self.service.kernel.time + last, lambda: self.release(idset.text(left))
         )
 
     def abandon(self):

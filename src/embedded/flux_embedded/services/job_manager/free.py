@@ -1,6 +1,6 @@
 """Giving resources back: execution's releases, ``sched.free`` and the ``free`` event (RFC 27)."""
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import idset, rlite
 from flux_embedded.formats.states import CLEANUP
 
 
@@ -16,7 +16,7 @@ class Free:
         if everything:
             text = "all"
         else:
-            text = rlite.encode(ranks)
+            text = idset.text(ranks)
             job.released = (job.released or set()) | ranks
         if final:
             job.start_pending = False

@@ -17,7 +17,7 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_embedded.formats import fsd, jobid, rlite
+from flux_embedded.formats import fsd, idset, jobid, rlite
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 
 
@@ -82,7 +82,7 @@ class Housekeeping:
         except OSError:  # there is no overlay, or it ends with the instance
             return
         future.reset()
-        gone, back = set(rlite.ids(body.get("offline", ""))), set(rlite.ids(body.get("online", "")))
+        gone, back = set(idset.ids(body.get("offline", ""))), set(idset.ids(body.get("online", "")))
         self.offline = (self.offline | gone) - back
         for visit in list(self.jobs.values()):
             if gone:
@@ -169,7 +169,7 @@ class Visit:
         request = {
             "id": self.job.id,
             "userid": self.job.userid,
-            "ranks": rlite.encode(ranks),
+            "ranks": idset.text(ranks),
             "command": self._command,
         }
         self.jm.rpc("job-exec.script", request, streaming=True).then(self._report, ranks)
@@ -215,7 +215,7 @@ class Visit:
         """These ranks are offline: what their scripts do no longer counts."""
         gone = (ranks & self.active) - self.waiting
         if gone:
-            text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {rlite.encode(gone)}"
+            text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {idset.text(gone)}"
             self.jm.log(LOG_ERR, text)
             self._void |= gone
             self._signal(9, gone)
@@ -257,12 +257,12 @@ class Visit:
                     timer.stop()
                 self._script_ended(rank)
         elif ranks:
-            request = {"id": self.job.id, "signum": signum, "ranks": rlite.encode(ranks)}
+            request = {"id": self.job.id, "signum": signum, "ranks": idset.text(ranks)}
             self.jm.notify("job-exec.script-kill", request)
 
     def describe(self):
         return {
             "t_start": self.t_start,
-            "pending": rlite.encode(self.active),
-            "allocated": rlite.encode(set(rlite.ranks(self.job.R)) - self.job.freed),
+            "pending": idset.text(self.active),
+            "allocated": idset.text(set(rlite.ranks(self.job.R)) - self.job.freed),
         }

@@ -2,7 +2,7 @@
 
 import errno
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import idset
 from flux_embedded.formats.levels import LOG_INFO
 from flux_embedded.formats.states import INACTIVE, SCHED
 from flux_embedded.kernel.service import Malformed
@@ -42,7 +42,7 @@ class Peer:
                 "t_submit": float(job.t_submit),
             }
             if job.freed:
-                answer["free"] = rlite.encode(job.freed)
+                answer["free"] = idset.text(job.freed)
             self.jm.respond(msg, answer)
         self.sender = msg.sender
         self.jm.respond_error(msg, errno.ENODATA)

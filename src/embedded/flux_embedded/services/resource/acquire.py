@@ -4,7 +4,6 @@ import errno
 import os
 
 from flux_embedded.formats import idset
-from flux_embedded.services.resource.inventory import difference, intersect, union
 
 
 class AcquireStream:
@@ -37,7 +36,7 @@ class AcquireStream:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self.request = msg
         self._ranks = ranks
-        self._up = intersect(up, ranks)
+        self._up = idset.intersect(up, ranks)
         self.service.respond(msg, {"resources": R, "up": idset.encode(self._up)})
 
     def close(self, sender):
@@ -56,12 +55,12 @@ class AcquireStream:
         """
         if self.request is None or self.muted:
             return
-        shrink = intersect(gone, self._ranks)
-        self._ranks = difference(self._ranks, shrink)
-        up = intersect(up, self._ranks)
-        became_up = difference(up, self._up)
+        shrink = idset.intersect(gone, self._ranks)
+        self._ranks = idset.difference(self._ranks, shrink)
+        up = idset.intersect(up, self._ranks)
+        became_up = idset.difference(up, self._up)
         # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
-        became_down = union(difference(self._up, up), shrink)
+        became_down = idset.union(idset.difference(self._up, up), shrink)
         self._up = up
         answer = self._properties(properties or {})
         for key, bounds in (("up", became_up), ("down", became_down), ("shrink", shrink)):
@@ -75,7 +74,7 @@ class AcquireStream:
     def _properties(self, changes):
         answer = {}
         for key, table in changes.items():
-            known = {name: intersect(bounds, self._ranks) for name, bounds in table.items()}
+            known = {name: idset.intersect(bounds, self._ranks) for name, bounds in table.items()}
             known = {name: idset.encode(bounds) for name, bounds in known.items() if bounds}
             if known:
                 answer[key] = known
@@ -87,8 +86,8 @@ def property_changes(old, new):
 
     Both are dicts of property name to bounds.
     """
-    add = {name: difference(bounds, old.get(name, [])) for name, bounds in new.items()}
-    remove = {name: difference(bounds, new.get(name, [])) for name, bounds in old.items()}
+    add = {name: idset.difference(bounds, old.get(name, [])) for name, bounds in new.items()}
+    remove = {name: idset.difference(bounds, new.get(name, [])) for name, bounds in old.items()}
     return {
         "property-remove": {name: bounds for name, bounds in remove.items() if bounds},
         "property-add": {name: bounds for name, bounds in add.items() if bounds},

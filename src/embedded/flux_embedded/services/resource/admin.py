@@ -7,7 +7,7 @@ from flux_embedded.formats import idset
 from flux_embedded.kernel.service import request
 from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import property_changes
-from flux_embedded.services.resource.inventory import Inventory, difference, intersect, union
+from flux_embedded.services.resource.inventory import Inventory
 from flux_embedded.services.resource.state import targets
 
 _OVERWRITE = {
@@ -40,7 +40,7 @@ class Administration:
         ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
         if mode not in _OVERWRITE:
             raise OSError(errno.EINVAL, "Invalid mode specified")
-        already = intersect(ranks, self.state.drains.ranks)
+        already = idset.intersect(ranks, self.state.drains.ranks)
         if already and mode == "none":
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
         self._drain(ranks, reason, _OVERWRITE[mode])
@@ -61,7 +61,7 @@ class Administration:
         ranks, mode = self._targets(msg), body.get("mode") or "none"
         if mode not in _OVERWRITE:
             raise OSError(errno.EINVAL, f"invalid undrain mode '{mode}' specified")
-        others = difference(ranks, self.state.drains.ranks)
+        others = idset.difference(ranks, self.state.drains.ranks)
         if others and mode == "none":
             raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
@@ -75,21 +75,22 @@ class Administration:
 
     @request("exclude")
     def exclude(self, msg):
-        self.state.excluded = union(self.state.excluded, self._targets(msg))
+        self.state.excluded = idset.union(self.state.excluded, self._targets(msg))
         self._update()
         self.respond(msg)
 
     @request("include")
     def include(self, msg):
         ranks = self._targets(msg)
-        if intersect(ranks, self.state.config_excluded):
+        if idset.intersect(ranks, self.state.config_excluded):
             text = (
                 "excluded by configuration: change resource.exclude and reload the resource module"
             )
             raise OSError(
-                errno.EINVAL, f"{_ranks(intersect(ranks, self.state.config_excluded))}: {text}"
+                errno.EINVAL,
+                f"{_ranks(idset.intersect(ranks, self.state.config_excluded))}: {text}",
             )
-        self.state.excluded = difference(self.state.excluded, ranks)
+        self.state.excluded = idset.difference(self.state.excluded, ranks)
         self._update()
         self.respond(msg)
 
@@ -146,7 +147,7 @@ class Administration:
         self.state.replace(inventory)
         self._define("reload")
         # Properties of ranks that go are no change of their own.
-        left = {name: difference(bounds, gone) for name, bounds in former.items()}
+        left = {name: idset.difference(bounds, gone) for name, bounds in former.items()}
         self._update(gone, property_changes(left, self.state.view.properties))
 
     def _define(self, method):
@@ -188,14 +189,14 @@ class Administration:
         self.respond(msg)
 
     def _take_offline(self, ranks, shrinks):
-        self.state.forced_offline = union(self.state.forced_offline, ranks)
+        self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
         self.journal.post("offline", {"idset": idset.encode(ranks)})
         self._update(gone=ranks if shrinks else ())
 
     @request("online")
     def online(self, msg):
         ranks = self._targets(msg)
-        self.state.forced_offline = difference(self.state.forced_offline, ranks)
+        self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
         self.journal.post("online", {"idset": idset.encode(ranks)})
         self._update()
         self.respond(msg)

@@ -1,7 +1,6 @@
 """Which ranks are drained, since when and why."""
 
 from flux_embedded.formats import idset
-from flux_embedded.services.resource.inventory import difference, intersect, union
 
 #: What the ``overwrite`` of a drain event does to ranks that are drained already.
 KEEP, REASON, ALL = 0, 1, 2
@@ -31,13 +30,13 @@ class DrainTable:
                 self._info[rank] = (timestamp, reason)
             elif overwrite == REASON:
                 self._info[rank] = (former[0], reason)
-        self.ranks = union(self.ranks, bounds)
+        self.ranks = idset.union(self.ranks, bounds)
 
     def undrain(self, bounds):
         """Undrain ranks; those that are not drained are ignored."""
-        for rank in idset.members(intersect(bounds, self.ranks)):
+        for rank in idset.members(idset.intersect(bounds, self.ranks)):
             del self._info[rank]
-        self.ranks = difference(self.ranks, bounds)
+        self.ranks = idset.difference(self.ranks, bounds)
 
     def status(self):
         """Return ``{IDSET: {"timestamp", "reason"}}``, ranks drained alike in one entry."""
@@ -45,6 +44,6 @@ class DrainTable:
         for rank in sorted(self._info):
             groups.setdefault(self._info[rank], []).append(rank)
         return {
-            idset.encode(idset.from_ids(ranks)): {"timestamp": timestamp, "reason": reason or ""}
+            idset.text(ranks): {"timestamp": timestamp, "reason": reason or ""}
             for (timestamp, reason), ranks in groups.items()
         }

@@ -35,7 +35,7 @@ class Inventory:
         execution = _check_top(R, may_be_empty)
         self.ranks = []
         for i, entry in enumerate(execution["R_lite"]):
-            self.ranks = union(self.ranks, _check_entry(entry, f"execution.R_lite[{i}]"))
+            self.ranks = idset.union(self.ranks, _check_entry(entry, f"execution.R_lite[{i}]"))
         self.hosts = _check_hosts(execution["nodelist"])
         count = idset.count(self.ranks)
         if len(self.hosts) != count:
@@ -45,9 +45,9 @@ class Inventory:
             check_property(name)
             where = f"execution.properties.{name}"
             self.properties[name] = members = _check_idset(text, where)
-            if difference(members, self.ranks):
+            if idset.difference(members, self.ranks):
                 raise ValueError(
-                    f"{where}: rank {idset.encode(difference(members, self.ranks))} is not in R_lite"
+                    f"{where}: rank {idset.encode(idset.difference(members, self.ranks))} is not in R_lite"
                 )
 
     def __len__(self):
@@ -85,11 +85,11 @@ class Inventory:
 
     def restrict(self, bounds):
         """Return an R with only those of `bounds` that are in the inventory, without ``scheduling``."""
-        keep = intersect(bounds, self.ranks)
+        keep = idset.intersect(bounds, self.ranks)
         execution = self.R["execution"]
         lite = []
         for entry in execution["R_lite"]:
-            part = intersect(idset.decode(entry["rank"]), keep)
+            part = idset.intersect(idset.decode(entry["rank"]), keep)
             if part:
                 lite.append({"rank": idset.encode(part), "children": entry["children"]})
         result = {
@@ -100,7 +100,7 @@ class Inventory:
         }
         properties = {}
         for name, members in self.properties.items():
-            part = intersect(members, keep)
+            part = idset.intersect(members, keep)
             if part:
                 properties[name] = idset.encode(part)
         if properties:
@@ -109,9 +109,9 @@ class Inventory:
 
     def without(self, bounds):
         """Return the Inventory that is left when the ranks in `bounds` go; it may be empty."""
-        if not intersect(bounds, self.ranks):
+        if not idset.intersect(bounds, self.ranks):
             return self
-        R = self.restrict(difference(self.ranks, bounds))
+        R = self.restrict(idset.difference(self.ranks, bounds))
         if "scheduling" in self.R:
             R["scheduling"] = self._cut_scheduling(bounds)
         return Inventory(R, may_be_empty=True)
@@ -130,19 +130,19 @@ class Inventory:
             named = [idset.decode(entry["ranks"]) for entry in scheduling["children"]]
             every = []
             for ranks in named:
-                every = union(every, ranks)
+                every = idset.union(every, ranks)
             own = list(idset.members(every))
             left = idset.from_ids(
                 own[i]
                 for i, rank in enumerate(idset.members(self.ranks))
-                if not intersect([rank, rank + 1], bounds)
+                if not idset.intersect([rank, rank + 1], bounds)
             )
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             return scheduling  # not what we think it is: its reader will say so
         children = [
-            {**entry, "ranks": idset.encode(intersect(ranks, left))}
+            {**entry, "ranks": idset.encode(idset.intersect(ranks, left))}
             for entry, ranks in zip(scheduling["children"], named)
-            if intersect(ranks, left)
+            if idset.intersect(ranks, left)
         ]
         return {**scheduling, "children": children}
 
@@ -176,18 +176,6 @@ def empty_R():
         "version": 1,
         "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]},
     }
-
-
-def union(a, b):
-    return idset.combine(a, b, idset.UNION)
-
-
-def intersect(a, b):
-    return idset.combine(a, b, idset.INTERSECT)
-
-
-def difference(a, b):
-    return idset.combine(a, b, idset.DIFFERENCE)
 
 
 def check_property(name):

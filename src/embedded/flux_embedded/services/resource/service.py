@@ -11,13 +11,7 @@ from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream
 from flux_embedded.services.resource.admin import Administration, encode_R
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.inventory import (
-    Inventory,
-    difference,
-    empty_R,
-    intersect,
-    union,
-)
+from flux_embedded.services.resource.inventory import Inventory, empty_R
 from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState
 
@@ -117,7 +111,7 @@ class Resource(Administration, Service):
         context = event.get("context", {})
         if event["name"] not in ("drain", "undrain"):
             return
-        ranks = intersect(idset.decode(context.get("idset", "")), self.state.base.ranks)
+        ranks = idset.intersect(idset.decode(context.get("idset", "")), self.state.base.ranks)
         if event["name"] == "undrain":
             self.state.drains.undrain(ranks)
         else:
@@ -138,11 +132,11 @@ class Resource(Administration, Service):
         online = idset.decode(update.get("online", ""))
         offline = idset.decode(update.get("offline", ""))
         if online:
-            self.state.joined = union(self.state.joined, online)
+            self.state.joined = idset.union(self.state.joined, online)
             self._verify(online)
             self.journal.post("online", {"idset": idset.encode(online)})
         if offline:
-            self.state.joined = difference(self.state.joined, offline)
+            self.state.joined = idset.difference(self.state.joined, offline)
             self.journal.post("offline", {"idset": idset.encode(offline)})
         self._update(gone=offline if self.shrinks else ())
         self._answer_waiting()
@@ -152,7 +146,7 @@ class Resource(Administration, Service):
         table = self.ctx.config.get("resource", {})
         if "noverify" in self.args or (isinstance(table, dict) and table.get("noverify")):
             return
-        for rank in idset.members(intersect(ranks, self.state.base.ranks)):
+        for rank in idset.members(idset.intersect(ranks, self.state.base.ranks)):
             # Rank 0 is the instance itself: without it there is nothing to be had.
             expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
             if rank and expected != found:
@@ -220,7 +214,7 @@ class Resource(Administration, Service):
             "R": state.base.R,
             "drain": state.drains.status(),
             "online": idset.encode(online),
-            "offline": idset.encode(difference(state.base.ranks, online)),
+            "offline": idset.encode(idset.difference(state.base.ranks, online)),
             "exclude": idset.encode(state.all_excluded),
             "torpid": "",
         }
@@ -236,7 +230,7 @@ class Resource(Administration, Service):
         except OSError:  # no job manager: nothing is allocated
             allocated = empty_R()
         view = self.state.view
-        down = view.restrict(difference(view.ranks, self.state.up))
+        down = view.restrict(idset.difference(view.ranks, self.state.up))
         every = {key: value for key, value in view.R.items() if key != "scheduling"}
         self.respond(msg, {"all": every, "down": down, "allocated": allocated})
 

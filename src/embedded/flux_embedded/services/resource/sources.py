@@ -96,7 +96,7 @@ def _from_entries(entries):
             ids = _text(entry, key, where, idset.decode)
             if ids:
                 for host in hosts:
-                    store[host] = idset.combine(store[host], ids, idset.UNION)
+                    store[host] = idset.union(store[host], ids)
         names = entry.get("properties", [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"{where}.properties: expected an array of strings")
@@ -114,7 +114,7 @@ def _encode(order, cores, gpus, properties):
     lite = []
     for (gpu, core), ranks in groups.items():
         children = {"gpu": gpu, "core": core} if gpu else {"core": core}
-        lite.append({"rank": idset.encode(idset.from_ids(ranks)), "children": children})
+        lite.append({"rank": idset.text(ranks), "children": children})
     execution = {
         "R_lite": lite,
         "starttime": 0.0,
@@ -124,8 +124,7 @@ def _encode(order, cores, gpus, properties):
     if properties:
         rank_of = {host: rank for rank, host in enumerate(order)}
         execution["properties"] = {
-            name: idset.encode(idset.from_ids(rank_of[host] for host in hosts))
-            for name, hosts in properties.items()
+            name: idset.text(rank_of[host] for host in hosts) for name, hosts in properties.items()
         }
     return {"version": 1, "execution": execution}
 

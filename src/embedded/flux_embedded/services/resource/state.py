@@ -5,7 +5,7 @@ Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
 
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.services.resource.drains import DrainTable
-from flux_embedded.services.resource.inventory import check_property, difference, intersect, union
+from flux_embedded.services.resource.inventory import check_property
 
 
 class ResourceState:
@@ -55,10 +55,10 @@ class ResourceState:
     def _forget_ranks(self):
         """Nothing is kept of ranks that are not in the inventory any more."""
         ranks = self.base.ranks
-        self.drains.undrain(difference(self.drains.ranks, ranks))
-        self.config_excluded = intersect(self.config_excluded, ranks)
-        self.excluded = intersect(self.excluded, ranks)
-        self.forced_offline = intersect(self.forced_offline, ranks)
+        self.drains.undrain(idset.difference(self.drains.ranks, ranks))
+        self.config_excluded = idset.intersect(self.config_excluded, ranks)
+        self.excluded = idset.intersect(self.excluded, ranks)
+        self.forced_offline = idset.intersect(self.forced_offline, ranks)
         self._make_view()
 
     def _make_view(self):
@@ -67,17 +67,17 @@ class ResourceState:
     @property
     def online(self):
         """Bounds of the inventory's ranks that are there."""
-        there = union(self.joined, [self.size, idset.MAX_ID + 1])
-        return difference(intersect(self.base.ranks, there), self.forced_offline)
+        there = idset.union(self.joined, [self.size, idset.MAX_ID + 1])
+        return idset.difference(idset.intersect(self.base.ranks, there), self.forced_offline)
 
     @property
     def all_excluded(self):
-        return union(self.config_excluded, self.excluded)
+        return idset.union(self.config_excluded, self.excluded)
 
     @property
     def up(self):
         """Bounds of the ranks that may be used: online, not drained, not excluded."""
-        return difference(difference(self.online, self.drains.ranks), self.all_excluded)
+        return idset.difference(idset.difference(self.online, self.drains.ranks), self.all_excluded)
 
     def with_property(self, name, bounds, add):
         """Return the Inventory in which these ranks have (or lack) property `name`.
@@ -88,7 +88,7 @@ class ResourceState:
         check_property(name)
         properties = dict(self.base.properties)
         former = properties.get(name, [])
-        properties[name] = union(former, bounds) if add else difference(former, bounds)
+        properties[name] = idset.union(former, bounds) if add else idset.difference(former, bounds)
         return self.base.with_properties(properties)
 
 
@@ -109,6 +109,6 @@ def targets(text, inventory, where=""):
             raise ValueError(f"{where}invalid targets: {exc}") from None
     if not bounds:
         raise ValueError(f"{where}idset is empty")
-    if difference(bounds, inventory.ranks):
+    if idset.difference(bounds, inventory.ranks):
         raise ValueError(f"{where}idset is out of range")
     return bounds

@@ -6,7 +6,7 @@ import marshal
 from flux_embedded.formats import idset
 from flux_embedded.kernel import message
 from flux_embedded.services.resource.acquire import AcquireStream
-from flux_embedded.services.resource.inventory import Inventory, difference, union
+from flux_embedded.services.resource.inventory import Inventory
 from flux_embedded.services.resource.state import ResourceState, targets
 from flux_embedded.simulate.engine.loop import Peer
 
@@ -65,12 +65,12 @@ class Resource(Peer):
 
     def down(self, ranks):
         """Ranks go offline."""
-        self.state.forced_offline = union(self.state.forced_offline, ranks)
+        self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
         self._update()
 
     def up(self, ranks):
         """Ranks come back."""
-        self.state.forced_offline = difference(self.state.forced_offline, ranks)
+        self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
         self._update()
 
     def shrink(self, ranks):

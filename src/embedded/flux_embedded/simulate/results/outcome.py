@@ -127,7 +127,7 @@ class _RankUnits:
             return entries[0]["rank"].replace(",", " ")
         bounds = []
         for entry in entries:
-            bounds = idset.combine(bounds, idset.decode(entry["rank"]), idset.UNION)
+            bounds = idset.union(bounds, idset.decode(entry["rank"]))
         return idset.encode(bounds).replace(",", " ")
 
 
@@ -159,7 +159,7 @@ class _CoreUnits:
         for rank in idset.members(bounds):
             first = self._first[rank]
             found.extend(range(first, first + len(self._place[rank])))
-        return idset.encode(idset.from_ids(found)).replace(",", " ")
+        return idset.text(found).replace(",", " ")
 
     def of(self, R):
         pieces = []
