@@ -418,13 +418,11 @@ class ResourcePoolImplementation:
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
         """First time at which a request fits as running jobs end; see ``Plan.earliest()``."""
-        found: float | None = self._own_plan().earliest(request, after)
-        return found
+        return self._own_plan().earliest(request, after)
 
     def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and how long it could run; see ``Plan.windows()``."""
-        answer: list[dict[str, Any]] = self._own_plan().windows(requests, horizon)
-        return answer
+        return self._own_plan().windows(requests, horizon)
 
     def _own_plan(self) -> Plan:
         """The pool's own plan, in which nothing is ever reserved."""

@@ -1,48 +1,61 @@
 """What is promised on a pool's ranks, and what that leaves of them.
 
-A booking takes counts of cores and GPUs on concrete ranks for a span of time.
-It is a `Promise` that is bound, or a job started lately.  One that leaves no core of a rank is kept in a timeline of masks, the same for
-every request.  For the others, each kind of need has a timeline of the ranks
-where what is left is too little for it, made when it is first asked for.
+A booking takes counts of cores and GPUs on concrete ranks for a span of time (see ``promise.py``):
+a promise that is bound, or a job started lately.  One that leaves no core of a rank is kept in a
+timeline of masks, the same for every request.  For the others, each kind of need has a timeline of
+the ranks where what is left is too little for it, made when it is first asked for.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from flux.resource.plan.timeline import INFINITY, Timeline, Times
 from flux.resource.pool.masks import members
+
+if TYPE_CHECKING:
+    from flux.resource.plan.profile import Need, Profile
+    from flux.resource.plan.promise import Booking
+
+
+#: ``(time, cores, gpus)``: what is free from a time on.
+Step = tuple[float, int, int]
 
 
 class Bookings:
     """Bookings beside what running jobs leave (a Profile)."""
 
-    def __init__(self, profile):
+    def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.ends = Times()
         self.starts = Times()
         self._full = Timeline()  # ranks of which no core is left
         self._overlap = False  # some rank is in it twice at a time
         self._touched = Timeline()  # ranks with other bookings; removed ones stay in
-        self._parts = []  # (mask, start, end) of these bookings; None once removed
-        self._on_rank = {}  # rank to [(start, end, key)] of these
-        self._lines = {}  # rank to its _Line, made when first asked for
-        self._lacks = {}  # Need to [Timeline, number of parts it has seen]
+        # (mask, start, end) of these bookings; None once removed
+        self._parts: list[tuple[int, float, float] | None] = []
+        self._on_rank: dict[int, list[tuple[float, float, int]]] = {}  # (start, end, key) of these
+        self._lines: dict[int, _Line] = {}  # by rank, made when first asked for
+        self._lacks: dict[Need, _Lack] = {}
 
-    def rebase(self, profile):
+    def rebase(self, profile: Profile) -> None:
         """Go on with another profile of the same ranks."""
         self.profile = profile
         self._lines = {}
         self._lacks = {}
 
-    def _split(self, booking):
+    def _split(self, booking: Booking) -> Iterator[tuple[int, int, bool]]:
         """Iterate over ``(mask, key, True if no core is left)``."""
         inventory = self.profile.inventory
         base = inventory.key_base
-        for mask, key in booking.parts:
+        for mask, key in booking.parts or ():
             for units, ranks in inventory.kinds.items():
                 if mask & ranks:
                     yield mask & ranks, key, key // base >= inventory.keys[units] // base
 
-    def enter(self, booking):
+    def enter(self, booking: Booking) -> None:
         """Count a booking in."""
         start, end = booking.start, booking.end
         self.starts.add(start)
@@ -61,7 +74,7 @@ class Bookings:
                     if line is not None:
                         line.take(start, end, *divmod(key, self.profile.inventory.key_base))
 
-    def remove(self, booking):
+    def remove(self, booking: Booking) -> bool:
         """Count a booking out again.
 
         Returns:
@@ -82,13 +95,13 @@ class Bookings:
                     continue  # then no need has looked at the rank
                 cores, gpus = divmod(key, self.profile.inventory.key_base)
                 line.take(start, end, -cores, -gpus)
-                for need, (timeline, _) in self._lacks.items():
-                    timeline.remove(start, end, 1 << rank)
+                for need, lack in self._lacks.items():
+                    lack.timeline.remove(start, end, 1 << rank)
                     for low, high in self._lacking(rank, start, end, need):
-                        timeline.add(low, high, 1 << rank)
+                        lack.timeline.add(low, high, 1 << rank)
         return True
 
-    def leaving(self, room, need, start, end):
+    def leaving(self, room: int, need: Need, start: float, end: float) -> int:
         """The ranks of a mask on which bookings leave enough for a need all through a span.
 
         The mask is of ranks that would have enough without any booking.
@@ -98,11 +111,11 @@ class Bookings:
             room &= ~self._lack(need).union(start, end)
         return room
 
-    def touched(self, start, end):
+    def touched(self, start: float, end: float) -> int:
         """Mask of ranks that may have a booking in a span that leaves some cores."""
         return self._touched.union(start, end)
 
-    def booked(self, start=-INFINITY, end=INFINITY):
+    def booked(self, start: float = -INFINITY, end: float = INFINITY) -> int:
         """Mask of the ranks that have any booking in a span."""
         mask = self._full.union(start, end)
         for part in self._parts:
@@ -110,7 +123,7 @@ class Bookings:
                 mask |= part[0]
         return mask
 
-    def _line(self, rank):
+    def _line(self, rank: int) -> _Line:
         line = self._lines.get(rank)
         if line is None:
             base = self.profile.inventory.key_base
@@ -119,7 +132,7 @@ class Bookings:
                 line.take(start, end, *divmod(key, base))
         return line
 
-    def least(self, rank, start, end):
+    def least(self, rank: int, start: float, end: float) -> tuple[int, int]:
         """The least counts that a rank has left in a span: ``(cores, gpus)``.
 
         Bookings that leave no core do not count here.
@@ -129,47 +142,49 @@ class Bookings:
         return max(0, cores), max(0, gpus)
 
     @property
-    def removable(self):
+    def removable(self) -> bool:
         """Whether `remove()` can be done for all: none takes what another one has taken."""
         return not self._overlap
 
-    def steps(self, rank, start, end):
+    def steps(self, rank: int, start: float, end: float) -> list[Step]:
         """List of ``(time, cores, gpus)``: what a rank has left in a span, from its start on.
 
         Bookings that leave no core do not count here.
         """
         return list(self._line(rank).steps(start, end))
 
-    def overdrawn(self, rank, time):
+    def overdrawn(self, rank: int, time: float) -> bool:
         """True if more is booked on a rank at a time than it has."""
         return min(self._line(rank).at(time)) < 0
 
-    def _lack(self, need):
+    def _lack(self, need: Need) -> Timeline:
         """Timeline of the ranks where bookings leave too little for a need."""
-        entry = self._lacks.get(need)
-        if entry is None:
-            entry = self._lacks[need] = [Timeline(), 0]
-        timeline, seen = entry
-        for part in self._parts[seen:]:
+        lack = self._lacks.get(need)
+        if lack is None:
+            lack = self._lacks[need] = _Lack()
+        timeline = lack.timeline
+        for part in self._parts[lack.seen :]:
             if part is None:
                 continue
             mask, start, end = part
-            spans = {}
+            spans: dict[tuple[float, float], list[int]] = {}
             for rank in members(mask):
                 for span in self._lacking(rank, start, end, need):
                     spans.setdefault(span, []).append(rank)
             for (low, high), ranks in spans.items():
                 timeline.add(low, high, sum([1 << rank for rank in ranks]))
-        entry[1] = len(self._parts)
+        lack.seen = len(self._parts)
         return timeline
 
-    def _lacking(self, rank, start, end, need):
+    def _lacking(
+        self, rank: int, start: float, end: float, need: Need
+    ) -> Iterator[tuple[float, float]]:
         """Spans, within a span, in which a rank has too little left for a need."""
         inventory = self.profile.inventory
         full = None
         if need.whole:
             full = divmod(inventory.keys[inventory.full[rank]], inventory.key_base)
-        since = None
+        since: float | None = None
         for time, cores, gpus in self._line(rank).steps(start, end):
             if cores < need.cores or gpus < need.gpus or (full and (cores, gpus) != full):
                 if since is None:
@@ -181,12 +196,23 @@ class Bookings:
             yield since, end
 
 
+class _Lack:
+    """The ranks where bookings leave too little for a need, by time, and how many parts of bookings
+    are counted in."""
+
+    __slots__ = ("timeline", "seen")
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.seen = 0
+
+
 class _Line:
     """What one rank has left, step by step: running jobs and partial bookings."""
 
     __slots__ = ("times", "cores", "gpus")
 
-    def __init__(self, profile, rank):
+    def __init__(self, profile: Profile, rank: int) -> None:
         base = profile.inventory.key_base
         keys = [profile.key_now(rank)]
         self.times = [-INFINITY]
@@ -199,7 +225,7 @@ class _Line:
         self.cores = [key // base for key in keys]
         self.gpus = [key % base for key in keys]
 
-    def _cut(self, time):
+    def _cut(self, time: float) -> int:
         """Place of the step that starts at a time, made if it is not there."""
         at = bisect_left(self.times, time)
         if at == len(self.times) or self.times[at] != time:
@@ -208,7 +234,7 @@ class _Line:
             self.gpus.insert(at, self.gpus[at - 1])
         return at
 
-    def take(self, start, end, cores, gpus):
+    def take(self, start: float, end: float, cores: int, gpus: int) -> None:
         """Take counts for a span (or, below 0, give them back)."""
         first = self._cut(start)
         last = len(self.times) if end == INFINITY else self._cut(end)
@@ -216,16 +242,16 @@ class _Line:
             self.cores[at] -= cores
             self.gpus[at] -= gpus
 
-    def at(self, time):
+    def at(self, time: float) -> tuple[int, int]:
         at = bisect_right(self.times, time) - 1
         return self.cores[at], self.gpus[at]
 
-    def least(self, start, end):
+    def least(self, start: float, end: float) -> tuple[int, int]:
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end)
         return min(self.cores[first:last]), min(self.gpus[first:last])
 
-    def steps(self, start, end):
+    def steps(self, start: float, end: float) -> Iterator[Step]:
         """Iterate over ``(time, cores, gpus)`` in a span; the first time is its start."""
         at = bisect_right(self.times, start) - 1
         yield start, self.cores[at], self.gpus[at]

@@ -7,8 +7,11 @@ only added, so a long queue of jobs of many sizes is planned without starting
 each search from now.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
+from collections.abc import Hashable
 
 from flux.resource.plan.timeline import INFINITY
 
@@ -18,7 +21,7 @@ STEP = 1.1
 LIMIT = 1024
 
 
-def _rounded(length):
+def _rounded(length: float) -> float:
     """The least power of STEP that is not below a length."""
     if length == INFINITY:
         return INFINITY
@@ -32,15 +35,15 @@ class _Stair:
 
     __slots__ = ("counts", "times")
 
-    def __init__(self):
-        self.counts = []
-        self.times = []
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.times: list[float] = []
 
-    def at(self, count):
+    def at(self, count: int) -> float:
         place = bisect_right(self.counts, count) - 1
         return self.times[place] if place >= 0 else -INFINITY
 
-    def learn(self, count, time):
+    def learn(self, count: int, time: float) -> None:
         place = bisect_right(self.counts, count)
         if place and self.times[place - 1] >= time:
             return
@@ -53,7 +56,7 @@ class _Stair:
         self.counts[place:end] = [count]
         self.times[place:end] = [time]
 
-    def lower(self, time):
+    def lower(self, time: float) -> None:
         """Forget what is known beyond a time."""
         place = bisect_right(self.times, time)
         if place < len(self.times):
@@ -64,11 +67,11 @@ class _Stair:
 class Bounds:
     """Least start times, for searches that begin now."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # family to ({length: _Stair}, [rounded lengths ascending], [their _Stairs])
-        self._families = {}
+        self._families: dict[Hashable, tuple[dict[float, _Stair], list[float], list[_Stair]]] = {}
 
-    def least(self, family, count, length):
+    def least(self, family: Hashable, count: int, length: float) -> float:
         """A time before which so many of a kind do not fit for so long."""
         known = self._families.get(family)
         if known is None:
@@ -83,7 +86,7 @@ class Bounds:
                 best = stair.times[place - 1]
         return best
 
-    def learn(self, family, count, length, time):
+    def learn(self, family: Hashable, count: int, length: float, time: float) -> None:
         """So many of a kind fit for so long at a time, and not earlier."""
         known = self._families.get(family)
         if known is None:
@@ -104,7 +107,7 @@ class Bounds:
             place += 1
         stairs[place - 1].learn(count, time)
 
-    def released(self, start):
+    def released(self, start: float) -> None:
         """A booking from a time on is gone: what ends after that may fit earlier."""
         for exact, lengths, stairs in self._families.values():
             for length, stair in exact.items():

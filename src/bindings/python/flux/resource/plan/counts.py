@@ -7,32 +7,44 @@ choose when they start, in order of their starts.  Whoever holds a unit at that 
 before, so that at least as many as the sum leaves are free, and any of them will do.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from flux.resource.plan.bounds import Bounds
 from flux.resource.plan.steps import Steps
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.request import ResourceRequest
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
 
 class Units:
     """Which units a shape asks for.
 
     Attributes:
-        ranks (int): mask of the ranks, up, that it could use
-        whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them
-        count (int): how many at least
+        ranks (int): mask of the ranks, up, that it could use.
+        whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them.
+        count (int): how many at least.
+        which (tuple): ``(ranks, whole)``: units of which this is the same are counted together.
     """
 
-    __slots__ = ("ranks", "whole", "count", "key")
+    __slots__ = ("ranks", "whole", "count", "which")
 
-    def __init__(self, ranks, whole, count):
+    def __init__(self, ranks: int, whole: bool, count: int) -> None:
         self.ranks = ranks
         self.whole = whole
         self.count = count
-        self.key = (ranks, whole)
+        self.which = (ranks, whole)
 
     @classmethod
-    def of(cls, pool, request):
+    def of(cls, pool: ResourcePoolImplementation, request: ResourceRequest) -> Self | None:
         """Those of a request; None if it asks for other things than whole nodes or single cores."""
         shape = request.shape
         if not pool.countable(shape):
@@ -79,17 +91,29 @@ class Counts:
         "_bounds",
         "_uniform",
     )
+    ranks: int
+    whole: bool
+    line: Steps
+    free: int
+    promises: int
+    held: dict[int, int]
+    total: int
+    short: bool
+    _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
+    _bounds: Bounds
+    _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
-    def of(cls, pool, units, now):
+    def of(cls, pool: ResourcePoolImplementation, units: Units, now: float) -> Self | None:
         """Those of the ranks of some Units; None if what runs there holds parts of units."""
         self = cls.__new__(cls)
         self.ranks = units.ranks
         self.whole = units.whole
         self._uniform = len(pool.inventory.kinds) == 1 and pool.inventory.ranks == self.ranks
-        self.free = self._free(pool)
-        if self.free is None:
+        free = self._free(pool)
+        if free is None:
             return None
+        self.free = free
         self.total = popcount(self.ranks)
         if not self.whole:
             inventory = pool.inventory
@@ -104,7 +128,6 @@ class Counts:
         self.held = {}
         self._jobs = {}
         self._bounds = Bounds()
-        free = self.free
         gains = []
         for end, jobid in pool.jobs_by_end():
             count = self._units(pool, jobid)
@@ -120,7 +143,7 @@ class Counts:
         self.line = Steps.rising(now, free, gains)
         return self
 
-    def copy(self):
+    def copy(self) -> Self:
         """An independent copy."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "short", "_uniform"):
@@ -133,7 +156,7 @@ class Counts:
 
     # -- what runs ----------------------------------------------------------
 
-    def _free(self, pool):
+    def _free(self, pool: ResourcePoolImplementation) -> int | None:
         """Units free now; None if a node is partly free where only whole ones count."""
         index = pool.index
         base = index.inventory.key_base
@@ -147,7 +170,7 @@ class Counts:
                     return None
         return popcount(ranks & index.idle)
 
-    def _units(self, pool, jobid):
+    def _units(self, pool: ResourcePoolImplementation, jobid: int) -> int | None:
         """Units that a running job holds; None if it holds parts of some."""
         inventory = pool.inventory
         held = pool.held(jobid)
@@ -174,7 +197,7 @@ class Counts:
             count += popcount(mask)
         return count
 
-    def started(self, pool, jobid, now, end):
+    def started(self, pool: ResourcePoolImplementation, jobid: int, now: float, end: float) -> bool:
         """Count in a job that has just started; False if it holds parts of units."""
         count = self._units(pool, jobid)
         if count is None:
@@ -188,7 +211,13 @@ class Counts:
                 self.line.add(start, end, -count)
         return True
 
-    def follow(self, pool, gone, come, now):
+    def follow(
+        self,
+        pool: ResourcePoolImplementation,
+        gone: Iterable[tuple[float, int]],
+        come: Iterable[tuple[float, int]],
+        now: float,
+    ) -> bool:
         """Follow the pool.
 
         Args:
@@ -217,16 +246,16 @@ class Counts:
     # -- promises -----------------------------------------------------------
 
     @property
-    def kept(self):
+    def kept(self) -> int:
         """Units kept from all others since nobody knows when they will be wanted."""
         return min(sum(self.held.values()), self.total) if self.held else 0
 
-    def enter(self, start, end, count):
+    def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise in; it may be one that can no longer be kept."""
         self.promises += 1
         self.line.add(start, end, -count)
 
-    def remove(self, start, end, count, now):
+    def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""
         self.promises -= 1
         start = max(start, self.line.heads[0], now)
@@ -234,22 +263,29 @@ class Counts:
             self.line.add(start, end, count)
         self._bounds.released(start)
 
-    def overdrawn(self, start, end):
+    def overdrawn(self, start: float, end: float) -> bool:
         """True if in a span more was promised than there is."""
         if not self.short:
             return False
         self.short = any(block.least < 0 for block in self.line.blocks)
         return self.short and self.line.least(start, end) < 0
 
-    def room(self, start, end):
+    def room(self, start: float, end: float) -> int:
         """Units that are free all through a span."""
         return self.line.least(start, end) - self.kept
 
-    def next_change(self, time):
+    def next_change(self, time: float) -> float:
         """The first moment after a time at which the number of free units changes."""
         return self.line.after(time)
 
-    def earliest(self, count, length, start, limit=INFINITY, from_now=False):
+    def earliest(
+        self,
+        count: int,
+        length: float,
+        start: float,
+        limit: float = INFINITY,
+        from_now: bool = False,
+    ) -> float:
         """First time, from ``start`` on, at which so many are free for so long; see `Steps.first()`."""
         count += self.kept
         start = max(start, self._bounds.least(None, count, length))
@@ -258,7 +294,7 @@ class Counts:
             self._bounds.learn(None, count, length, found)
         return found
 
-    def to_hold(self, pool, count):
+    def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:
         """How many units to keep for a job that waits for jobs without an end.
 
         Where there is one such job its units come together when it ends; only what is missing

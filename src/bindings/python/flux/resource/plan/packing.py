@@ -12,14 +12,34 @@ lead to the same what is still wanted only those that nothing else is better tha
 and given up only when it takes more than EFFORT steps.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
+
+if TYPE_CHECKING:
+    from flux.resource.plan.bookings import Step
+    from flux.resource.request import Shape
+
+#: Units for each item, in the order of the items.
+Vector = tuple[int, ...]
+#: For each vector that may be left to give, how it comes about: what was left before, and which
+#: rank gave what.
+Ways = dict[Vector, tuple[Vector, int, Vector]]
 
 #: Steps that a search may take, each of a microsecond or two, on up to so many ranks; on more, an eighth.
 EFFORT = 16000
 SMALL = 16
 #: Ways of sharing one rank that are looked at.
 OFFERS = 64
+
+
+#: ``(mask of ranks, full, free)``: ranks in one state: cores and GPUs each has in all, and
+#: ascending steps: what it has free from each time on.
+Group = tuple[int, tuple[int, int], "Sequence[Step]"]
 
 
 class Item:
@@ -36,25 +56,26 @@ class Item:
         chosen (dict): units to mask of the ranks that give so many, once it is settled
     """
 
-    def __init__(self, shape, start, end, room):
+    def __init__(self, shape: Shape, start: float, end: float, room: int) -> None:
         self.shape = shape
         self.start = start
         self.end = end
         self.room = room
         self.slots = shape.node_count is None
-        self.count = (shape.slot_count if self.slots else shape.node_count).min
-        self.chosen = {}
-        self.groups = None  # for who asks what ranks have free at its start
+        self.count = (shape.node_count or shape.slot_count).min
+        self.chosen: dict[int, int] = {}
+        # Key to mask of ranks at its start, for who asks what they have free then.
+        self.groups: dict[int, int] | None = None
 
-    def give(self, ranks, units):
+    def give(self, ranks: int, units: int) -> None:
         """Choose so many units on each of a mask of ranks."""
         self.chosen[units] = self.chosen.get(units, 0) | ranks
 
-    def meets(self, other):
+    def meets(self, other: Item) -> bool:
         """Whether two spans have a moment in common."""
         return self.start < other.end and other.start < self.end
 
-    def takes(self, full):
+    def takes(self, full: tuple[int, int]) -> tuple[int, int]:
         """Cores and GPUs that a unit takes of a rank, given what the rank has in all."""
         shape = self.shape
         if shape.exclusive:
@@ -64,7 +85,7 @@ class Item:
         return shape.node_cores, shape.node_gpus
 
 
-def deal(items, most):
+def deal(items: list[Item], most: Callable[[int, Item], int]) -> bool:
     """Deal ranks out greedily, to items that meet never the same.
 
     Args:
@@ -75,7 +96,7 @@ def deal(items, most):
         bool: whether all got what they want; then it is in their ``chosen``
     """
     waiting = items[:1] + sorted(items[1:], key=lambda one: popcount(one.room) - one.count)
-    taken = []
+    taken: list[tuple[Item, int]] = []
     while waiting:
         item = waiting.pop(0)
         room = item.room
@@ -111,7 +132,7 @@ def deal(items, most):
     return True
 
 
-def _by_demand(room, wanted):
+def _by_demand(room: int, wanted: list[int]) -> list[int]:
     """The parts of a mask that none, one, two, ... of other masks want."""
     levels = [room]
     for mask in wanted:
@@ -123,21 +144,20 @@ def _by_demand(room, wanted):
     return [level for level in levels if level]
 
 
-def pack(items, groups):
+def pack(items: list[Item], groups: list[Group]) -> bool:
     """Look through all ways.
 
     Args:
         items (list of Item)
-        groups (list): ``(mask of ranks, full, free)``: ranks in one state: cores and GPUs each has
-            in all, and ascending ``(time, cores, gpus)``: what it has free from each time on
+        groups (list of Group): the ranks there are, by state.
 
     Returns:
         bool: whether there is one; then it is in the items' ``chosen``.  False also if it was not
         found in EFFORT steps.
     """
-    goal = (0,) * len(items)
+    goal: Vector = (0,) * len(items)
     wanted = tuple([item.count for item in items])
-    given = []  # (rank, its offers)
+    given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
     for mask, full, free in groups:
         offers = _offers(items, mask, full, free)
         if offers:
@@ -151,13 +171,13 @@ def pack(items, groups):
     for _, offers in reversed(given):
         rest.append(tuple([max(each) + more for each, more in zip(zip(*offers), rest[-1])]))
     rest.reverse()
-    ways = {wanted: None}  # what is still wanted: (what was before, rank, offer)
+    ways: Collection[Vector] = [wanted]
     trail = []
     for (rank, offers), most in zip(given, rest[1:]):
         effort += len(ways) * len(offers)
         if effort > limit:
             return False
-        after = {}
+        after: Ways = {}
         for left in ways:
             for offer in offers:
                 new = tuple([a - b if a > b else 0 for a, b in zip(left, offer)])
@@ -171,7 +191,9 @@ def pack(items, groups):
     return False
 
 
-def _offers(items, mask, full, free):
+def _offers(
+    items: list[Item], mask: int, full: tuple[int, int], free: Sequence[Step]
+) -> list[Vector]:
     """The vectors of units that a rank can give and that nothing can be added to."""
     most = []
     for item in items:
@@ -192,7 +214,7 @@ def _offers(items, mask, full, free):
             _, cores, gpus = [step for step in free if step[0] <= time][-1]
             moments.append((active, cores, gpus))
 
-    def fits(vector):
+    def fits(vector: list[int]) -> bool:
         for active, cores, gpus in moments:
             for at in active:
                 cores -= vector[at] * takes[at][0]
@@ -201,9 +223,9 @@ def _offers(items, mask, full, free):
                 return False
         return True
 
-    found = []
+    found: list[Vector] = []
 
-    def extend(vector, at):
+    def extend(vector: list[int], at: int) -> None:
         if len(found) >= OFFERS:
             return
         if at == len(items):
@@ -220,9 +242,9 @@ def _offers(items, mask, full, free):
     return [one for one in found if any(one)]
 
 
-def _during(free, item):
+def _during(free: Sequence[Step], item: Item) -> Iterator[tuple[int, int]]:
     """Cores and GPUs that are free at the start of an item, and from each step on until its end."""
-    before = None
+    before: tuple[int, int] | None = None
     for time, cores, gpus in free:
         if time <= item.start:
             before = (cores, gpus)
@@ -235,18 +257,18 @@ def _during(free, item):
         yield before
 
 
-def _best(ways):
-    """Those ways that no other one beats in everything; the first ones if there are very many."""
+def _best(ways: Collection[Vector]) -> Collection[Vector]:
+    """Those ways that no other one beats in everything; all of them if there are very many."""
     if len(ways) > 400:
         return ways
-    best = []
+    best: list[Vector] = []
     for left in sorted(ways, key=sum):
         if not any(all(a <= b for a, b in zip(one, left)) for one in best):
             best.append(left)
-    return {left: ways[left] for left in best}
+    return best
 
 
-def _settle(items, trail, goal):
+def _settle(items: list[Item], trail: list[Ways], goal: Vector) -> None:
     """Go back from the goal, and note which rank gives what."""
     left = goal
     surplus = [-item.count for item in items]

@@ -16,19 +16,35 @@ Theory
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
 """
 
+from __future__ import annotations
+
 from bisect import insort
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.plan.counts import Counts, Units
-from flux.resource.plan.promise import Promise, length_of
+from flux.resource.plan.promise import Part, Promise, length_of
 from flux.resource.plan.ranks import Ranks
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.plan.steps import Steps
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
 #: Shapes of which it is remembered what they ask for.
 SHAPES = 4096
+
+#: Where a request is counted, and how many units it asks for at least.
+Counted = tuple[Counts, int]
 
 
 class Plan:
@@ -46,20 +62,22 @@ class Plan:
     """
 
     #: Makes of the implementation that ``alloc()`` got what it answers with.
-    wrap = staticmethod(lambda impl: impl)
+    wrap: Callable[[ResourcePoolImplementation], Any] = staticmethod(lambda impl: impl)
 
-    def __init__(self, pool):
+    def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
-        self._promises = {}  # job id to Promise
-        self._counts = {}  # Units.key to Counts: no rank in two of them
-        self._ranks = None  # Ranks, where promises are bound; then nothing is counted
-        self._units = {}  # shape to Units, or None if it cannot be counted
-        self._seen = None  # generation of the pool that all this is true for
-        self._ends = []  # the pool's jobs by end, then
-        self._inventory = self._up = None
+        self._promises: dict[int, Promise] = {}
+        # By Units.which, no rank in two of them.
+        self._counts: dict[tuple[int, bool], Counts] = {}
+        self._ranks: Ranks | None = None  # where promises are bound; then nothing is counted
+        self._units: dict[Shape, Units | None] = {}  # None: cannot be counted
+        self._seen: int | None = None  # generation of the pool that all this is true for
+        self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, then
+        self._inventory: Inventory | None = None  # the pool's, then
+        self._up = 0  # mask of the ranks that were up then
         self._frozen = False  # promises stay on the ranks they are bound to
 
-    def copy(self):
+    def copy(self) -> Self:
         """An independent plan of the same pool with the same promises, for a forecast.
 
         It makes new promises no earlier by binding others again.  Few steps where promises are
@@ -81,7 +99,7 @@ class Plan:
 
     # -- questions ----------------------------------------------------------
 
-    def earliest(self, request, after=None):
+    def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
 
         Args:
@@ -91,18 +109,18 @@ class Plan:
             The time, or None if it does not fit while running jobs last.
         """
         self._sync()
-        counts = self._counts_for(request)
+        counted = self._counted(request)
         now = self._now()
         start = now if after is None else max(now, after)
-        if counts is not None:
-            units = self._units_of(request)
+        if counted is not None:
+            counts, count = counted
             length = length_of(request)
-            found = counts.earliest(units.count, length, start, from_now=start <= now)
+            found = counts.earliest(count, length, start, from_now=start <= now)
         else:
-            found = self._ranks.earliest(request, start)
+            found = self._bound.earliest(request, start)
         return None if found == INFINITY else found
 
-    def windows(self, requests, horizon):
+    def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and for how long.
 
         Args:
@@ -119,47 +137,37 @@ class Plan:
         self._sync()
         answer = []
         for request in requests:
-            counts = self._counts_for(request)
+            counted = self._counted(request)
             now = self._now()
             end = now + length_of(request)
             limit = now + horizon
             if self._pool.expiration:
                 limit = min(limit, max(now, self._pool.expiration))
-            if counts is not None:
-                units = self._units_of(request)
-                fits = counts.room(now, end) >= units.count
-                room, change = (lambda time: counts.room(now, time)), counts.next_change
+            if counted is not None:
+                counts, count = counted
+                fits = counts.room(now, end) >= count
+                steps = _steps(partial(counts.room, now), counts.next_change, now, limit)
             else:
-                ranks, shape = self._ranks, request.shape
+                ranks = self._bound
                 fits = ranks.fits(request, now, end)
-                room, change = (lambda time: ranks.count(shape, now, time)), ranks.next_change
-            steps = []
-            time = now
-            while time < limit:
-                time = min(change(time), limit)
-                count = room(time)
-                if steps and steps[-1][0] == count:
-                    steps[-1] = (count, time)
-                elif count > 0:
-                    steps.append((count, time))
-                else:
-                    break
+                room = partial(ranks.count, request.shape, now)
+                steps = _steps(room, ranks.next_change, now, limit)
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
-    def reservations(self):
+    def reservations(self) -> dict[int, tuple[float, float]]:
         """Dict of job id to ``(start, end)`` of the promises."""
         return {jobid: (one.start, one.end) for jobid, one in self._promises.items()}
 
-    def has(self, jobid):
+    def has(self, jobid: int) -> bool:
         """Whether a job has a promise.  O(1)."""
         return jobid in self._promises
 
-    def ranks_of(self, jobid):
+    def ranks_of(self, jobid: int) -> int | None:
         """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet.  O(1)."""
         return _mask_of(self._promises[jobid].parts)
 
-    def would_get(self, request, start):
+    def would_get(self, request: ResourceRequest, start: float) -> int | None:
         """The ranks that a request would be given at a time at which it fits.
 
         Args:
@@ -169,16 +177,16 @@ class Plan:
             A mask; None where ranks are chosen only then.
         """
         self._sync()
-        counts = self._counts_for(request)
+        counted = self._counted(request)
         now = self._now()
         if start <= now:
-            placed = self._place(request, counts, now, now + length_of(request))
+            placed = self._place(request, counted, now, now + length_of(request))
             return None if placed is None else selected_ranks(placed[0])
-        if counts is not None:
+        if counted is not None:
             return None
-        return _mask_of(self._ranks.bind(request, start, start + length_of(request)))
+        return _mask_of(self._bound.bind(request, start, start + length_of(request)))
 
-    def stale(self):
+    def stale(self) -> list[int]:
         """Jobs whose promise cannot be kept any more.
 
         That is so when ranks went down or left, a running job got more time, or
@@ -188,23 +196,24 @@ class Plan:
             list of job ids, in the order of their promises.
         """
         self._sync()
-        if self._ranks is not None:
-            self._ranks.renew_profile()
-            return [
-                jobid for jobid, promise in self._promises.items() if self._ranks.lost(promise, 0.0)
-            ]
-        lines = {}
+        ranks = self._ranks
+        if ranks is not None:
+            ranks.renew_profile()
+            return [jobid for jobid, one in self._promises.items() if ranks.lost(one, 0.0)]
+        lines: dict[tuple[int, bool], Steps] = {}
         stale = []
         for jobid, promise in self._promises.items():
             units = promise.units
+            assert units is not None
             if promise.held:
-                if units.count > self._counts[units.key].total:
+                if units.count > self._counts[units.which].total:
                     stale.append(jobid)
                 continue
-            if units.key not in lines:
+            line = lines.get(units.which)
+            if line is None:
                 fresh = Counts.of(self._pool, units, self._now())
-                lines[units.key] = fresh.line
-            line = lines[units.key]
+                assert fresh is not None
+                line = lines[units.which] = fresh.line
             if line.least(promise.start, promise.end) < units.count:
                 stale.append(jobid)
             else:
@@ -213,7 +222,7 @@ class Plan:
 
     # -- changes ------------------------------------------------------------
 
-    def reserve(self, jobid, request, start):
+    def reserve(self, jobid: int, request: ResourceRequest, start: float) -> None:
         """Promise resources to a job from a start time on, for its duration.
 
         A promise that the job had is replaced.
@@ -224,21 +233,22 @@ class Plan:
         """
         self._sync()
         before = self._withdraw(jobid)
-        counts = self._counts_for(request)
+        counted = self._counted(request)
         start = max(start, self._now())
         promise = Promise(start, start + length_of(request), request)
-        if counts is not None:
+        if counted is not None:
+            counts, count = counted
             promise.units = self._units_of(request)
-            fits = counts.room(start, promise.end) >= promise.units.count
+            fits = counts.room(start, promise.end) >= count
         else:
-            promise.parts = self._ranks.bind(request, start, promise.end)
+            promise.parts = self._bound.bind(request, start, promise.end)
             fits = promise.parts is not None
         if not fits:
             self._restore(jobid, before)
             raise InsufficientResources(f"no room for the promise to job {jobid}")
         self._restore(jobid, promise)
 
-    def advance(self, jobid):
+    def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
 
         Returns:
@@ -261,7 +271,7 @@ class Plan:
             return before
         if promise.units is not None:
             units = promise.units
-            counts = self._counts[units.key]
+            counts = self._counts[units.which]
             # What it keeps itself would be free: a span that reaches its start is long enough.
             start = counts.earliest(units.count, promise.end - before, now, before)
             if start >= before:
@@ -271,24 +281,25 @@ class Plan:
             self._restore(jobid, promise.replace(start=start, end=end))
             return start
         request = promise.request
-        if self._ranks.soonest(request, now) >= before:
+        ranks = self._bound
+        if ranks.soonest(request, now) >= before:
             return before
         self._withdraw(jobid)
-        start = self._ranks.earliest(request, now)
+        start = ranks.earliest(request, now)
         if start < before:
             end = start + length_of(request)
-            promise = Promise(start, end, request, parts=self._ranks.bind(request, start, end))
+            promise = Promise(start, end, request, parts=ranks.bind(request, start, end))
         self._restore(jobid, promise)
         return promise.start
 
-    def _keeps(self, promise, now):
+    def _keeps(self, promise: Promise, now: float) -> bool:
         """Whether a promise can be kept, if all that were made can be kept that come before it."""
         start = max(promise.start, now)
         if promise.units is not None:
-            return not self._counts[promise.units.key].overdrawn(start, promise.end)
-        return not self._ranks.lost(promise, now)
+            return not self._counts[promise.units.which].overdrawn(start, promise.end)
+        return not self._bound.lost(promise, now)
 
-    def hold(self, jobid, request):
+    def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Keep resources for a job from now on, without end.
 
         For a job that has no earliest time because it waits for jobs without an
@@ -301,20 +312,21 @@ class Plan:
         """
         self._sync()
         before = self._withdraw(jobid)
-        counts = self._counts_for(request)
+        counted = self._counted(request)
         promise = Promise(self._now(), INFINITY, request, held=True)
-        if counts is not None:
+        if counted is not None:
+            counts, count = counted
             promise.units = self._units_of(request)
-            fits = promise.units.count <= counts.total
+            fits = count <= counts.total
         else:
-            promise.parts = self._ranks.bind_ever(request)
+            promise.parts = self._bound.bind_ever(request)
             fits = promise.parts is not None
         if not fits:
             self._restore(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
         self._restore(jobid, promise)
 
-    def alloc(self, jobid, request):
+    def alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate to a job now, if that delays no promise but its own.
 
         Returns:
@@ -331,12 +343,11 @@ class Plan:
             self._withdraw(jobid)
         else:
             self._sync()
-            counts = self._counts_for(request)
-            before = None
-            if counts is None or counts.free >= self._units_of(request).count:
+            counted = self._counted(request)
+            if counted is None or counted[0].free >= counted[1]:
                 before = self._withdraw(jobid)
                 try:
-                    answer = self._alloc(jobid, request, counts, before)
+                    answer = self._alloc(jobid, request, counted, before)
                 except Exception:
                     self._restore(jobid, before)
                     raise
@@ -345,21 +356,21 @@ class Plan:
         self._enter_started(jobid)
         return self.wrap(answer)
 
-    def note_started(self, jobid):
+    def note_started(self, jobid: int) -> None:
         """A job was started on the pool itself: its promise is over."""
         self._withdraw(jobid)
         self._enter_started(jobid)
 
-    def cancel(self, jobid):
+    def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if it has one."""
         self._withdraw(jobid)
 
     # -- the state ----------------------------------------------------------
 
-    def _now(self):
+    def _now(self) -> float:
         return self._pool.clock()
 
-    def _sync(self):
+    def _sync(self) -> None:
         """Take in what happened to the pool since the last call."""
         pool = self._pool
         if self._seen != pool.generation:
@@ -383,7 +394,7 @@ class Plan:
         if self._ranks is not None:
             self._ranks.sync()
 
-    def _count_anew(self):
+    def _count_anew(self) -> None:
         """Forget what was counted, and count it again; promises that are bound to ranks stay so."""
         self._counts = {}
         if self._ranks is not None and not self._promises:
@@ -391,14 +402,15 @@ class Plan:
         if self._ranks is not None:
             return
         for jobid, promise in list(self._promises.items()):
-            if self._counts_for(promise.request) is None:
+            counted = self._counted(promise.request)
+            if counted is None:
                 return  # all are bound now
-            units = self._units_of(promise.request)
-            self._promises[jobid] = promise = promise.replace(units=units)
+            promise = promise.replace(units=self._units_of(promise.request))
+            self._promises[jobid] = promise
             self._enter(jobid, promise)
-            self._counts[units.key].short = True  # it may no longer fit
+            counted[0].short = True  # it may no longer fit
 
-    def _units_of(self, request):
+    def _units_of(self, request: ResourceRequest) -> Units | None:
         """Units that a request asks for; None if it cannot be counted."""
         shape = request.shape
         try:
@@ -409,32 +421,38 @@ class Plan:
             units = self._units[shape] = Units.of(self._pool, request)
             return units
 
-    def _counts_for(self, request):
-        """The Counts of the ranks of a request; None if promises are, from now on, bound to ranks."""
+    def _counted(self, request: ResourceRequest) -> Counted | None:
+        """Where a request is counted; None if promises are, from now on, bound to ranks."""
         if self._ranks is not None:
             return None
         units = self._units_of(request)
         if units is not None:
-            counts = self._counts.get(units.key)
+            counts = self._counts.get(units.which)
             if counts is None:
                 counts = self._new_counts(units)
             if counts is not None:
-                return counts
+                return counts, units.count
         self._bind_all()
         return None
 
-    def _new_counts(self, units):
-        for key, other in list(self._counts.items()):
-            if key[0] & units.ranks:
+    @property
+    def _bound(self) -> Ranks:
+        """The Ranks that promises are bound to, where ``_counted()`` said so."""
+        assert self._ranks is not None
+        return self._ranks
+
+    def _new_counts(self, units: Units) -> Counts | None:
+        for which, other in list(self._counts.items()):
+            if other.ranks & units.ranks:
                 if other.promises or other.held:
                     return None
-                del self._counts[key]
+                del self._counts[which]
         counts = Counts.of(self._pool, units, self._now())
         if counts is not None:
-            self._counts[units.key] = counts
+            self._counts[units.which] = counts
         return counts
 
-    def _bind_all(self):
+    def _bind_all(self) -> None:
         """Bind all promises to ranks, in the order of their starts, which always succeeds if they
         can be kept."""
         self._counts = {}
@@ -443,47 +461,46 @@ class Plan:
             jobid: promise.replace(units=None, parts=None)
             for jobid, promise in self._promises.items()
         }
-        self._ranks = Ranks(self._pool, self._promises, self._frozen)
-        self._ranks.sync()
+        self._ranks = ranks = Ranks(self._pool, self._promises, self._frozen)
         for jobid, _ in unbound:
             promise = self._promises[jobid]
             promise.parts = self._parts_for(promise)
-            self._ranks.enter(promise)
+            ranks.enter(promise)
 
-    def _parts_for(self, promise):
+    def _parts_for(self, promise: Promise) -> list[Part]:
         parts = None
         if not promise.held:
-            parts = self._ranks.bind(promise.request, promise.start, promise.end)
+            parts = self._bound.bind(promise.request, promise.start, promise.end)
         # What cannot be kept any more stays a promise, for its job to be told.
-        return parts or self._ranks.bind_ever(promise.request) or []
+        return parts or self._bound.bind_ever(promise.request) or []
 
-    def _enter(self, jobid, promise):
+    def _enter(self, jobid: int, promise: Promise) -> None:
         """Count a promise in."""
         if promise.units is None:
-            self._ranks.enter(promise)
+            self._bound.enter(promise)
             return
-        counts = self._counts[promise.units.key]
+        counts = self._counts[promise.units.which]
         if promise.held:
             counts.held[jobid] = counts.to_hold(self._pool, promise.units.count)
         else:
             counts.enter(promise.start, promise.end, promise.units.count)
 
-    def _withdraw(self, jobid):
+    def _withdraw(self, jobid: int) -> Promise | None:
         """Take a promise out, and return it; None if there is none."""
         promise = self._promises.pop(jobid, None)
         if promise is None:
             return None
         if promise.units is None:
-            self._ranks.remove(promise)
+            self._bound.remove(promise)
         else:
-            counts = self._counts[promise.units.key]
+            counts = self._counts[promise.units.which]
             if promise.held:
                 counts.held.pop(jobid, None)
             else:
                 counts.remove(promise.start, promise.end, promise.units.count, self._now())
         return promise
 
-    def _restore(self, jobid, promise):
+    def _restore(self, jobid: int, promise: Promise | None) -> None:
         """Count in a promise of a job that has none."""
         if promise is None:
             return
@@ -494,7 +511,7 @@ class Plan:
         self._promises[jobid] = promise
         self._enter(jobid, promise)
 
-    def _enter_started(self, jobid):
+    def _enter_started(self, jobid: int) -> None:
         """Count in a job that the pool has just started."""
         pool = self._pool
         if self._seen is None or pool.generation != self._seen + 1:
@@ -512,30 +529,41 @@ class Plan:
 
     # -- starting now -------------------------------------------------------
 
-    def _alloc(self, jobid, request, counts, promise):
+    def _alloc(
+        self,
+        jobid: int,
+        request: ResourceRequest,
+        counted: Counted | None,
+        promise: Promise | None,
+    ) -> ResourcePoolImplementation:
         now = self._now()
         end = now + length_of(request)
         if promise is not None and not promise.held and promise.start <= now < promise.end:
             # It starts late because others ended late. That delays those who were promised what
             # comes after it, too, and must not keep it from starting.
             end = promise.end
-            if counts is not None:
-                counts.short = True
-        placed = self._place(request, counts, now, end)
+            if counted is not None:
+                counted[0].short = True
+        placed = self._place(request, counted, now, end)
         if placed is None:
             self._refuse(request)
         return self._pool.grant(jobid, request, *placed)
 
-    def _place(self, request, counts, now, end):
+    def _place(
+        self, request: ResourceRequest, counted: Counted | None, now: float, end: float
+    ) -> tuple[Selection, int] | None:
         """Where a request would be placed now, as ``place_request()`` of the pool; None: nowhere."""
-        if counts is None:
-            return self._ranks.place(request, now, end)
+        if counted is None:
+            return self._bound.place(request, now, end)
+        counts, count = counted
         room = counts.room(now, end)
-        if room >= self._units_of(request).count:
+        if room >= count:
             return self._place_counted(request, counts, room)
         return None
 
-    def _place_counted(self, request, counts, room):
+    def _place_counted(
+        self, request: ResourceRequest, counts: Counts, room: int
+    ) -> tuple[Selection, int] | None:
         """Place a request on any of the ranks, if it accepts more units, on ``room`` at most."""
         pool = self._pool
         shape = request.shape
@@ -549,18 +577,42 @@ class Plan:
             shape = shape.replace(slot_count=ResourceCount.parse(most))
         return pool.place(pool.index, shape, ranks)
 
-    def _refuse(self, request):
+    def _refuse(self, request: ResourceRequest) -> NoReturn:
         self._pool.check_feasibility(request)
         raise InsufficientResources(lambda: self._why(request))
 
-    def _why(self, request):
+    def _why(self, request: ResourceRequest) -> str:
         counts = self._pool.explain(request)
         if counts["available"] < counts["needed"]:
-            return counts["reason"]
+            return str(counts["reason"])
         return "insufficient resources: would delay a job with a promise"
 
 
-def _mask_of(parts):
+def _steps(
+    room: Callable[[float], int], change: Callable[[float], float], now: float, limit: float
+) -> list[tuple[int, float]]:
+    """``steps`` of ``Plan.windows()``.
+
+    Args:
+        room: tells how many are free from now until a time.
+        change: tells the next moment after a time at which that may change.
+        now, limit (float): where to begin and to end, in seconds since the epoch.
+    """
+    steps: list[tuple[int, float]] = []
+    time = now
+    while time < limit:
+        time = min(change(time), limit)
+        count = room(time)
+        if steps and steps[-1][0] == count:
+            steps[-1] = (count, time)
+        elif count > 0:
+            steps.append((count, time))
+        else:
+            break
+    return steps
+
+
+def _mask_of(parts: list[Part] | None) -> int | None:
     """The ranks of the parts of a promise; None of none."""
     if parts is None:
         return None

@@ -10,16 +10,31 @@ asks, and holds for each end the ranks that gain by it.  A ``Track`` reads off
 it which ranks have room for one kind of need.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.request import Shape
+
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
 FEW = 4
 #: Ends swept over before the ranks with room are counted again.
 STRIDE = 15
+
+
+#: ``(mask of ranks, before, after)``: what these have free until then and from then on, as keys.
+Move = tuple[int, int, int]
 
 
 class Profile:
@@ -33,52 +48,58 @@ class Profile:
         now (float): ends before it count as now.
     """
 
-    def __init__(self, inventory, index, ends, held, now):
+    def __init__(
+        self,
+        inventory: Inventory,
+        index: RankIndex,
+        ends: list[tuple[float, int]],
+        held: Callable[[int], Selection],
+        now: float,
+    ) -> None:
         self.inventory = inventory
         self.index = index.copy()
         late = bisect_right(ends, (now, INFINITY))
         self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
         self._held = held
         self._next = 0
-        self._whole = inventory.keys
         # Of ranks that are released in parts: key of a rank where the sweep changed it, and
         # ranks by key.
-        self._keys = {}
+        self._keys: dict[int, int] = {}
         self._groups = index.groups.copy()
         rest = inventory.ranks
         for mask in self._groups.values():
             rest &= ~mask
         self._groups[0] = rest
         self.times = [now]
-        #: for each time, ``(mask, before, after)``: what these ranks have free until and from then
-        self.moves = [[]]
-        self._events = None  # rank to [(time, key)], made when first needed
-        self._kept = []  # steps, ascending, of which the groups are kept
-        self._kept_groups = []
-        self._tracks = {}
+        #: for each time, what changes then
+        self.moves: list[list[Move]] = [[]]
+        self._events: dict[int, list[tuple[float, int]]] | None = None  # by rank, for gains()
+        self._kept: list[int] = []  # steps, ascending, of which the groups are kept
+        self._kept_groups: list[dict[int, int]] = []
+        self._tracks: dict[Need, Track] = {}
 
-    def next_end(self):
+    def next_end(self) -> float:
         """The next end that the sweep has not come to; infinity if there is none."""
         return self._ends[self._next][0] if self._next < len(self._ends) else INFINITY
 
-    def next_end_after(self, time):
+    def next_end_after(self, time: float) -> float:
         """The first end later than a time; infinity if there is none."""
         self.extend(time)
         at = bisect_right(self.times, time)
         return self.times[at] if at < len(self.times) else self.next_end()
 
-    def step(self):
+    def step(self) -> bool:
         """Sweep over the next end and all jobs that share it; False if there is none."""
         ends = self._ends
         at = self._next
         if at == len(ends):
             return False
         time = ends[at][0]
-        moves = []
+        moves: list[Move] = []
         while at < len(ends) and ends[at][0] == time:
             record = self._held(ends[at][1])
             for mask, units in pairs(record):
-                key = self._whole.get(units)
+                key = self.inventory.keys.get(units)
                 if key is not None and mask & ~self.inventory.kinds[units] == 0:
                     moves.append((mask, 0, key))  # all that these ranks have
                 elif units:
@@ -89,12 +110,12 @@ class Profile:
         self.moves.append(moves)
         return True
 
-    def extend(self, time):
+    def extend(self, time: float) -> None:
         """Sweep over every end up to a time."""
         while self.next_end() <= time and self.step():
             pass
 
-    def _release(self, mask, units, moves):
+    def _release(self, mask: int, units: int, moves: list[Move]) -> None:
         delta = self.inventory.key(units)
         groups = self._groups
         keys = self._keys
@@ -122,7 +143,7 @@ class Profile:
             for rank in members(part):
                 keys[rank] = after
 
-    def groups_at(self, time):
+    def groups_at(self, time: float) -> dict[int, int]:
         """Key to mask of ranks at a time: what each rank has free then."""
         self.extend(time)
         step = bisect_right(self.times, time) - 1
@@ -143,29 +164,29 @@ class Profile:
             self._kept_groups.insert(near + 1, groups)
         return groups
 
-    def key_now(self, rank):
+    def key_now(self, rank: int) -> int:
         """What a rank has free now, as a key."""
         return self.inventory.key(self.index.free(rank))
 
-    def gains(self, rank):
+    def gains(self, rank: int) -> Sequence[tuple[float, int]]:
         """List of ``(time, key)``: what a rank has free from each end on."""
         if self._events is None:
             self.extend(INFINITY)
-            self._events = events = {}
+            self._events = {}
             for time, moves in zip(self.times, self.moves):
                 for mask, _, key in moves:
                     for one in members(mask):
-                        events.setdefault(one, []).append((time, key))
+                        self._events.setdefault(one, []).append((time, key))
         return self._events.get(rank, ())
 
-    def track(self, need):
+    def track(self, need: Need) -> Track:
         """The Track of a need (see ``Need``)."""
         track = self._tracks.get(need)
         if track is None:
             track = self._tracks[need] = Track(self, need)
         return track
 
-    def index_at(self, time):
+    def index_at(self, time: float) -> RankIndex:
         """A RankIndex with the units that are free at a time, ids and all."""
         index = self.index.copy()
         for end, jobid in self._ends:
@@ -180,7 +201,7 @@ class Track:
 
     __slots__ = ("profile", "need", "room")
 
-    def __init__(self, profile, need):
+    def __init__(self, profile: Profile, need: Need) -> None:
         self.profile = profile
         self.need = need
         room = 0
@@ -188,7 +209,7 @@ class Track:
             room |= need.among(mask, key, profile.inventory)
         self.room = [room]
 
-    def _follow(self):
+    def _follow(self) -> list[int]:
         """Take in what the profile has swept over."""
         profile, room = self.profile, self.room
         if len(room) < len(profile.times):
@@ -201,12 +222,12 @@ class Track:
                 room.append(mask)
         return room
 
-    def at(self, time):
+    def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
         self.profile.extend(time)
         return self._follow()[bisect_right(self.profile.times, time) - 1]
 
-    def first(self, count, ranks, start):
+    def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.
 
         Infinity if there is none.
@@ -238,31 +259,31 @@ class Need:
 
     __slots__ = ("cores", "gpus", "whole", "_hash")
 
-    def __init__(self, cores, gpus, whole):
+    def __init__(self, cores: int, gpus: int, whole: bool) -> None:
         self.cores = cores
         self.gpus = gpus
         self.whole = whole
         self._hash = hash((cores, gpus, whole))
 
     @classmethod
-    def of(cls, shape):
+    def of(cls, shape: Shape) -> Self:
         """The need of each node of a shape, or of one slot of it."""
         if shape.node_count is not None:
             return cls(shape.node_cores, shape.node_gpus, shape.exclusive)
         return cls(shape.slot_size, shape.gpu_per_slot, False)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return (self.cores, self.gpus, self.whole) == (other.cores, other.gpus, other.whole)
 
-    def fits(self, key, base):
+    def fits(self, key: int, base: int) -> bool:
         """True if a rank with so much free has room, not counting ``whole``."""
         cores, gpus = divmod(key, base)
         return cores >= self.cores and gpus >= self.gpus
 
-    def among(self, mask, key, inventory):
+    def among(self, mask: int, key: int, inventory: Inventory) -> int:
         """The part of a mask of ranks, all with the same free counts, that has room."""
         if not self.fits(key, inventory.key_base):
             return 0

@@ -4,17 +4,29 @@ Promises are bound to ranks here, as counts of cores and GPUs on each (see ``boo
 what running jobs give back (``profile.py``).
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.bounds import Bounds
 from flux.resource.plan.packing import Item, deal, pack
 from flux.resource.plan.profile import Need, Profile
-from flux.resource.plan.promise import Promise, length_of
+from flux.resource.plan.promise import Booking, Promise, length_of
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
+
+if TYPE_CHECKING:
+    from flux.resource.plan.bookings import Step
+    from flux.resource.plan.packing import Group
+    from flux.resource.plan.promise import Part
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 #: Promises that are bound again at once, and ranks up to which all ways of doing so are tried.
 MOVED = 8
@@ -28,45 +40,53 @@ class Ranks:
     """What is free on each rank over time, beside promises that are bound to ranks.
 
     Args:
-        pool (ResourcePoolImplementation): with a view
-        promises (dict): job id to Promise: those of the plan, all bound or to be bound
-        frozen (bool): never bind promises again
+        pool (ResourcePoolImplementation): with a view.
+        promises (dict): job id to Promise: those of the plan, bound or to be bound; followed as it
+            changes.
+        frozen (bool): never bind promises again.
     """
 
-    def __init__(self, pool, promises, frozen=False):
+    def __init__(
+        self,
+        pool: ResourcePoolImplementation,
+        promises: dict[int, Promise],
+        frozen: bool = False,
+    ) -> None:
         self._pool = pool
         self._frozen = frozen
         self._promises = promises
-        self._started = []  # bookings of jobs started since the profile was made
-        self._profile = None
-        self._seen = None  # generation of the pool that all this is true for
-        self._bookings = None
+        self._started: list[Booking] = []  # bookings of jobs started since the profile was made
         self._entered = 0  # bookings entered since they were last entered anew
         self._bounds = Bounds()
         self._changes = 0  # grows with every change of the bookings or the profile
-        self._asked = self._answer = None  # the last question of _room()
+        # The last question of _room(), and its answer.
+        self._asked: tuple[Shape, float, float, int] | None = None
+        self._answer = 0
+        # Generation of the pool that all this is true for; None: of an earlier one.
+        self._seen: int | None = pool.generation
+        self._profile = self._new_profile()
+        self._bookings = Bookings(self._profile)
+        self._enter_all()
 
     # -- the state ----------------------------------------------------------
 
-    def now(self):
+    def now(self) -> float:
         """The time now, in seconds since the epoch; never back."""
         return max(self._pool.clock(), self._profile.times[0])
 
-    def sync(self):
+    def sync(self) -> None:
         """Take in what happened to the pool since the last call."""
         pool = self._pool
         if self._seen == pool.generation:
             return
         self._seen = pool.generation
         before = self._profile
-        self._profile = Profile(
-            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
-        )
+        self._profile = self._new_profile()
         self._bounds = Bounds()
         self._changes += 1
         # Jobs started through the plan are in the profile now.
         started, self._started = self._started, []
-        if before is None or before.inventory.ranks != self._profile.inventory.ranks:
+        if before.inventory.ranks != self._profile.inventory.ranks:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # times long past have piled up
@@ -75,13 +95,17 @@ class Ranks:
         else:
             self._enter_all()
 
-    def renew_profile(self):
+    def _new_profile(self) -> Profile:
+        pool = self._pool
+        return Profile(pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock())
+
+    def renew_profile(self) -> None:
         """Have jobs that were started since counted among those that run."""
         if self._started:
             self._seen = None
             self.sync()
 
-    def _enter_all(self):
+    def _enter_all(self) -> None:
         self._bookings = Bookings(self._profile)
         self._entered = 0
         for booking in self._started:
@@ -90,39 +114,37 @@ class Ranks:
             if promise.parts is not None:
                 self._enter(promise)
 
-    def _enter(self, booking):
+    def _enter(self, booking: Booking) -> None:
         self._bookings.enter(booking)
         self._entered += 1
         self._changes += 1
 
-    def enter(self, promise):
+    def enter(self, promise: Promise) -> None:
         """Count in a promise that is bound, once it is among the plan's."""
-        if self._bookings is not None:
-            self._enter(promise)
+        self._enter(promise)
 
-    def remove(self, promise):
+    def remove(self, promise: Promise) -> None:
         """Count out a promise that is no longer among the plan's."""
-        if self._bookings is not None:
-            self._changes += 1
-            if not self._bookings.remove(promise):
-                self._enter_all()
-            self._bounds.released(promise.start)
+        self._changes += 1
+        if not self._bookings.remove(promise):
+            self._enter_all()
+        self._bounds.released(promise.start)
 
-    def started(self, jobid, now):
+    def started(self, jobid: int, now: float) -> None:
         """Count in a job that the pool has just started; the generation before is `seen`."""
         pool = self._pool
         if self._seen is None or pool.generation != self._seen + 1:
             return
         inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Promise(now, pool.end_of(jobid) or INFINITY, None, parts=parts)
+        booking = Booking(now, pool.end_of(jobid) or INFINITY, parts)
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
 
     # -- questions ----------------------------------------------------------
 
-    def earliest(self, request, start):
+    def earliest(self, request: ResourceRequest, start: float) -> float:
         """First time from ``start`` on at which a request fits; infinity if none."""
         shape = request.shape
         if not self._pool.countable(shape):
@@ -139,7 +161,7 @@ class Ranks:
             self._bounds.learn(family, count, length, found)
         return found
 
-    def _sooner(self, request, start, found):
+    def _sooner(self, request: ResourceRequest, start: float, found: float) -> float:
         """The first time before ``found`` at which a request fits if promises are bound again."""
         length = length_of(request)
         start = self.soonest(request, start)
@@ -152,7 +174,7 @@ class Ranks:
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
 
-    def soonest(self, request, start):
+    def soonest(self, request: ResourceRequest, start: float) -> float:
         """A time before which a request does not fit, whatever was promised."""
         shape = request.shape
         if not self._pool.countable(shape):
@@ -161,11 +183,11 @@ class Ranks:
         ranks = self._pool.eligible(shape.match)
         return self._profile.track(Need.of(shape)).first(count, ranks, start)
 
-    def next_change(self, time):
+    def next_change(self, time: float) -> float:
         """The first moment after a time at which a promise or a job started lately begins."""
         return self._bookings.starts.after(time)
 
-    def count(self, shape, start, end):
+    def count(self, shape: Shape, start: float, end: float) -> int:
         """How many nodes (slots where the shape has no node) fit in a span."""
         room = self._room(shape, start, end)
         if shape.node_count is not None:
@@ -183,33 +205,34 @@ class Ranks:
             count += slots_on(*self._bookings.least(rank, start, end), shape)
         return count
 
-    def fits(self, request, start, end):
+    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         """Whether a request fits in a span."""
         shape = request.shape
         if not self._pool.countable(shape):
             return self._simulate(request, start, end) is not None
         return self._enough(shape, self._room(shape, start, end), start, end)
 
-    def lost(self, promise, now):
+    def lost(self, promise: Promise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
         is later."""
         pool, profile, bookings = self._pool, self._profile, self._bookings
+        parts = promise.parts or []
         start = max(promise.start, now)
         if promise.held:
             up = pool.eligible(None)
-            return any(mask & ~up for mask, _ in promise.parts)
+            return any(mask & ~up for mask, _ in parts)
         shape = promise.request.shape
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match)
             ranks = 0
-            for mask, _ in promise.parts:
+            for mask, _ in parts:
                 ranks |= mask & eligible
             return pool.place_request(promise.request, profile.index_at(start), ranks) is None
         up = pool.eligible(None)
         base = profile.inventory.key_base
-        if not promise.parts:
+        if not parts:
             return True
-        for mask, key in promise.parts:
+        for mask, key in parts:
             room = profile.track(Need(key // base, key % base, False)).at(start) & up
             if mask & ~room or any(
                 bookings.overdrawn(rank, start)
@@ -220,7 +243,7 @@ class Ranks:
 
     # -- whether and when ---------------------------------------------------
 
-    def _search(self, request, start):
+    def _search(self, request: ResourceRequest, start: float) -> float:
         profile = self._profile
         length = length_of(request)
         shape = request.shape
@@ -238,7 +261,9 @@ class Ranks:
             start = min(self._bookings.ends.after(start), profile.next_end_after(start))
         return INFINITY
 
-    def _search_nodes(self, need, count, ranks, start, length):
+    def _search_nodes(
+        self, need: Need, count: int, ranks: int, start: float, length: float
+    ) -> float:
         """As ``_search()``, for so many of these ranks with room for a need."""
         if start == INFINITY:
             return start
@@ -268,7 +293,7 @@ class Ranks:
             start = following
             place += 1
 
-    def _enough(self, shape, room, start, end):
+    def _enough(self, shape: Shape, room: int, start: float, end: float) -> bool:
         """True if a mask of ranks with room holds a shape's nodes or slots."""
         if shape.node_count is not None:
             return popcount(room) >= shape.node_count.min
@@ -278,7 +303,7 @@ class Ranks:
             room != 0 and needed > 1 and self.count(shape, start, end) >= needed
         )
 
-    def _room(self, shape, start, end):
+    def _room(self, shape: Shape, start: float, end: float) -> int:
         """Mask of the ranks with room for one node's or slot's need all through a span."""
         asked = (shape, start, end, self._changes)
         if asked != self._asked:
@@ -288,7 +313,7 @@ class Ranks:
             self._answer = self._bookings.leaving(room, need, start, end)
         return self._answer
 
-    def _simulate(self, request, start, end):
+    def _simulate(self, request: ResourceRequest, start: float, end: float) -> Selection | None:
         """Selection that the pool's placement makes at a time to come, or None.
 
         For pools whose placement is not a matter of counts: ranks with any
@@ -301,7 +326,7 @@ class Ranks:
 
     # -- which ranks --------------------------------------------------------
 
-    def bind(self, request, start, end):
+    def bind(self, request: ResourceRequest, start: float, end: float) -> list[Part] | None:
         """Parts of a booking for a request, or None if it does not fit.
 
         Ranks that are busy now are taken first and, of the rest, the highest:
@@ -310,7 +335,7 @@ class Ranks:
         shape = request.shape
         if not self._pool.countable(shape):
             selection = self._simulate(request, start, end)
-            return None if selection is None else self._whole(selected_ranks(selection))
+            return None if selection is None else self._all_of(selected_ranks(selection))
         room = self._room(shape, start, end)
         if not self._enough(shape, room, start, end):
             if not self._promises or not self.make_room(request, start, end):
@@ -326,23 +351,23 @@ class Ranks:
             chosen |= _highest(room & now, missing)
         return self._parts_of(chosen, shape)
 
-    def _free_now(self, need):
+    def _free_now(self, need: Need) -> int:
         """Ranks with room for a need at this moment, jobs started lately counted."""
         now = self.now()
         room = self._profile.track(need).at(now)
         for booking in self._started:
-            for mask, _ in booking.parts:
+            for mask, _ in booking.parts or ():
                 room &= ~mask
         return room
 
-    def _parts_of(self, ranks, shape):
+    def _parts_of(self, ranks: int, shape: Shape) -> list[Part]:
         """Parts of a booking of one node's or slot's need on each rank of a mask."""
         if shape.exclusive:
-            return self._whole(ranks)
+            return self._all_of(ranks)
         need = Need.of(shape)
         return [(ranks, need.cores * self._profile.inventory.key_base + need.gpus)]
 
-    def _whole(self, ranks):
+    def _all_of(self, ranks: int) -> list[Part]:
         """Parts of a booking of all that the ranks of a mask have."""
         inventory = self._profile.inventory
         return [
@@ -351,11 +376,13 @@ class Ranks:
             if ranks & mask
         ]
 
-    def _bind_slots(self, shape, start, end, *preferred):
+    def _bind_slots(
+        self, shape: Shape, start: float, end: float, *preferred: int
+    ) -> list[Part] | None:
         base = self._profile.inventory.key_base
         left = shape.slot_count.min
         one = shape.slot_size * base + shape.gpu_per_slot
-        parts = {}
+        parts: dict[int, int] = {}
         for mask in preferred:
             for rank in reversed(members(_highest(mask, left))):
                 slots = min(left, slots_on(*self._bookings.least(rank, start, end), shape))
@@ -366,7 +393,7 @@ class Ranks:
                     return [(ranks, key) for key, ranks in parts.items()]
         return None
 
-    def bind_ever(self, request):
+    def bind_ever(self, request: ResourceRequest) -> list[Part] | None:
         """Parts of a booking on ranks that are up, whatever runs on them; None if it never fits."""
         pool, profile = self._pool, self._profile
         shape = request.shape
@@ -380,7 +407,7 @@ class Ranks:
         if placed is None:
             return None
         if not pool.countable(shape):
-            return self._whole(selected_ranks(placed[0]))
+            return self._all_of(selected_ranks(placed[0]))
         if shape.node_count is None:
             return [(mask, profile.inventory.key(units)) for mask, units in pairs(placed[0])]
         large = pool.match_mask(request) & apart
@@ -396,7 +423,7 @@ class Ranks:
         room = large & ~chosen
         return self._parts_of(chosen | take(room, min(missing, popcount(room))), shape)
 
-    def _given_back_at_once(self, large, most):
+    def _given_back_at_once(self, large: int, most: int) -> int:
         """At most so many ranks of a mask that come free at once when one job ends.
 
         Those of the only job without an end, where there is just one: with them, less has to be
@@ -417,7 +444,7 @@ class Ranks:
 
     # -- binding again ------------------------------------------------------
 
-    def make_room(self, request, start, end):
+    def make_room(self, request: ResourceRequest, start: float, end: float) -> bool:
         """Bind promises again so that a request fits in a span; see ``packing.py``.
 
         Returns:
@@ -456,7 +483,7 @@ class Ranks:
             self._enter(promise)
         return found
 
-    def _make_room_on_many(self, shape, start, end):
+    def _make_room_on_many(self, shape: Shape, start: float, end: float) -> bool:
         """As ``make_room()``, on a pool where to take a promise out and in again costs too much to
         be tried for nothing."""
         promises = list(self._promises.values())
@@ -475,7 +502,7 @@ class Ranks:
         self._enter_all()
         return True
 
-    def _hopeless(self, shape, start, end):
+    def _hopeless(self, shape: Shape, start: float, end: float) -> bool:
         """True if a look at masks shows that there is no way."""
         item = self._alone(shape, start, end)
         if popcount(item.room) < self._least_ranks(item):
@@ -498,12 +525,12 @@ class Ranks:
                     return True
         return False
 
-    def _alone(self, shape, start, end):
+    def _alone(self, shape: Shape, start: float, end: float) -> Item:
         """An Item as if nothing had been promised."""
         room = self._profile.track(Need.of(shape)).at(start) & self._pool.eligible(shape.match)
         return Item(shape, start, end, room)
 
-    def _least_ranks(self, item):
+    def _least_ranks(self, item: Item) -> int:
         """No item can do with fewer ranks."""
         if not item.slots:
             return item.count
@@ -514,13 +541,13 @@ class Ranks:
         )
         return -(-item.count // most) if most else item.count
 
-    def _most(self, rank, item):
+    def _most(self, rank: int, item: Item) -> int:
         """Slots that a rank can give to an item alone."""
         if self._bookings.touched(item.start, item.end) >> rank & 1:
             return slots_on(*self._bookings.least(rank, item.start, item.end), item.shape)
         return self._most_without_promises(rank, item)
 
-    def _most_without_promises(self, rank, item):
+    def _most_without_promises(self, rank: int, item: Item) -> int:
         """The same as if nothing had been promised."""
         bit = 1 << rank
         base = self._profile.inventory.key_base
@@ -531,7 +558,7 @@ class Ranks:
                 return slots_on(key // base, key % base, item.shape)
         return 0
 
-    def _groups(self, items):
+    def _groups(self, items: list[Item]) -> list[Group]:
         """The ranks that items could use, by state: as ``pack()`` takes them."""
         profile, bookings = self._profile, self._bookings
         inventory = profile.inventory
@@ -541,13 +568,13 @@ class Ranks:
             every |= item.room
         start = min([item.start for item in items])
         end = max([item.end for item in items])
-        groups = []
+        groups: list[Group] = []
         single = every & bookings.touched(start, end)
         for units, kind in inventory.kinds.items():
             full = divmod(inventory.keys[units], base)
             for rank in members(kind & single):
                 groups.append((1 << rank, full, bookings.steps(rank, start, end)))
-            same = [(kind & every & ~single, ())]
+            same: list[tuple[int, tuple[Step, ...]]] = [(kind & every & ~single, ())]
             for item in items:
                 same = [
                     (part, free) for mask, free in same for part in _cut(mask, item.room) if part
@@ -567,7 +594,7 @@ class Ranks:
             groups += [(mask, full, free) for mask, free in same]
         return groups
 
-    def _parts_of_item(self, item):
+    def _parts_of_item(self, item: Item) -> list[Part]:
         """Parts of a booking of what an item has chosen."""
         if not item.slots:
             return self._parts_of(item.chosen[1], item.shape)
@@ -577,7 +604,9 @@ class Ranks:
 
     # -- starting now -------------------------------------------------------
 
-    def place(self, request, now, end):
+    def place(
+        self, request: ResourceRequest, now: float, end: float
+    ) -> tuple[Selection, int] | None:
         """Place a request on the ranks, and of these the counts, that promises leave.
 
         Returns:
@@ -593,7 +622,9 @@ class Ranks:
             placed = self._place_beside(request, now, end)
         return placed
 
-    def _place_beside(self, request, now, end):
+    def _place_beside(
+        self, request: ResourceRequest, now: float, end: float
+    ) -> tuple[Selection, int] | None:
         """Place a request beside the promises as they are bound."""
         pool = self._pool
         shape = request.shape
@@ -604,7 +635,7 @@ class Ranks:
             index = self._reduced(touched, now, end)
         return pool.place(index, shape, room)
 
-    def _reduced(self, touched, start, end):
+    def _reduced(self, touched: int, start: float, end: float) -> RankIndex:
         """The pool's index without what bookings in a span need of some ranks."""
         index = self._pool.index.copy()
         inventory = index.inventory
@@ -620,18 +651,18 @@ class Ranks:
         return index
 
 
-def _cut(mask, other):
+def _cut(mask: int, other: int) -> tuple[int, int]:
     """The parts of a mask in another one, and out of it."""
     return mask & other, mask & ~other
 
 
-def _highest(mask, count):
+def _highest(mask: int, count: int) -> int:
     """The ``count`` highest members of a mask, or all of it."""
     excess = popcount(mask) - count
     return mask ^ take(mask, excess) if excess > 0 else mask
 
 
-def _exact(shape):
+def _exact(shape: Shape) -> bool:
     """True if room for one node's or slot's need is all that matters about a rank."""
     if shape.node_count is None:
         return shape.slot_count.max == 1

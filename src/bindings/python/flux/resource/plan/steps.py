@@ -1,8 +1,15 @@
 """A number for every moment: how many units are free, step by step."""
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from flux.resource.plan.timeline import INFINITY
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Steps in a block; a search passes over a whole block where its extremes tell enough.
 BLOCK = 48
@@ -16,13 +23,13 @@ class _Block:
 
     __slots__ = ("starts", "values", "plus", "least", "most")
 
-    def __init__(self, starts, values, plus=0):
+    def __init__(self, starts: list[float], values: list[int], plus: int = 0) -> None:
         self.starts = starts
         self.values = values
         self.plus = plus
         self.measure()
 
-    def measure(self):
+    def measure(self) -> None:
         self.least = min(self.values) + self.plus
         self.most = max(self.values) + self.plus
 
@@ -40,12 +47,12 @@ class Steps:
 
     __slots__ = ("blocks", "heads")
 
-    def __init__(self, start, value):
+    def __init__(self, start: float, value: int) -> None:
         self.blocks = [_Block([start], [value])]
         self.heads = [start]
 
     @classmethod
-    def rising(cls, start, value, gains):
+    def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
         """One that rises.
 
         Args:
@@ -67,17 +74,17 @@ class Steps:
         self.heads = [block.starts[0] for block in self.blocks]
         return self
 
-    def copy(self):
+    def copy(self) -> Self:
         """An independent one with the same values."""
         new = type(self).__new__(type(self))
         new.blocks = [_Block(block.starts[:], block.values[:], block.plus) for block in self.blocks]
         new.heads = self.heads[:]
         return new
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum([len(block.starts) for block in self.blocks])
 
-    def steps(self):
+    def steps(self) -> list[tuple[float, int]]:
         """List of ``(start, value)``."""
         return [
             (start, value + block.plus)
@@ -85,12 +92,12 @@ class Steps:
             for start, value in zip(block.starts, block.values)
         ]
 
-    def at(self, time):
+    def at(self, time: float) -> int:
         """The value at a moment; before the first, that of the first."""
         block = self.blocks[max(0, bisect_right(self.heads, time) - 1)]
         return block.values[max(0, bisect_right(block.starts, time) - 1)] + block.plus
 
-    def forget(self, time):
+    def forget(self, time: float) -> None:
         """Drop the steps that are over at a time; what was before it no longer matters."""
         heads = self.heads
         at = bisect_right(heads, time) - 1
@@ -105,7 +112,7 @@ class Steps:
 
     # -- changes ------------------------------------------------------------
 
-    def add(self, start, end, delta):
+    def add(self, start: float, end: float, delta: int) -> None:
         """Add a number to the span from ``start``, not before the first step, to before ``end``."""
         first = self._cut(start)
         last = self._cut(end) if end != INFINITY else len(self.blocks) - 1
@@ -125,7 +132,7 @@ class Steps:
             self._join(end)
         self._join(start)
 
-    def _cut(self, time):
+    def _cut(self, time: float) -> int:
         """Make a step begin at a time; returns the place of its block."""
         at = bisect_right(self.heads, time) - 1
         block = self.blocks[at]
@@ -145,7 +152,7 @@ class Steps:
         self.heads.insert(at + 1, starts[half])
         return at + (time >= starts[half])
 
-    def _join(self, time):
+    def _join(self, time: float) -> None:
         """Drop the step that begins at a time if it has the value of the one before."""
         at = bisect_right(self.heads, time) - 1
         block = self.blocks[at]
@@ -165,7 +172,7 @@ class Steps:
 
     # -- questions ----------------------------------------------------------
 
-    def after(self, time):
+    def after(self, time: float) -> float:
         """The first moment after a time at which a step begins; infinity if there is none."""
         at = bisect_right(self.heads, time) - 1
         if at < 0:
@@ -176,7 +183,7 @@ class Steps:
             return starts[place]
         return self.heads[at + 1] if at + 1 < len(self.heads) else INFINITY
 
-    def least(self, start, end):
+    def least(self, start: float, end: float) -> int:
         """The least value from ``start`` to before ``end``, which is later."""
         heads = self.heads
         at = max(0, bisect_right(heads, start) - 1)
@@ -196,7 +203,7 @@ class Steps:
             return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
         return least
 
-    def first(self, value, length, start, limit=INFINITY):
+    def first(self, value: int, length: float, start: float, limit: float = INFINITY) -> float:
         """The first moment from which on it is at least ``value`` for a time.
 
         Args:

@@ -1,5 +1,7 @@
 """A mask of ranks for every moment: the union of what was added over time spans."""
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
 
 INFINITY = float("inf")
@@ -13,7 +15,7 @@ class _Block:
 
     __slots__ = ("starts", "masks", "every", "union")
 
-    def __init__(self, starts, masks, every=0):
+    def __init__(self, starts: list[float], masks: list[int], every: int = 0) -> None:
         self.starts = starts
         self.masks = masks
         self.every = every
@@ -31,11 +33,11 @@ class Timeline:
 
     __slots__ = ("blocks", "heads")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.blocks = [_Block([-INFINITY], [0])]
         self.heads = [-INFINITY]
 
-    def _cut(self, time):
+    def _cut(self, time: float) -> tuple[int, int]:
         """Make a segment start at a time; returns its block and place in it."""
         at = bisect_right(self.heads, time) - 1
         block = self.blocks[at]
@@ -55,7 +57,7 @@ class Timeline:
                 return at + 1, place - half
         return at, place
 
-    def add(self, start, end, mask):
+    def add(self, start: float, end: float, mask: int) -> None:
         """Add a mask for the span from ``start`` to before ``end``."""
         if end != INFINITY:
             self._cut(end)
@@ -76,14 +78,14 @@ class Timeline:
         if stop:
             self._add_part(last, 0, stop, mask)
 
-    def _add_part(self, at, place, stop, mask):
+    def _add_part(self, at: int, place: int, stop: int | None, mask: int) -> None:
         block = self.blocks[at]
         masks = block.masks
         for number in range(place, len(masks) if stop is None else stop):
             masks[number] |= mask
         block.union |= mask
 
-    def remove(self, start, end, mask):
+    def remove(self, start: float, end: float, mask: int) -> None:
         """Take a mask out of the span from ``start`` to before ``end``.
 
         Whoever else added some of it in that span must add it again.
@@ -104,7 +106,7 @@ class Timeline:
             for one in block.masks:
                 block.union |= one
 
-    def union(self, start, end):
+    def union(self, start: float, end: float) -> int:
         """Union of the masks at all moments from ``start`` to before ``end``."""
         heads = self.heads
         first = bisect_right(heads, start) - 1
@@ -133,15 +135,15 @@ class Times:
 
     __slots__ = ("times",)
 
-    def __init__(self):
-        self.times = []
+    def __init__(self) -> None:
+        self.times: list[float] = []
 
-    def add(self, time):
+    def add(self, time: float) -> None:
         at = bisect_left(self.times, time)
         if at == len(self.times) or self.times[at] != time:
             self.times.insert(at, time)
 
-    def after(self, time):
+    def after(self, time: float) -> float:
         """The first time later than ``time``; infinity if there is none."""
         at = bisect_right(self.times, time)
         return self.times[at] if at < len(self.times) else INFINITY
