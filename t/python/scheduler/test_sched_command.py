@@ -1,7 +1,9 @@
 """The command flux sched: what it asks, and what it makes of the answers."""
 
+import errno
 import json
 import math
+import os
 import re
 
 import pytest
@@ -16,19 +18,28 @@ NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 
 
 class Handle:
-    """A scheduler that answers each service with what it was given, and notes what it was asked."""
+    """A scheduler that answers each method with what it was given, and notes what it was asked.
+
+    The services around it answer in the same way, by topic; what they were not given they lack.
+    """
 
     def __init__(self, **answers):
         self.answers = answers
         self.asked = []
 
-    def rpc(self, topic, payload):
-        self.asked.append((topic, payload))
-        self.topic = topic.partition(".")[2]
+    def attr_get(self, name):
+        return {"security.owner": str(os.getuid())}[name]
+
+    def rpc(self, topic, payload=None):
+        service, _, self.method = topic.partition(".")
+        if service == "sched":
+            self.asked.append((topic, payload))
+        else:
+            self.method = topic
         return self
 
     def get(self):
-        answer = self.answers[self.topic]
+        answer = self.answers.get(self.method, OSError(errno.ENOSYS, "Function not implemented"))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -202,6 +213,76 @@ def test_explain_all_is_a_table(run):
     assert run.asked == [("sched.explain", {"all": True})]
     assert out.splitlines()[0].split() == ["JOBID", "QUEUE", "ESTIMATE", "REASON"]
     assert out.splitlines()[1].startswith("ƒ8            2026-11-26 09:46  insufficient")
+
+
+UNKNOWN = OSError(errno.EINVAL, "ƒ8 is not a pending job")
+
+
+def listed(state, **job):
+    """What the job list answers of a job of the caller."""
+    return {"job-list.list-id": {"job": {"id": 7, "userid": os.getuid(), "state": state, **job}}}
+
+
+@pytest.mark.parametrize(
+    "around, reason",
+    [
+        (listed(2, dependencies=["after-start=ƒ7", "x"]), "dependencies: after-start=ƒ7, x"),
+        (listed(4, urgency=16), "a plugin of the job manager has not given it a priority"),
+        (listed(8, urgency=0), "held: its urgency is 0"),
+        (
+            {**listed(8, urgency=16), "job-manager.queue-status": {"start": True}},
+            "others are handed to the scheduler first: it has as many jobs as queue-depth allows",
+        ),
+        (
+            {
+                **listed(8, urgency=16, queue="debug"),
+                "job-manager.queue-status": {"start": False, "stop_reason": "until noon"},
+            },
+            "queue debug is stopped: until noon",
+        ),
+    ],
+)
+def test_a_job_that_the_scheduler_has_not_been_given(run, around, reason):
+    assert run(["explain", "ƒ8"], explain=UNKNOWN, **around) == f"ƒ8 waits: {reason}\n"
+    (job,) = json.loads(run(["explain", "ƒ8", "--json"], explain=UNKNOWN, **around))["jobs"]
+    assert (job["verdict"], job["reason"], job["t_estimate"]) == ("waits", reason, None)
+
+
+@pytest.mark.parametrize(
+    "around, error",
+    [
+        ({}, "ƒ8 is not a pending job"),
+        (listed(16), "ƒ8 is not a pending job: its state is RUN"),
+        (listed(64, result=2), "ƒ8 is not a pending job: its state is FAILED"),
+        (listed(8, userid=os.getuid() + 1), "ƒ8 is not a pending job"),
+        (listed(8, urgency=16), "ƒ8 is not with the scheduler: Function not implemented"),
+    ],
+)
+def test_a_job_that_nothing_is_to_be_told_of(run, monkeypatch, around, error):
+    monkeypatch.setattr(Handle, "attr_get", lambda self, name: "-1")
+    assert run(["explain", "ƒ8"], explain=UNKNOWN, **around) == ""
+    assert (run.code, run.err) == (1, f"flux-sched: ERROR: {error}\n")
+
+
+def test_no_scheduler_is_said_also_of_a_job_that_waits(run):
+    run(["explain", "ƒ8"], **listed(8, urgency=16))
+    assert "none is loaded" in run.err
+
+
+@pytest.mark.parametrize(
+    "states, line",
+    [
+        ({"depend": 1, "priority": 0, "sched": 1}, "1 pending job not with the scheduler yet"),
+        ({"depend": 1, "priority": 2, "sched": 3}, "5 pending jobs not with the scheduler yet"),
+        ({"depend": 0, "priority": 0, "sched": 1}, None),
+    ],
+)
+def test_explain_all_counts_the_jobs_that_are_elsewhere(run, states, line):
+    answer = {"now": NOW, "made": NOW, "jobs": [JOB]}
+    out = run(
+        ["explain", "--all"], explain=answer, **{"job-list.job-stats": {"job_states": states}}
+    )
+    assert out.splitlines()[2:] == ([f"{line}: flux sched explain JOBID says why"] if line else [])
 
 
 @pytest.mark.parametrize(
