@@ -49,7 +49,7 @@ __all__ = ("ResourceRequest", "Rv1Pool")
 NOT_INHERITED = ("_books", "_shared_plan")
 
 
-class Rv1Pool(Hooks, ResourcePoolImplementation):
+class Rv1Pool(Hooks):
     """A pool of ranks with cores and GPUs.
 
     Made from R, a pool has every rank up and free.  Its books are opened when it is first used as

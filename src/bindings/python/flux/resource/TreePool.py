@@ -80,7 +80,6 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     name = "TreePool"
     request_class = TreeResourceRequest
     index_class = ContainerIndex
-    placement: TreePlacement
 
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
         super().__init__(R, log=log, **kwargs)

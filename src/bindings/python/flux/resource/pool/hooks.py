@@ -12,6 +12,7 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, quote
 from flux.resource.pool.placement import slots_on
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
@@ -24,8 +25,8 @@ def ids_of(mask: int) -> frozenset[int]:
     return frozenset(members(mask))
 
 
-class Hooks:
-    """Overridable steps of an allocation; mixed into ``Rv1Pool``."""
+class Hooks(ResourcePoolImplementation):
+    """Overridable steps of an allocation: what ``Rv1Pool`` has of them."""
 
     #: True in a class that overrides a hook that chooses.
     hooked = False

@@ -3,14 +3,25 @@
 A site's pool that overrides one gets the other from here. See ``hooks.py`` for what they take.
 """
 
-from flux.resource.pool.hooks import ids_of
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.pool.hooks import Hooks, ids_of
 from flux.resource.pool.placement import slots_on
 
+if TYPE_CHECKING:
+    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.tree.placement import TreePlacement
 
-class TreeHooks:
-    """Default hooks of a TreePool implementation; mixed in before ``Rv1Pool``."""
 
-    def __init_subclass__(cls, **kwargs):
+class TreeHooks(Hooks):
+    """Default hooks of a TreePool implementation; they come before those of ``Rv1Pool``."""
+
+    placement: TreePlacement
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Only what differs from the defaults here makes a pool choose by lists of candidates.
         cls.hooked = (
@@ -18,11 +29,11 @@ class TreeHooks:
             or cls._select_resources is not TreeHooks._select_resources
         )
 
-    def _sort_candidates(self, candidates):
+    def _sort_candidates(self, candidates: list[Any]) -> list[Any]:
         """Fewest free cores first, then fewest free GPUs, then lowest rank."""
         return sorted(candidates, key=lambda one: (len(one[2]), len(one[3]), one[0]))
 
-    def _select_resources(self, candidates, request):
+    def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
         """Place the slots on the candidates in their order, in each by its topology."""
         shape = request.shape
         rooms = [(one, self._room(one, shape)) for one in candidates]
@@ -42,19 +53,20 @@ class TreeHooks:
         nodes = shape.node_count.floor(len(rooms))
         if nodes is None:
             return [], 0
-        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes])
+        # At least slot_count.min fit on each, so that some number of slots is accepted.
+        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes]) or 0
         able = [one for one, room in rooms if room >= slots]
         selected = [self._chosen(one, shape, slots) for one in able[:nodes]]
         return selected, shape.slots_given(nodes, slots)
 
-    def _room(self, candidate, shape):
+    def _room(self, candidate: Any, shape: Shape) -> int:
         """How many slots fit on a candidate."""
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
             return slots_on(len(cores), len(gpus), shape)
         return self.placement.types.of(rank).container_room(self._units(cores, gpus), shape)
 
-    def _units(self, cores, gpus):
+    def _units(self, cores: Iterable[int], gpus: Iterable[int]) -> int:
         shift = self.inventory.shift
         units = 0
         for core in cores:
@@ -63,7 +75,7 @@ class TreeHooks:
             units |= 1 << gpu + shift
         return units
 
-    def _chosen(self, candidate, shape, slots):
+    def _chosen(self, candidate: Any, shape: Shape, slots: int) -> Any:
         """``(rank, cores, gpus)`` for some slots on a candidate."""
         rank, info, cores, gpus = candidate
         if shape.exclusive:

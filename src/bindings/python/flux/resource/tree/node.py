@@ -6,10 +6,18 @@ depend on their arguments only, so that nodes in the same state share one answer
 remembers them.
 """
 
+from __future__ import annotations
+
 from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, runs, take
 from flux.resource.tree.topology import Layout
+
+if TYPE_CHECKING:
+    from flux.resource.request import Shape
+    from flux.resource.tree.topology import Nest, Place
 
 #: Answers that one node type remembers.
 CACHE_LIMIT = 8192
@@ -29,15 +37,15 @@ class NodeType:
 
     __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_containers")
 
-    def __init__(self, topo, units, shift, where="topo"):
+    def __init__(self, topo: Any, units: int, shift: int, where: str = "topo") -> None:
         self.units = units
         self.shift = shift
         self.core_mask = (1 << shift) - 1
         self.layout = Layout(topo, units & self.core_mask, units >> shift, where)
-        self._slots = {}
-        self._containers = {}
+        self._slots: dict[tuple[int, tuple[int, int, int]], int] = {}
+        self._containers: dict[tuple[Any, ...], tuple[int, int]] = {}
 
-    def slots(self, free, wanted):
+    def slots(self, free: int, wanted: tuple[int, int, int]) -> int:
         """Units for slots on a node with room for them.
 
         Args:
@@ -54,7 +62,7 @@ class NodeType:
             units = self._slots[asked] = core_mask | gpu_mask << self.shift
         return units
 
-    def containers(self, free, shape, count):
+    def containers(self, free: int, shape: Shape, count: int) -> tuple[int, int]:
         """Slots of whole containers.
 
         Args:
@@ -66,6 +74,7 @@ class NodeType:
             ``(slots, units)``: how many there are, and on what.
         """
         level, each = shape.container_level, shape.containers_per_slot
+        assert level is not None
         asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
         answer = self._containers.get(asked)
         if answer is None:
@@ -78,11 +87,11 @@ class NodeType:
             answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 
-    def container_room(self, free, shape):
+    def container_room(self, free: int, shape: Shape) -> int:
         """How many slots of whole containers fit on a node with so much free."""
         return self.containers(free, shape, -1)[0]
 
-    def least_container(self, level):
+    def least_container(self, level: str) -> int:
         """Fewest cores that a container of that name has; 1 if there is none."""
         return min((popcount(cores) for cores, _ in self.layout.containers(level)), default=1)
 
@@ -92,11 +101,11 @@ class NodeTypes:
 
     __slots__ = ("pairs", "_number")
 
-    def __init__(self, pairs):
+    def __init__(self, pairs: Iterable[tuple[int, NodeType]]) -> None:
         self.pairs = tuple(pairs)
-        self._number = None
+        self._number: array[int] | None = None
 
-    def of(self, rank):
+    def of(self, rank: int) -> NodeType:
         """NodeType of a rank."""
         pairs = self.pairs
         if len(pairs) == 1:
@@ -112,24 +121,29 @@ class NodeTypes:
             self._number = number
         return pairs[number[rank]][1]
 
-    def least_container(self, shape):
+    def least_container(self, shape: Shape) -> int:
         """Fewest cores that a container has of which a slot of a shape is made."""
         level = shape.container_level
+        assert level is not None
         return min((node.least_container(level) for _, node in self.pairs), default=1)
 
-    def split(self, ranks):
+    def split(self, ranks: int) -> list[tuple[int, NodeType]]:
         """The pairs for just these ranks (a mask), the empty ones left out."""
         return [(mask & ranks, node) for mask, node in self.pairs if mask & ranks]
 
 
-def place_slots(layout, cores, gpus, slot_cores, slot_gpus, wanted):
+def place_slots(
+    layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
+) -> tuple[int, int, int]:
     """Place slots of ``slot_cores`` (at least 1) cores and ``slot_gpus`` GPUs (protocols of RFC 49)."""
     if slot_gpus:
         return _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted)
     return _cores_only(layout, cores, slot_cores, wanted)
 
 
-def _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted):
+def _beside_gpus(
+    layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
+) -> tuple[int, int, int]:
     """First fit: each level from the finest, each group in the order of the topology."""
     left = wanted
     free_cores, free_gpus = cores, gpus
@@ -149,7 +163,7 @@ def _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted):
     return wanted - left, cores ^ free_cores, gpus ^ free_gpus
 
 
-def _cores_only(layout, cores, slot_cores, wanted):
+def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tuple[int, int, int]:
     """Best fit: the finest level that holds a slot, its groups by fewest free cores.
 
     What that level cannot hold goes to the next coarser one.
@@ -168,7 +182,7 @@ def _cores_only(layout, cores, slot_cores, wanted):
     return wanted - left, cores ^ free, 0
 
 
-def _tightest(groups, free, slot_cores):
+def _tightest(groups: Iterable[Place], free: int, slot_cores: int) -> int:
     """Free cores of the group with fewest of them that still hold a slot, the first on ties; or 0."""
     best = 0
     fewest = -1
@@ -180,7 +194,16 @@ def _tightest(groups, free, slot_cores):
     return best
 
 
-def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wanted):
+def place_containers(
+    layout: Layout,
+    cores: int,
+    gpus: int,
+    name: str,
+    each: int,
+    slot_cores: int,
+    slot_gpus: int,
+    wanted: int,
+) -> tuple[int, int, int]:
     """Place slots of ``each`` whole containers called ``name``, in the order of the topology.
 
     A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the least
@@ -201,7 +224,9 @@ def place_containers(layout, cores, gpus, name, each, slot_cores, slot_gpus, wan
     return slots, cores ^ free_cores, gpus ^ free_gpus
 
 
-def _free_containers(nests, cores, gpus, each, least):
+def _free_containers(
+    nests: Iterable[Nest], cores: int, gpus: int, each: int, least: tuple[int, int]
+) -> Place | None:
     """Cores and GPUs of so many free containers of one nest, or None."""
     for nest in nests:
         left_cores, left_gpus = cores, gpus

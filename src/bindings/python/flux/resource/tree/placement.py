@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rankindex import RankIndex
     from flux.resource.request import Shape
+    from flux.resource.ResourceCount import ResourceCount
     from flux.resource.tree.node import NodeTypes
 
 
-def fitting(index, cores, gpus, ranks):
+def fitting(index: RankIndex, cores: int, gpus: int, ranks: int) -> Iterator[int]:
     """Yield masks of the ranks with at least so much free, fewest first."""
     base = index.inventory.key_base
     keys = index.keys
@@ -52,7 +53,7 @@ class TreePlacement(Placement):
             return super().place(index, shape, eligible)
         if shape.node_count is None:
             return self._place_containers(index, shape, eligible)
-        return self._containers_on_nodes(index, shape, eligible)
+        return self._containers_on_nodes(index, shape, shape.node_count, eligible)
 
     def pick(
         self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
@@ -108,7 +109,9 @@ class TreePlacement(Placement):
             if not able:
                 break
 
-    def _place_containers(self, index, shape, eligible):
+    def _place_containers(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
         """Containers anywhere: node after node, until there are enough."""
         count = shape.slot_count
         rooms = []
@@ -122,7 +125,7 @@ class TreePlacement(Placement):
         if wanted is None:
             return None
         left = wanted
-        chosen = {}
+        chosen: dict[int, int] = {}
         for room, mask in rooms:
             have = popcount(mask)
             if have * room > left:
@@ -140,10 +143,11 @@ class TreePlacement(Placement):
                 break
         return select(chosen), wanted
 
-    def _containers_on_nodes(self, index, shape, eligible):
+    def _containers_on_nodes(
+        self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
+    ) -> tuple[Selection, int] | None:
         """The same number of containers on each of so many nodes."""
         least = shape.slot_count.min
-        count = shape.node_count
         rooms = []
         have = 0
         for room, mask in self.container_rooms(index, shape, eligible):
@@ -158,8 +162,9 @@ class TreePlacement(Placement):
             return None
         slots = least
         if not shape.slot_count.fixed:
-            slots = _slots_each(rooms, nodes, shape.slot_count)
-        chosen = {}
+            # Each of them has room for the least number.
+            slots = _slots_each(rooms, nodes, shape.slot_count) or least
+        chosen: dict[int, int] = {}
         left = nodes
         for room, mask in rooms:
             if room < slots:
@@ -174,7 +179,9 @@ class TreePlacement(Placement):
                 break
         return select(chosen), shape.slots_given(nodes, slots)
 
-    def _take_containers(self, index, shape, ranks, count, into):
+    def _take_containers(
+        self, index: RankIndex, shape: Shape, ranks: int, count: int, into: dict[int, int]
+    ) -> None:
         types = self.types
         idle = ranks & index.idle
         for mask, node in types.split(idle):
@@ -185,7 +192,7 @@ class TreePlacement(Placement):
             into[units] = into.get(units, 0) | 1 << rank
 
 
-def _slots_each(rooms, nodes, count):
+def _slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int | None:
     """The most slots, of those asked for, that so many of the nodes have room for."""
     for room, mask in sorted(rooms, reverse=True):
         nodes -= popcount(mask)

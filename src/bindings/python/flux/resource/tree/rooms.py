@@ -7,14 +7,41 @@ is looked at again when the next such request comes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import members
 from flux.resource.pool.rankindex import RankIndex
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.request import Shape
+    from flux.resource.tree.node import NodeTypes
+
 #: Requests for containers that one index remembers.
 REQUESTS_LIMIT = 8
+
+
+class _Rooms:
+    """What is remembered of one kind of containers.
+
+    Attributes:
+        rooms (dict): number of slots that fit, at least 1, to mask of the ranks with such room.
+        stale (int): mask of the ranks that are to be looked at again.
+        shape (Shape): a shape that asks for them.
+    """
+
+    __slots__ = ("rooms", "stale", "shape")
+
+    def __init__(self, rooms: dict[int, int], stale: int, shape: Shape) -> None:
+        self.rooms = rooms
+        self.stale = stale
+        self.shape = shape
+
+    def copy(self) -> _Rooms:
+        return _Rooms(self.rooms.copy(), self.stale, self.shape)
 
 
 class ContainerIndex(RankIndex):
@@ -22,35 +49,35 @@ class ContainerIndex(RankIndex):
 
     __slots__ = ("asked",)
 
-    def __init__(self, inventory):
+    def __init__(self, inventory: Inventory) -> None:
         super().__init__(inventory)
-        #: what a slot asks for -> [{slots that fit: mask of ranks}, ranks to look at again, shape]
-        self.asked = {}
+        #: by what a slot asks for
+        self.asked: dict[tuple[Any, ...], _Rooms] = {}
 
-    def copy(self):
+    def copy(self) -> Self:
         new = super().copy()
-        new.asked = {wanted: [rooms.copy(), *rest] for wanted, (rooms, *rest) in self.asked.items()}
+        new.asked = {wanted: one.copy() for wanted, one in self.asked.items()}
         return new
 
-    def take(self, selection):
+    def take(self, selection: Selection) -> None:
         super().take(selection)
         if self.asked:
             self._touched(selected_ranks(selection))
 
-    def give(self, selection):
+    def give(self, selection: Selection) -> None:
         super().give(selection)
         if self.asked:
             self._touched(selected_ranks(selection))
 
-    def drop(self, ranks, inventory):
+    def drop(self, ranks: int, inventory: Inventory) -> None:
         super().drop(ranks, inventory)
         self.asked = {}
 
-    def _touched(self, ranks):
-        for entry in self.asked.values():
-            entry[1] |= ranks
+    def _touched(self, ranks: int) -> None:
+        for one in self.asked.values():
+            one.stale |= ranks
 
-    def rooms(self, shape, types):
+    def rooms(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
         """{slots of containers that fit, at least 1: mask of the ranks with such room}."""
         wanted = (
             shape.container_level,
@@ -58,31 +85,31 @@ class ContainerIndex(RankIndex):
             shape.slot_size,
             shape.gpu_per_slot,
         )
-        entry = self.asked.get(wanted)
-        if entry is None:
+        one = self.asked.get(wanted)
+        if one is None:
             if len(self.asked) >= REQUESTS_LIMIT:
                 self.asked.clear()
-            entry = self.asked[wanted] = [{}, self.inventory.ranks, shape]
-        rooms, stale, _ = entry
+            one = self.asked[wanted] = _Rooms({}, self.inventory.ranks, shape)
+        rooms, stale = one.rooms, one.stale
         if stale:
             for room, mask in list(rooms.items()):
                 rooms[room] = mask & ~stale
             for room, mask in rooms_of(self, shape, types, stale).items():
                 rooms[room] = rooms.get(room, 0) | mask
-            entry[1] = 0
+            one.stale = 0
         return rooms
 
-    def check_rooms(self, types: Any) -> None:
+    def check_rooms(self, types: NodeTypes) -> None:
         """What is remembered of ranks that were not touched is true; else an AssertionError."""
-        for rooms, stale, shape in self.asked.values():
-            known = self.inventory.ranks & ~stale
-            kept = {room: mask & known for room, mask in rooms.items() if mask & known}
-            assert kept == rooms_of(self, shape, types, known), f"containers: {kept}"
+        for one in self.asked.values():
+            known = self.inventory.ranks & ~one.stale
+            kept = {room: mask & known for room, mask in one.rooms.items() if mask & known}
+            assert kept == rooms_of(self, one.shape, types, known), f"containers: {kept}"
 
 
-def rooms_of(index, shape, types, ranks):
+def rooms_of(index: RankIndex, shape: Shape, types: NodeTypes, ranks: int) -> dict[int, int]:
     """``ContainerIndex.rooms()`` of some ranks (a mask), found out by looking at them."""
-    rooms = {}
+    rooms: dict[int, int] = {}
     idle = ranks & index.idle
     partial = index.partial
     for mask, node in types.pairs:
@@ -91,19 +118,19 @@ def rooms_of(index, shape, types, ranks):
             room = node.container_room(node.units, shape)
             if room:
                 rooms[room] = rooms.get(room, 0) | some
-        found = {}
+        found: dict[int, list[int]] = {}
         for rank in members(mask & (ranks ^ idle)):
             free = partial[rank]
             if free:
                 room = node.container_room(free, shape)
                 if room:
                     found.setdefault(room, []).append(rank)
-        for room, some in found.items():
-            rooms[room] = rooms.get(room, 0) | _mask(some)
+        for room, ranks_found in found.items():
+            rooms[room] = rooms.get(room, 0) | _mask(ranks_found)
     return rooms
 
 
-def _mask(ranks):
+def _mask(ranks: list[int]) -> int:
     """Mask of a list of ranks: made in bytes, since each step on a mask costs all its length."""
     bits = bytearray(max(ranks) // 8 + 1)
     for rank in ranks:

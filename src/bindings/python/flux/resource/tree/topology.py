@@ -10,6 +10,11 @@ and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look a
 Sets of cores and GPUs are bit masks.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 from flux.resource.pool.masks import idset_text, parse_idset, popcount, quote, runs
 
 #: Keys of a domain that are no level.
@@ -18,6 +23,11 @@ UNIT_LIMIT = 1 << 16
 DEPTH_LIMIT = 32
 #: Names of containers, which jobs choose, that a layout remembers answers about.
 NAMES_LIMIT = 256
+
+#: ``(cores, gpus)``, masks: what a domain has, with those below it.
+Place = tuple[int, int]
+#: Containers of one name that lie in one domain.
+Nest = tuple[Place, ...]
 
 
 class Domain:
@@ -36,7 +46,9 @@ class Domain:
 
     __slots__ = ("cores", "gpus", "own_gpus", "memory", "leaf", "levels")
 
-    def __init__(self, topo, where, granted_cores=-1, granted_gpus=-1, depth=0):
+    def __init__(
+        self, topo: Any, where: str, granted_cores: int = -1, granted_gpus: int = -1, depth: int = 0
+    ) -> None:
         if depth > DEPTH_LIMIT:
             raise ValueError(f"{where}: more than {DEPTH_LIMIT} levels")
         if not isinstance(topo, dict):
@@ -44,8 +56,8 @@ class Domain:
         self.cores = _ids(topo, "cores", where) & granted_cores
         self.gpus = self.own_gpus = _ids(topo, "gpus", where) & granted_gpus
         self.leaf = "cores" in topo
-        self.memory = topo.get("memory")
-        self.levels = []
+        self.memory: Any = topo.get("memory")
+        self.levels: list[tuple[str, list[Domain]]] = []
         for name, below in topo.items():
             if name in RESOURCES:
                 continue
@@ -61,12 +73,12 @@ class Domain:
                 self.cores |= entry.cores
                 self.gpus |= entry.gpus
 
-    def below(self):
+    def below(self) -> list[Domain]:
         """The domains directly below, of all its levels, in the order of the topology."""
         return [entry for _, entries in self.levels for entry in entries]
 
 
-def _ids(topo, key, where):
+def _ids(topo: dict[str, Any], key: str, where: str) -> int:
     try:
         return parse_idset(topo.get(key, ""), UNIT_LIMIT)
     except ValueError as exc:
@@ -91,17 +103,17 @@ class Layout:
             topology.
     """
 
-    def __init__(self, topo, cores, gpus, where="topo"):
+    def __init__(self, topo: Any, cores: int, gpus: int, where: str = "topo") -> None:
         self.domain = Domain(topo, where, cores, gpus)
         self.domain.cores = cores
         self.domain.gpus = gpus
-        self._containers = {}
-        self._nests = {}
-        levels = []
+        self._containers: dict[str, Nest] = {}
+        self._nests: dict[tuple[str, int], tuple[Nest, ...]] = {}
+        levels: list[list[Place]] = []
         _collect(self.domain, levels)
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
-    def containers(self, name):
+    def containers(self, name: str) -> Nest:
         """(cores, gpus) of each domain called ``name``, in the order of the topology.
 
         Where a name occurs inside itself (``numa`` in ``numa``) the outer one counts. Those without
@@ -114,24 +126,24 @@ class Layout:
             found = self._containers[name] = tuple(_named(self.domain, name))
         return found
 
-    def nests(self, name, least):
+    def nests(self, name: str, least: int) -> tuple[Nest, ...]:
         """The containers called ``name`` in each group that has so many of them, finest level first."""
         found = self._nests.get((name, least))
         if found is None:
             named = self.containers(name)
-            found = []
+            nests = []
             for groups in self.levels:
                 for cores, gpus in groups:
                     inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
                     if len(inside) >= least:
-                        found.append(tuple(inside))
+                        nests.append(tuple(inside))
             if len(self._nests) >= NAMES_LIMIT:
                 self._nests.clear()
-            found = self._nests[name, least] = tuple(found)
+            found = self._nests[name, least] = tuple(nests)
         return found
 
 
-def _collect(domain, levels):
+def _collect(domain: Domain, levels: list[list[Place]]) -> int:
     """Add the groups at and below ``domain`` to ``levels``; its level, or -1 if it has no cores."""
     if not domain.cores:
         return -1
@@ -152,7 +164,7 @@ def _collect(domain, levels):
     return height
 
 
-def _named(domain, name):
+def _named(domain: Domain, name: str) -> Iterator[Place]:
     for level, entries in domain.levels:
         for entry in entries:
             if level == name:
@@ -162,7 +174,9 @@ def _named(domain, name):
                 yield from _named(entry, name)
 
 
-def read_children(scheduling, ranks):
+def read_children(
+    scheduling: Any, ranks: int
+) -> tuple[dict[str, Any], list[tuple[int, Any]], list[tuple[int, Any, str]]]:
     """Check ``R.scheduling`` and number its ranks like R's.
 
     Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
@@ -231,21 +245,21 @@ def read_children(scheduling, ranks):
 class Renumbering:
     """Maps a subset of ``ranks``, a mask, to positions in it: 5, 9, 12 become 0, 1, 2."""
 
-    def __init__(self, ranks):
-        self._runs = []
+    def __init__(self, ranks: int) -> None:
+        self._runs: list[tuple[int, int, int]] = []
         position = 0
         for low, count in runs(ranks):
             self._runs.append((low, count, position))
             position += count
 
-    def __call__(self, mask):
+    def __call__(self, mask: int) -> int:
         result = 0
         for low, count, position in self._runs:
             result |= (mask >> low & (1 << count) - 1) << position
         return result
 
 
-def entries_of(scheduling):
+def entries_of(scheduling: dict[str, Any]) -> list[tuple[int, Any]]:
     """``children`` as [(mask of ranks, entry)], entries without ranks left out."""
     entries = []
     for entry in scheduling["children"]:
@@ -255,7 +269,9 @@ def entries_of(scheduling):
     return entries
 
 
-def cut_children(scheduling, entries, ranks):
+def cut_children(
+    scheduling: dict[str, Any], entries: list[tuple[int, Any]], ranks: int
+) -> dict[str, Any]:
     """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
 
     Entries keep their topology whole, since it describes the node and not what was given, and lose
