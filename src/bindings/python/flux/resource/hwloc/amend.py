@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from flux.resource.hwloc.xml import load_xml
+from flux.resource.hwloc.xml import Machine, Object, load_xml
 from flux.resource.pool.masks import idset_text, to_mask
 from flux.resource.pool.rv1 import read_lite
 
@@ -24,22 +24,24 @@ class Gpu:
 
     __slots__ = ("number", "cpuset", "above")
 
-    def __init__(self, number, cpuset, above):
+    def __init__(self, number: int, cpuset: int | None, above: tuple[Object, ...]) -> None:
         self.number = number
         self.cpuset = cpuset
         self.above = above
 
-    def belongs_to(self, obj):
+    def belongs_to(self, obj: Object) -> bool:
         """Whether ``obj`` holds this GPU: it is above it, or its CPU set includes the GPU's."""
-        return obj in self.above or (bool(self.cpuset) and inside(self.cpuset, obj.cpuset))
+        if not self.cpuset:
+            return obj in self.above
+        return obj in self.above or inside(self.cpuset, obj.cpuset)
 
 
-def inside(inner, outer):
-    """Whether the set ``inner`` (a bit mask) is a subset of ``outer``."""
-    return not inner & ~outer
+def inside(inner: int, outer: int | None) -> bool:
+    """Whether the set ``inner`` (a bit mask) is a subset of ``outer`` (None: nothing)."""
+    return not inner & ~(outer or 0)
 
 
-def find_gpus(machine):
+def find_gpus(machine: Machine) -> list[Gpu]:
     """The GPUs of a Machine, numbered as the runtimes do: by the position of their OS device.
 
     Several backends report one card. On a PCI device the backend met first counts, and each of
@@ -50,8 +52,8 @@ def find_gpus(machine):
     if not machine.pcis:
         return []
     everything = "FLUX_HWLOC_GPU_NO_DEDUP" in os.environ
-    first_backend = {}
-    gpus = []
+    first_backend: dict[Object, str] = {}
+    gpus: list[Gpu] = []
     for device in machine.osdevs:
         if device.backend not in GPU_BACKENDS:
             continue
@@ -74,7 +76,7 @@ def find_gpus(machine):
     return gpus
 
 
-def containers_in(obj):
+def containers_in(obj: Object) -> list[Object]:
     """The containers next below ``obj``: its children, or what is found by looking through them.
 
     Caches and the like are transparent; cores and processors are not looked into.
@@ -88,7 +90,7 @@ def containers_in(obj):
     return found
 
 
-def written(domain):
+def written(domain: dict[str, Any]) -> dict[str, Any]:
     """A domain with its id lists as idset strings, as R has them."""
     out = {}
     for key, value in domain.items():
@@ -103,13 +105,13 @@ def written(domain):
 class TopologyBuilder:
     """Walks one Machine: ``build()`` gives the topology, ``gpus`` has its GPUs."""
 
-    def __init__(self, machine):
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.gpus = find_gpus(machine)
-        self._listed = set()
+        self._listed: set[int] = set()
         self._leaf_memory = False
 
-    def build(self):
+    def build(self) -> dict[str, Any]:
         """The topo object of a node. RuntimeError: a domain without cores, naming its object."""
         topo = self._domain(self.machine.root)
         # What no domain holds (a device without locality) is still part of the node.
@@ -122,14 +124,14 @@ class TopologyBuilder:
                 topo["memory"] = total
         return written(topo)
 
-    def _level(self, obj):
+    def _level(self, obj: Object) -> tuple[list[Object], str]:
         """(entries, name) of the level below ``obj``; no entries: a leaf."""
         entries = containers_in(obj)
         if entries:
             return entries, self._name(entries[0])
         return self._numas_in(obj), "numa"
 
-    def _numas_in(self, obj):
+    def _numas_in(self, obj: Object) -> list[Object]:
         # A node without CPUs (GPU memory, HBM behind a card) is no place to run: never a level.
         if obj.type == "NUMANode":
             return []
@@ -137,7 +139,7 @@ class TopologyBuilder:
             node for node in self.machine.numas if node.cpuset and inside(node.cpuset, obj.cpuset)
         ]
 
-    def _name(self, obj):
+    def _name(self, obj: Object) -> str:
         # hwloc wraps NUMA nodes and what goes with them in Groups: name what is inside.
         while obj.type == "Group":
             within = containers_in(obj)
@@ -146,7 +148,7 @@ class TopologyBuilder:
             obj = within[0]
         return NAMES.get(obj.type, obj.type)
 
-    def _domain(self, obj):
+    def _domain(self, obj: Object) -> dict[str, Any]:
         entries, name = self._level(obj)
         while len(entries) == 1:
             obj = entries[0]
@@ -155,7 +157,7 @@ class TopologyBuilder:
             return self._leaf(obj)
         before = set(self._listed)
         self._listed = set()
-        domain = {name: [self._domain(entry) for entry in entries]}
+        domain: dict[str, Any] = {name: [self._domain(entry) for entry in entries]}
         mine = [gpu.number for gpu in self.gpus if gpu.belongs_to(obj)]
         mine = [number for number in mine if number not in self._listed]
         if mine:
@@ -163,7 +165,7 @@ class TopologyBuilder:
         self._listed.update(mine, before)
         return domain
 
-    def _leaf(self, obj):
+    def _leaf(self, obj: Object) -> dict[str, Any]:
         cores = [
             number
             for number, core in enumerate(self.machine.cores)
@@ -173,7 +175,7 @@ class TopologyBuilder:
             raise RuntimeError(
                 f"hwloc XML: no cores in {obj!r}: its processors are not in Core objects"
             )
-        leaf = {"cores": cores}
+        leaf: dict[str, Any] = {"cores": cores}
         mine = [gpu.number for gpu in self.gpus if gpu.belongs_to(obj)]
         if mine:
             leaf["gpus"] = mine
@@ -199,7 +201,7 @@ def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
     return topo, len(machine.cores), len(builder.gpus)
 
 
-def amend(R: Any, hwloc_xml: str | None = None) -> dict[str, Any]:
+def amend(R: dict[str, Any], hwloc_xml: str | None = None) -> dict[str, Any]:
     """Give R the topology of its nodes (an amender for fake-resources.amend-r).
 
     ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
@@ -246,7 +248,7 @@ def r_from_hwloc(hwloc_xml: str, ranks: str, hosts: str, amended: bool = False) 
     children = {"core": idset_text((1 << ncores) - 1)}
     if ngpus:
         children["gpu"] = idset_text((1 << ngpus) - 1)
-    R = {
+    R: dict[str, Any] = {
         "version": 1,
         "execution": {
             "R_lite": [{"rank": ranks, "children": children}],

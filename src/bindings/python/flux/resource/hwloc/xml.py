@@ -10,12 +10,16 @@ caller has a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is import
 when there is XML to read.
 """
 
+from __future__ import annotations
+
 import faulthandler
 import json
 import os
 import resource
 import signal
 import warnings
+from collections.abc import Iterable
+from typing import Any, Optional
 from xml.parsers import expat
 
 # What one document may cost. A topology of 4,096 cores takes well under a second and 100 MB.
@@ -28,6 +32,9 @@ XML_BYTES = 256 << 20
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 NORMAL, MEMORY, IO = 0, 1, 2
+
+#: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
+Row = tuple[str, int, Optional[int], int, Optional[str], int, Optional[str]]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
@@ -61,27 +68,35 @@ class Object:
         "io_children",
     )
 
-    def __init__(self, type_, index, cpuset=None, memory=0, backend=None, parent=None):
+    def __init__(
+        self,
+        type_: str,
+        index: int,
+        cpuset: int | None = None,
+        memory: int = 0,
+        backend: str | None = None,
+        parent: Object | None = None,
+    ) -> None:
         self.type = type_
         self.index = index
         self.cpuset = cpuset
         self.memory = memory
         self.backend = backend
         self.parent = parent
-        self.children = []
-        self.memory_children = []
-        self.io_children = []
+        self.children: list[Object] = []
+        self.memory_children: list[Object] = []
+        self.io_children: list[Object] = []
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.type}[{self.index}]"
 
 
 class Machine:
     """A loaded topology: ``root``, and ``cores``, ``numas``, ``pcis``, ``osdevs`` in logical order."""
 
-    def __init__(self, rows):
-        self.objects = []
-        by_type = {}
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.objects: list[Object] = []
+        by_type: dict[str, list[Object]] = {}
         for type_, index, parent, kind, cpuset, memory, backend in rows:
             up = None if parent is None else self.objects[parent]
             mask = None if cpuset is None else parse_taskset(cpuset)
@@ -99,7 +114,7 @@ class Machine:
         self.osdevs = by_type.get("OSDev", [])
 
 
-def parse_taskset(text):
+def parse_taskset(text: str) -> int:
     """A CPU set as libhwloc prints it for taskset: ``0x..``, or ``0xf...f..`` without end."""
     if text.startswith("0xf...f"):
         low = text[len("0xf...f") :]
@@ -107,7 +122,7 @@ def parse_taskset(text):
     return int(text, 16)
 
 
-def load_xml(text):
+def load_xml(text: Any) -> Machine:
     """Read hwloc XML, a ``str``, into a Machine.
 
     Raises:
@@ -132,7 +147,7 @@ def load_xml(text):
     return Machine(answer["rows"])
 
 
-def _binding():
+def _binding() -> Any:
     try:
         import _flux_hwloc
     except ImportError as exc:
@@ -143,7 +158,7 @@ def _binding():
     return _flux_hwloc
 
 
-def _in_child(binding, data):
+def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
     """Run ``_read`` on ``data`` in a forked child; its answer, or an ``error`` that tells its end."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
@@ -169,7 +184,8 @@ def _in_child(binding, data):
         end = None  # the host reaps children itself; the answer says enough
     try:
         # Its last byte is there or nothing of it counts.
-        return json.loads(text.decode())
+        answer: dict[str, Any] = json.loads(text.decode())
+        return answer
     except ValueError:
         pass
     if end is not None and os.WIFSIGNALED(end):
@@ -178,7 +194,7 @@ def _in_child(binding, data):
     return {"error": "libhwloc gave up on it"}
 
 
-def _confine():  # pragma: no cover (in the child)
+def _confine() -> None:  # pragma: no cover (in the child)
     """Bound what the child may take, and let nothing of it show but its answer."""
     faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
@@ -199,14 +215,14 @@ def _confine():  # pragma: no cover (in the child)
             del os.environ[name]
 
 
-def _lower(which, value):  # pragma: no cover (in the child)
+def _lower(which: int, value: int) -> None:  # pragma: no cover (in the child)
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(which, (value, hard))
 
 
-def _read(binding, data):
+def _read(binding: Any, data: bytes) -> dict[str, Any]:
     """Load ``data`` with libhwloc: {"rows": [...]} in document order, or {"error": text}."""
     ffi, lib = binding.ffi, binding.lib
     handle = ffi.new("hwloc_topology_t *")
@@ -222,21 +238,21 @@ def _read(binding, data):
     return walk(binding, topology)
 
 
-def walk(binding, topology):
+def walk(binding: Any, topology: Any) -> dict[str, Any]:
     """Rows of ``Machine`` for a loaded topology, parents first."""
     ffi, lib = binding.ffi, binding.lib
     root = lib.hwloc_get_root_obj(topology)
     if not root.cpuset:
         return {"error": "the machine has no CPU set"}
-    rows = []
-    todo = [(root, None, NORMAL)]
+    rows: list[Row] = []
+    todo: list[tuple[Any, int | None, int]] = [(root, None, NORMAL)]
     processors = 0
     while todo:
         obj, parent, kind = todo.pop()
         position = len(rows)
         rows.append(_row(ffi, lib, obj, parent, kind))
         processors += obj.type == lib.HWLOC_OBJ_PU
-        below = []
+        below: list[tuple[Any, int | None, int]] = []
         for first, kind_below in (
             (obj.memory_first_child, MEMORY),
             (obj.first_child, NORMAL),
@@ -251,7 +267,7 @@ def walk(binding, topology):
     return {"rows": rows}
 
 
-def _row(ffi, lib, obj, parent, kind):
+def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, kind: int) -> Row:
     cpuset = None
     if obj.cpuset:
         text = ffi.new("char **")
@@ -269,11 +285,17 @@ def _row(ffi, lib, obj, parent, kind):
     return (name, obj.logical_index, parent, kind, cpuset, memory, backend)
 
 
-def _diagnose(data):
+def _diagnose(data: bytes) -> str | None:
     """What is wrong with a document that did not load, or None if that cannot be seen from here."""
-    seen = {"root": None, "version": "1.0", "objects": 0, "odd": None, "processors": 0}
+    seen: dict[str, Any] = {
+        "root": None,
+        "version": "1.0",
+        "objects": 0,
+        "odd": None,
+        "processors": 0,
+    }
 
-    def start(name, attributes):
+    def start(name: str, attributes: dict[str, str]) -> None:
         if seen["root"] is None:
             seen["root"] = name
             seen["version"] = attributes.get("version", "1.0")
