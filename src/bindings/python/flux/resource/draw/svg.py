@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
-from flux.resource.draw.view import view
+from flux.resource.draw.view import Jobs, NodeState, Part, view
 from flux.resource.pool.masks import idset_text, members
 
 CELL = 14
@@ -21,7 +22,13 @@ COLOURS = (
 SHADES = ("#f7f7f4", "#eeeee9", "#e5e5de")
 
 
-def render_svg(R, jobs=(), down="", ranks=None, title=None):
+def render_svg(
+    R: dict[str, Any],
+    jobs: Jobs = (),
+    down: str = "",
+    ranks: str | None = None,
+    title: str | None = None,
+) -> str:
     """Draw the nodes of R as one SVG picture: a box for each set of nodes in the same state.
 
     Args:
@@ -34,11 +41,11 @@ def render_svg(R, jobs=(), down="", ranks=None, title=None):
         ValueError: R, a job's R, the topology or an idset is not well-formed.
     """
     states = view(R, jobs, down, ranks)
-    colours = {}
+    colours: dict[Any, str] = {}
     for state in states:
         for job, _, _ in state.held:
             colours.setdefault(job, COLOURS[len(colours) % len(COLOURS)])
-    out = []
+    out: list[str] = []
     y = PAD
     width = 240
     if title:
@@ -68,7 +75,9 @@ def render_svg(R, jobs=(), down="", ranks=None, title=None):
     return "\n".join([head, background, *out, "</svg>"]) + "\n"
 
 
-def _rect(x, y, width, height, fill, radius=0, tip=None):
+def _rect(
+    x: int, y: int, width: int, height: int, fill: str, radius: int = 0, tip: str | None = None
+) -> str:
     round_off = f' rx="{radius}"' if radius else ""
     attributes = f'x="{x}" y="{y}" width="{width}" height="{height}"{round_off} fill="{fill}"'
     if tip is None:
@@ -76,19 +85,19 @@ def _rect(x, y, width, height, fill, radius=0, tip=None):
     return f'<rect {attributes} stroke="#666666"><title>{escape(tip)}</title></rect>'
 
 
-def _text(x, y, text, bold=False):
+def _text(x: int, y: int, text: str, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x}" y="{y}"{weight}>{escape(text)}</text>'
 
 
-def _text_width(text):
+def _text_width(text: str) -> int:
     return int(len(text) * 6.4)
 
 
 class _Box:
     """The rectangle of a domain: its label, its own cores and GPUs, the boxes below."""
 
-    def __init__(self, state, part, colours, depth):
+    def __init__(self, state: NodeState, part: Part, colours: dict[Any, str], depth: int) -> None:
         self.state = state
         self.part = part
         self.colours = colours
@@ -108,13 +117,13 @@ class _Box:
             [cells * (CELL + GAP) - GAP, _text_width(self.label)]
             + [sum(box.width + GAP for box in line) - GAP for line in self.lines]
         )
-        self.width = inner + 2 * PAD
-        self.height = (
+        self.width: int = inner + 2 * PAD
+        self.height: int = (
             2 * PAD + LINE - GAP + len(self.rows) * (CELL + GAP)
             + sum(max(box.height for box in line) + GAP for line in self.lines)
         )  # fmt: skip
 
-    def _label(self):
+    def _label(self) -> str:
         part = self.part
         words = [] if self.depth == 0 and self.lines else [part.name]
         if part.cores:
@@ -125,7 +134,7 @@ class _Box:
             words.append(f"{part.memory} GiB")
         return "  ".join(words) or part.name
 
-    def draw(self, out, x, y):
+    def draw(self, out: list[str], x: int, y: int) -> None:
         shade = "#dddddd" if self.state.down else SHADES[min(self.depth, len(SHADES) - 1)]
         out.append(_rect(x, y, self.width, self.height, shade, radius=3))
         at = y + PAD
@@ -142,7 +151,7 @@ class _Box:
                 along += box.width + GAP
             at += max(box.height for box in line) + GAP
 
-    def _cell(self, x, y, bit, gpu):
+    def _cell(self, x: int, y: int, bit: int, gpu: bool) -> str:
         job = self.state.holder(bit, gpu)
         colour = FREE if job is None else self.colours[job]
         tip = f"{'gpu' if gpu else 'core'} {bit}: {'free' if job is None else job}"

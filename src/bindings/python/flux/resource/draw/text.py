@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flux.resource.draw.view import counted, view
+from typing import Any
+
+from flux.resource.draw.view import Jobs, NodeState, Part, counted, view
 from flux.resource.pool.masks import idset_text, members
 
 FREE = "."
@@ -10,7 +12,13 @@ MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CELLS_A_LINE = 64
 
 
-def render_text(R, jobs=(), down="", ranks=None, ascii_only=False):
+def render_text(
+    R: dict[str, Any],
+    jobs: Jobs = (),
+    down: str = "",
+    ranks: str | None = None,
+    ascii_only: bool = False,
+) -> str:
     """Draw the nodes of R as text: a block for each set of nodes in the same state.
 
     Args:
@@ -36,8 +44,8 @@ def render_text(R, jobs=(), down="", ranks=None, ascii_only=False):
     return "\n".join(lines[:-1]) + "\n" if lines else ""
 
 
-def _marks(states):
-    marks = {}
+def _marks(states: list[NodeState]) -> dict[Any, str]:
+    marks: dict[Any, str] = {}
     for state in states:
         for job, _, _ in state.held:
             if job not in marks:
@@ -45,7 +53,14 @@ def _marks(states):
     return marks
 
 
-def _below(state, part, pad, marks, ascii_only, top=False):
+def _below(
+    state: NodeState,
+    part: Part,
+    pad: str,
+    marks: dict[Any, str],
+    ascii_only: bool,
+    top: bool = False,
+) -> list[str]:
     lines = []
     own = _cells(state, part, marks)
     if top and own:
@@ -69,7 +84,7 @@ def _below(state, part, pad, marks, ascii_only, top=False):
     return lines
 
 
-def _cells(state, part, marks):
+def _cells(state: NodeState, part: Part, marks: dict[Any, str]) -> list[str]:
     """Lines for the cores and GPUs that are a domain's own."""
     cores = _row(state, part.cores, "core", False, marks)
     gpus = _row(state, part.gpus, "gpu", True, marks)
@@ -78,7 +93,7 @@ def _cells(state, part, marks):
     return cores + gpus
 
 
-def _row(state, mask, noun, gpu, marks):
+def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str]) -> list[str]:
     if not mask:
         return []
     text = "".join(marks.get(state.holder(bit, gpu), FREE) for bit in members(mask))
@@ -89,7 +104,7 @@ def _row(state, mask, noun, gpu, marks):
     return [f"{label:<{width}} {rows[0]}"] + [f"{'':<{width}} {row}" for row in rows[1:]]
 
 
-def _legend(states, marks):
+def _legend(states: list[NodeState], marks: dict[Any, str]) -> list[str]:
     """A line for each job: its letter, its name, what it holds on the nodes shown."""
     lines = []
     for job, mark in marks.items():

@@ -4,10 +4,20 @@
 same parts held by the same jobs. ``text.py`` and ``svg.py`` draw them.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Union
+
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.tree.topology import Domain, Renumbering
+
+#: ``(job, cores, gpus)``: masks of what a job has on a node; the job under any name.
+Share = tuple[Any, int, int]
+#: Jobs and the R object that each holds.
+Jobs = Union[dict[Any, Any], Iterable[tuple[Any, Any]]]
 
 
 class Part:
@@ -23,12 +33,12 @@ class Part:
 
     __slots__ = ("name", "cores", "gpus", "all_cores", "all_gpus", "memory", "below")
 
-    def __init__(self, name, domain, counts):
+    def __init__(self, name: str, domain: Domain, counts: dict[str, int]) -> None:
         self.name = name
         self.all_cores = domain.cores
         self.all_gpus = domain.gpus
-        self.memory = domain.memory if type(domain.memory) is int else None
-        self.below = []
+        self.memory: int | None = domain.memory if type(domain.memory) is int else None
+        self.below: list[Part] = []
         self.cores, self.gpus = domain.cores, domain.gpus
         if domain.leaf:
             return
@@ -53,7 +63,9 @@ class NodeState:
         free_cores, free_gpus (int): masks of the rest.
     """
 
-    def __init__(self, ranks, hosts, part, down, held):
+    def __init__(
+        self, ranks: int, hosts: str, part: Part, down: bool, held: Iterable[Share]
+    ) -> None:
         self.ranks = ranks
         self.hosts = hosts
         self.part = part
@@ -65,13 +77,13 @@ class NodeState:
             self.free_cores &= ~cores
             self.free_gpus &= ~gpus
 
-    def title(self):
+    def title(self) -> str:
         """``fake[0-1] (ranks 0-1)``, for people."""
         many = popcount(self.ranks) > 1
         ranks = f"rank{'s' if many else ''} {idset_text(self.ranks)}"
         return f"{self.hosts} ({ranks})" if self.hosts else ranks
 
-    def summary(self):
+    def summary(self) -> str:
         """``8 cores, 2 GPUs; 5 cores, 1 GPU free``, of each node."""
         part = self.part
         all_of_it = counted(popcount(part.all_cores), popcount(part.all_gpus))
@@ -79,10 +91,10 @@ class NodeState:
             return f"{all_of_it}; down"
         if not self.held:
             return f"{all_of_it}; all free"
-        free = counted(popcount(self.free_cores), popcount(self.free_gpus), part.all_gpus)
+        free = counted(popcount(self.free_cores), popcount(self.free_gpus), part.all_gpus != 0)
         return f"{all_of_it}; {free} free"
 
-    def holder(self, bit, gpu):
+    def holder(self, bit: int, gpu: bool) -> Any:
         """The job that holds a core or GPU (index), or None."""
         for job, cores, gpus in self.held:
             if (gpus if gpu else cores) >> bit & 1:
@@ -90,15 +102,17 @@ class NodeState:
         return None
 
 
-def counted(cores, gpus, show_gpus=True):
-    """``5 cores, 1 GPU``."""
+def counted(cores: int, gpus: int, show_gpus: bool = False) -> str:
+    """``5 cores, 1 GPU``; no GPU is told only with ``show_gpus``."""
     text = f"{cores} core{'' if cores == 1 else 's'}"
-    if gpus or (show_gpus and show_gpus is not True):
+    if gpus or show_gpus:
         text += f", {gpus} GPU{'' if gpus == 1 else 's'}"
     return text
 
 
-def view(R, jobs=(), down="", ranks=None):
+def view(
+    R: dict[str, Any], jobs: Jobs = (), down: str = "", ranks: str | None = None
+) -> list[NodeState]:
     """The states of the nodes of R, by lowest rank.
 
     Args:
@@ -117,15 +131,15 @@ def view(R, jobs=(), down="", ranks=None):
     wanted = everything if ranks is None else everything & parse_idset(ranks)
     if everything and not wanted:
         raise ValueError(f"ranks {ranks}: R has {idset_text(everything)}")
-    down = parse_idset(down)
+    down_ranks = parse_idset(down)
     hosts = HostNames(everything, R["execution"].get("nodelist") or None)
     held = _held(jobs)
     topologies = _topologies(R, everything)
-    states = {}
+    states: dict[tuple[Any, ...], int] = {}
     for mask, cores, gpus in lite:
         for number, (named, _) in enumerate(topologies):
             for rank in members(mask & named & wanted):
-                is_down = down >> rank & 1
+                is_down = down_ranks >> rank & 1
                 key = (number, cores, gpus, is_down, tuple(held.get(rank, ())))
                 states[key] = states.get(key, 0) | 1 << rank
     answer = []
@@ -138,8 +152,8 @@ def view(R, jobs=(), down="", ranks=None):
     return answer
 
 
-def _held(jobs):
-    held = {}
+def _held(jobs: Jobs) -> dict[int, list[Share]]:
+    held: dict[int, list[Share]] = {}
     for job, R in jobs.items() if isinstance(jobs, dict) else jobs:
         for mask, cores, gpus in read_lite(R):
             for rank in members(mask):
@@ -147,7 +161,7 @@ def _held(jobs):
     return held
 
 
-def _topologies(R, everything):
+def _topologies(R: dict[str, Any], everything: int) -> list[tuple[int, Any]]:
     """[(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
     scheduling = R.get("scheduling")
     children = scheduling.get("children") if isinstance(scheduling, dict) else None
