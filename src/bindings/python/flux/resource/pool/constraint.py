@@ -7,6 +7,7 @@ of jobs with one constraint costs one evaluation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.hosts import name_pieces
@@ -15,13 +16,16 @@ from flux.resource.pool.masks import clip_idset, intervals, quote
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Inventory
 
+#: ``(operator, values)``; the values of and/or/not are such terms, those of the others text.
+Terms = tuple[str, tuple[Any, ...]]
+
 #: Levels of and/or/not; more is an error rather than a deep recursion.
 DEPTH_LIMIT = 64
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL = frozenset("!&'\"^`|()")
 
 
-def parse_constraint(constraint: Any) -> Any:
+def parse_constraint(constraint: Any) -> Terms | None:
     """Check a constraint and return it as nested tuples, or None for no constraint.
 
     Args:
@@ -36,7 +40,7 @@ def parse_constraint(constraint: Any) -> Any:
     return terms if terms != ("and", ()) else None
 
 
-def _parse(constraint, depth):
+def _parse(constraint: Any, depth: int) -> Terms:
     if not isinstance(constraint, dict):
         raise ValueError(f"constraint must be an object, got {quote(constraint)}")
     if depth > DEPTH_LIMIT:
@@ -54,11 +58,11 @@ def _parse(constraint, depth):
     return terms[0] if len(terms) == 1 else ("and", tuple(terms))
 
 
-def _parse_terms(name, values, depth):
+def _parse_terms(name: str, values: Sequence[Any], depth: int) -> Terms:
     return (name, tuple([_parse(value, depth + 1) for value in values]))
 
 
-def _parse_properties(name, values, depth):
+def _parse_properties(name: str, values: Sequence[Any], depth: int) -> Terms:
     for value in values:
         if not isinstance(value, str):
             raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
@@ -68,13 +72,13 @@ def _parse_properties(name, values, depth):
     return (name, tuple(values))
 
 
-def _parse_hostlists(name, values, depth):
+def _parse_hostlists(name: str, values: Sequence[Any], depth: int) -> Terms:
     for value in values:
         name_pieces(value)
     return (name, tuple(values))
 
 
-def _parse_ranks(name, values, depth):
+def _parse_ranks(name: str, values: Sequence[Any], depth: int) -> Terms:
     for value in values:
         intervals(value)
     return (name, tuple(values))
@@ -90,7 +94,7 @@ _PARSERS = {
 }
 
 
-def matching_ranks(terms: Any, inventory: Inventory) -> int:
+def matching_ranks(terms: Terms, inventory: Inventory) -> int:
     """Mask of the inventory's ranks for which the constraint is true.
 
     ``or`` of nothing is false here, as it is in the schedulers of flux-core

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rankindex import RankIndex
     from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourceCount import ResourceCount
 
 
 def ids_of(mask: int) -> frozenset[int]:
@@ -67,7 +68,7 @@ class Hooks(ResourcePoolImplementation):
         """
         shape = request.shape
         if shape.node_count is not None:
-            return _select_nodes(candidates, shape)
+            return _select_nodes(candidates, shape, shape.node_count)
         return _select_slots(candidates, shape)
 
     def _check_feasibility(self, request: ResourceRequest) -> None:
@@ -122,7 +123,7 @@ class Hooks(ResourcePoolImplementation):
     def _checked(self, index: RankIndex, eligible: int, selected: Any) -> Selection:
         """Selection of what a hook chose, which is not trusted."""
         inventory = index.inventory
-        groups = {}
+        groups: dict[int, int] = {}
         seen = 0
         for one in selected:
             try:
@@ -182,17 +183,19 @@ def _select_slots(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
     return selected, wanted
 
 
-def _select_nodes(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
+def _select_nodes(
+    candidates: list[Any], shape: Shape, count: ResourceCount
+) -> tuple[list[Any], int]:
     least = shape.slot_count.min
     room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
     if shape.slot_size:
         room = [(one, slots) for one, slots in room if slots >= least]
-    nodes = shape.node_count.floor(len(room))
+    nodes = count.floor(len(room))
     if nodes is None:
         return [], 0
     each = least
     if not shape.slot_count.fixed:
-        each = shape.slot_count.floor(sorted([slots for _, slots in room])[-nodes])
+        each = shape.slot_count.floor(sorted([slots for _, slots in room])[-nodes]) or least
         room = [(one, slots) for one, slots in room if slots >= each]
     selected = []
     for (rank, info, cores, gpus), _ in room[:nodes]:

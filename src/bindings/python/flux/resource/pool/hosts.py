@@ -4,12 +4,19 @@ A cluster's ``node[0-9999]`` is one run here, not 10,000 strings: a pool is made
 from R, and R of an allocation written, without expanding it.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any, Optional
 
 from flux.resource.pool.masks import popcount, quote, runs
 
 NAME_LIMIT = 1 << 20
+
+#: ``(prefix, width, low, count)``; see ``name_pieces()``.
+Piece = tuple[str, Optional[int], int, int]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -17,7 +24,7 @@ _ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _TAIL = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 
 
-def _split(text):
+def _split(text: str) -> list[str]:
     """Split a hostlist at the commas that are outside brackets."""
     if "," not in text or "[" not in text:
         return text.split(",")
@@ -36,7 +43,7 @@ def _split(text):
     return parts
 
 
-def name_pieces(text):
+def name_pieces(text: Any) -> list[Piece]:
     """Decode a hostlist into pieces ``(prefix, width, low, count)``.
 
     A piece stands for ``count`` names, ``prefix`` and the numbers from ``low``
@@ -50,7 +57,7 @@ def name_pieces(text):
         raise ValueError(f"hostlist must be a string, got {quote(text)}")
     if _PLAIN.fullmatch(text):
         return [_name_piece(text)]
-    pieces = []
+    pieces: list[Piece] = []
     total = 0
     for expr in _split(text):
         if not expr:
@@ -83,7 +90,9 @@ def name_pieces(text):
     return pieces
 
 
-def _add_pieces(pieces, prefix, width, low, count, suffix):
+def _add_pieces(
+    pieces: list[Piece], prefix: str, width: int, low: int, count: int, suffix: str
+) -> None:
     if suffix or prefix[-1:].isdigit():
         # The number is not the end of the name, or not all of it.
         for number in range(low, low + count):
@@ -92,7 +101,7 @@ def _add_pieces(pieces, prefix, width, low, count, suffix):
         pieces.append((prefix, width, low, count))
 
 
-def _name_piece(name):
+def _name_piece(name: str) -> Piece:
     match = _TAIL.fullmatch(name)
     if match is None or match.group(1)[-1:].isdigit():
         return (name, None, 0, 1)
@@ -100,12 +109,11 @@ def _name_piece(name):
     return (prefix, len(digits) if digits[0] == "0" and len(digits) > 1 else 0, int(digits), 1)
 
 
-def encode_pieces(pieces):
+def encode_pieces(pieces: Iterable[Piece]) -> str:
     """Encode pieces as one hostlist string, adjacent ones joined (RFC 29)."""
     done = []
-    prefix = width = None
-    group = []
-    spans = 0
+    prefix, width = "", 0
+    group: list[tuple[int, int]] = []
     for piece_prefix, piece_width, low, count in pieces:
         if piece_width is not None and low >= 10 ** max(piece_width - 1, 0):
             piece_width = 0  # no number in it has a leading zero
@@ -128,13 +136,12 @@ def encode_pieces(pieces):
         else:
             prefix, width = piece_prefix, piece_width
             group = [(low, low + count - 1)]
-        spans += 1
     if group:
         done.append(_group_text(prefix, width, group))
     return ",".join(done)
 
 
-def _group_text(prefix, width, group):
+def _group_text(prefix: str, width: int, group: list[tuple[int, int]]) -> str:
     if len(group) == 1 and group[0][0] == group[0][1]:
         return f"{prefix}{group[0][0]:0{width}d}"
     runs = (
@@ -158,22 +165,22 @@ class HostNames:
 
     __slots__ = ("named", "_ranks", "_names", "_pairs")
 
-    def __init__(self, ranks, nodelist):
+    def __init__(self, ranks: int, nodelist: Any) -> None:
         self._ranks = ranks
-        self._pairs = None
+        self._pairs: tuple[list[int], list[Piece]] | None = None
         self.named = nodelist is not None
-        self._names = names = []
+        self._names: list[Piece] = []
         if nodelist is None:
             return
         if not isinstance(nodelist, (list, tuple)):
             raise ValueError(f"execution.nodelist: expected an array, got {quote(nodelist)}")
         for text in nodelist:
-            names += name_pieces(text)
-        hosts = sum([piece[3] for piece in names])
+            self._names += name_pieces(text)
+        hosts = sum([piece[3] for piece in self._names])
         if hosts != popcount(ranks):
             raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
 
-    def _paired(self):
+    def _paired(self) -> tuple[list[int], list[Piece]]:
         """First ranks of the runs, ascending, and the pieces of names that belong to them."""
         if self._pairs is None:
             spans = runs(self._ranks)
@@ -186,7 +193,7 @@ class HostNames:
                 )
         return self._pairs
 
-    def name(self, rank):
+    def name(self, rank: int) -> str:
         """The host name of a rank of the pool."""
         starts, pieces = self._paired()
         at = bisect_right(starts, rank) - 1
@@ -195,7 +202,7 @@ class HostNames:
             return prefix
         return f"{prefix}{low + rank - starts[at]:0{width}d}"
 
-    def hostlist(self, ranks):
+    def hostlist(self, ranks: int) -> str:
         """Hostlist text of a mask of ranks, in rank order."""
         chosen = []
         starts, pieces = self._paired()
@@ -211,7 +218,7 @@ class HostNames:
                 at += 1
         return encode_pieces(chosen)
 
-    def find(self, text):
+    def find(self, text: str) -> int:
         """Mask of the ranks whose host is in a hostlist; unknown names are ignored.
 
         Raises:
@@ -219,7 +226,7 @@ class HostNames:
         """
         mask = 0
         wanted = name_pieces(text)
-        by_prefix = {}
+        by_prefix: dict[str, list[int]] = {}
         starts, pieces = self._paired()
         for at, piece in enumerate(pieces):
             by_prefix.setdefault(piece[0], []).append(at)
@@ -244,13 +251,14 @@ class HostNames:
         return mask
 
 
-def _pair(spans, names):
+def _pair(
+    spans: Iterable[tuple[int, int]], names: Iterable[Piece]
+) -> tuple[list[int], list[Piece]]:
     """Divide runs of ranks and pieces of names so that they go side by side."""
     starts = []
-    pieces = []
+    pieces: list[Piece] = []
     source = iter(names)
-    left = 0
-    prefix = width = low = None
+    prefix, width, low, left = "", None, 0, 0  # what is left of a piece
     for rank, count in spans:
         while count:
             if not left:

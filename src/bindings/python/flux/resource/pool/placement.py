@@ -10,6 +10,7 @@ ones sets ``best_fit``.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import select
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rankindex import RankIndex
     from flux.resource.request import Shape
+    from flux.resource.ResourceCount import ResourceCount
 
 
 def slots_on(cores: int, gpus: int, shape: Shape) -> int:
@@ -53,7 +55,7 @@ class Placement:
             ``(selection, nslots)``, or None if it does not fit.
         """
         if shape.node_count is not None:
-            return self._place_nodes(index, shape, eligible)
+            return self._place_nodes(index, shape, shape.node_count, eligible)
         if shape.slot_count.max == 1:
             return self._place_one(index, shape, eligible)
         return self._place_slots(index, shape, eligible)
@@ -106,14 +108,15 @@ class Placement:
     ) -> tuple[Selection, int] | None:
         """Slots anywhere: node after node is filled."""
         count = shape.slot_count
+        found: Iterable[tuple[int, int, int]]
         found = index.fitting(shape.slot_size, shape.gpu_per_slot, eligible, self.best_fit)
-        wanted = count.min
+        wanted: int | None = count.min
         if not count.fixed:
             found = list(found)
             total = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
             wanted = count.floor(total)
-            if wanted is None:
-                return None
+        if wanted is None:
+            return None
         left = wanted
         steps = []
         for cores, gpus, mask in found:
@@ -140,24 +143,26 @@ class Placement:
         return select(chosen), wanted
 
     def _place_nodes(
-        self, index: RankIndex, shape: Shape, eligible: int
+        self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
         """So many nodes, the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
+        found: Iterable[tuple[int, int, int]]
         found = index.fitting(shape.node_cores, shape.node_gpus, eligible, self.best_fit)
         slots = shape.slot_count.min
-        nodes = shape.node_count.min
-        if not (shape.node_count.fixed and shape.slot_count.fixed):
+        nodes: int | None = count.min
+        if not (count.fixed and shape.slot_count.fixed):
             found = list(found)
-            nodes = shape.node_count.floor(sum([popcount(mask) for _, _, mask in found]))
-            if nodes is None:
-                return None
-            if not shape.slot_count.fixed:
-                slots = _slots_each(found, nodes, shape)
+            nodes = count.floor(sum([popcount(mask) for _, _, mask in found]))
+            if nodes is not None and not shape.slot_count.fixed:
+                rooms = [(slots_on(c, g, shape), mask) for c, g, mask in found]
+                slots = slots_each(rooms, nodes, shape.slot_count)
                 found = index.fitting(
                     slots * shape.slot_size, slots * shape.gpu_per_slot, eligible, self.best_fit
                 )
+        if nodes is None:
+            return None
         left = nodes
         masks = []
         for _, _, mask in found:
@@ -182,14 +187,22 @@ class Placement:
         return select(chosen), shape.slots_given(nodes, slots)
 
 
-def _slots_each(found: list[tuple[int, int, int]], nodes: int, shape: Shape) -> int | None:
-    """The most slots that so many of the nodes have room for."""
-    room = sorted([(slots_on(c, g, shape), popcount(mask)) for c, g, mask in found], reverse=True)
-    for slots, have in room:
-        nodes -= have
+def slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int:
+    """The most slots, of the numbers that a count accepts, for which so many nodes have room.
+
+    Args:
+        rooms (list): ``(slots, mask of ranks)``: how many each of these ranks has room for, no fewer
+            than the least number; so many ranks at least.
+        nodes (int): how many of the ranks are wanted.
+        count (ResourceCount): the accepted numbers.
+    """
+    most = count.min
+    for room, mask in sorted(rooms, reverse=True):
+        nodes -= popcount(mask)
         if nodes <= 0:
-            return shape.slot_count.floor(slots)
-    return None
+            most = count.floor(room) or most
+            break
+    return most
 
 
 WORST_FIT = Placement()

@@ -49,12 +49,12 @@ class TreeHooks(Hooks):
                     selected.append(self._chosen(one, shape, slots))
                     left -= slots
             return selected, wanted
-        rooms = [(one, room) for one, room in rooms if room >= shape.slot_count.min]
+        least = shape.slot_count.min
+        rooms = [(one, room) for one, room in rooms if room >= least]
         nodes = shape.node_count.floor(len(rooms))
         if nodes is None:
             return [], 0
-        # At least slot_count.min fit on each, so that some number of slots is accepted.
-        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes]) or 0
+        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes]) or least
         able = [one for one, room in rooms if room >= slots]
         selected = [self._chosen(one, shape, slots) for one in able[:nodes]]
         return selected, shape.slots_given(nodes, slots)

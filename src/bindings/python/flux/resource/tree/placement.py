@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, popcount, take
-from flux.resource.pool.placement import Placement
+from flux.resource.pool.placement import Placement, slots_each
 from flux.resource.tree.rooms import ContainerIndex, rooms_of
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ class TreePlacement(Placement):
             return None
         slots = least
         if not shape.slot_count.fixed:
-            # Each of them has room for the least number.
-            slots = _slots_each(rooms, nodes, shape.slot_count) or least
+            slots = slots_each(rooms, nodes, shape.slot_count)
         chosen: dict[int, int] = {}
         left = nodes
         for room, mask in rooms:
@@ -190,12 +189,3 @@ class TreePlacement(Placement):
         for rank in members(ranks ^ idle):
             units = types.of(rank).containers(index.partial[rank], shape, count)[1]
             into[units] = into.get(units, 0) | 1 << rank
-
-
-def _slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int | None:
-    """The most slots, of those asked for, that so many of the nodes have room for."""
-    for room, mask in sorted(rooms, reverse=True):
-        nodes -= popcount(mask)
-        if nodes <= 0:
-            return count.floor(room)
-    return None
