@@ -313,6 +313,10 @@ class BackfillScheduler(PolicyScheduler):
             return self.behind(head)
         return describe(facts)
 
+    @property
+    def promises_limit(self):
+        return self.reservations
+
     def outlook(self):
         return self.plan or super().outlook()
 

@@ -145,7 +145,10 @@ def test_a_guest_is_told_of_own_jobs_only():
     assert "is not a pending job" in refused(rig, "explain", {"id": 2})
     assert rig.ask("sched.plan", {})[0] == errno.EPERM
     assert rig.ask("sched.stats", {})[0] == errno.EPERM
-    rig.task.aux["conf"] = {"access": {"private-mode": True}}
+    rig.client.rolemask = 1
+    errnum, _ = rig.ask(f"{BACKFILL}.config-reload", {"access": {"private-mode": True}})
+    assert errnum == 0
+    as_guest(rig)
     assert "others" not in ask(rig, "explain", all=True)
 
 

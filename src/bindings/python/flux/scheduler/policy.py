@@ -5,7 +5,7 @@
 - `start`: stamp an allocation with its times, and answer the request with it;
 - `estimates`: annotate pending jobs with the time at which they are expected to start;
 - `reasons`: annotate pending jobs with what they wait for;
-- the services that ``flux sched`` asks (`asking.Desk` finds the answers).
+- the services that ``flux sched`` asks (`asking.desk.Desk` finds the answers).
 
 Both are told once a second at most, and not in a job's first second (`PolicyScheduler.is_mature`).
 """
@@ -15,13 +15,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from types import GeneratorType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from flux.brokermod import request_handler
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.scheduler.asking import Caller, Desk, Slices
+from flux.scheduler.asking.desk import Desk
+from flux.scheduler.asking.question import Answering, Caller, Steps, payload_of
 from flux.scheduler.base import LOG_DEBUG, Scheduler
 from flux.scheduler.host import name_of, stopwatch, wants_forecast
 from flux.scheduler.queue import ALL, Turns, in_order
@@ -83,6 +83,10 @@ class PolicyScheduler(Scheduler):
     #: Whether a job that comes later may start before one that waits.
     looks_past_heads = False
 
+    #: Of those that could want some of the same ranks, how many blocked jobs are promised a start;
+    #: None: all.
+    promises_limit: Optional[int] = 0
+
     #: Whether a job waits only for those ahead of it that could want some of the same ranks, so that
     #: queues with nodes of their own never hold up each other; see `take_order`.
     by_queue = False
@@ -106,6 +110,9 @@ class PolicyScheduler(Scheduler):
         #: timers of `look_again_at`
         self._looks: list[Any] = []
         self._desk = Desk(self)
+        self._answering = Answering(h, self._stopwatch)
+        #: whether guests are not even told how many jobs others have; None: not read yet
+        self._private: Optional[bool] = None
         self._keeper = Keeper(self)
         self._office = Office(self, self._keeper, self._commits, self._mishaps)
         #: heap of (time, job id, job): when there will be a time to tell of jobs
@@ -417,13 +424,14 @@ class PolicyScheduler(Scheduler):
         self._passes.forecast()  # there may be nothing left to make a pass for
         return True
 
-    def reserved_spans(self, until: float) -> list[dict[str, Any]]:
+    def reserved_spans(self, until: float) -> Iterator[dict[str, Any]]:
         """The windows of reservations up to a time, as ``sched.plan`` shows them."""
-        return list(self._keeper.spans(until))
+        return self._keeper.spans(until)
 
-    def reservation_figures(self) -> list[dict[str, Any]]:
+    def reservation_figures(self) -> Iterator[dict[str, Any]]:
         """The reservations, as ``sched.reservations`` shows them."""
-        return [self._keeper.describe(entry) for entry in self._keeper.entries.values()]
+        for entry in list(self._keeper.entries.values()):
+            yield self._keeper.describe(entry)
 
     def reservations_changed(self) -> None:
         """Called when a window began or ended, or a reservation was made or given up."""
@@ -506,11 +514,17 @@ class PolicyScheduler(Scheduler):
 
     @request_handler("sched.reservations", prefix=False, allow_guest=True)
     def _handle_reservations(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._office.list(msg))
+        self._answer(msg, self._office.list)
 
     @request_handler("config-reload")
     def _handle_config_reload(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._office.reconfigure(msg))
+        def serve() -> None:
+            config = payload_of(msg)
+            access = config.get("access") if isinstance(config, dict) else None
+            self._private = isinstance(access, dict) and bool(access.get("private-mode", False))
+            self._office.reconfigure(msg)
+
+        self._serve(msg, serve)
 
     # -- estimates -------------------------------------------------------------------------------------
 
@@ -594,9 +608,10 @@ class PolicyScheduler(Scheduler):
                 plan.reserve(job.jobid, request, when)
                 turns.give(ranks, when)
             else:
+                self.resources.check_feasibility(request)
                 turns.give(ranks, math.inf)
         except InfeasibleRequest:
-            return None
+            return None  # it is denied when its turn comes
         except InsufficientResources:
             turns.give(ranks, math.inf)
             return None
@@ -694,20 +709,33 @@ class PolicyScheduler(Scheduler):
 
         Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
         """
-        seen = (self.requests_seen, self.resources.generation, len(self._queue))
-        if seen != self._heads_seen or any(job.request.finalized for job, _ in self._heads_found):
-            self._heads_seen, self._heads_found = seen, []
-            blocked = 0
-            for job in in_order(self._queue):
-                if job.request.finalized:
-                    continue
-                ranks = self.turn_of(job)
-                if ranks & ~blocked:
-                    self._heads_found.append((job, ranks))
-                    blocked |= ranks
-                    if not self.by_queue:
-                        break
+        for _ in self.find_heads():
+            pass
         return self._heads_found
+
+    def find_heads(self) -> Iterator[None]:
+        """Have ready what `heads` says, which is nothing where `looks_past_heads`; a generator that
+        yields after every `LOOKS` jobs."""
+        seen = (self.requests_seen, self.resources.generation, len(self._queue))
+        if self.looks_past_heads or (
+            seen == self._heads_seen
+            and not any(job.request.finalized for job, _ in self._heads_found)
+        ):
+            return
+        found = []
+        blocked = 0
+        for looked, job in enumerate(in_order(self._queue), 1):
+            if looked % LOOKS == 0:
+                yield
+            if job.request.finalized:
+                continue
+            ranks = self.turn_of(job)
+            if ranks & ~blocked:
+                found.append((job, ranks))
+                blocked |= ranks
+                if not self.by_queue or not self.resources.impl.inventory.ranks & ~blocked:
+                    break
+        self._heads_seen, self._heads_found = seen, found
 
     def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]:
         """What `job` waits for, in one sentence; None if it could start now.
@@ -775,32 +803,28 @@ class PolicyScheduler(Scheduler):
         """
         return self._parser.parse(jobspec)
 
-    def _answer(self, msg: Any, question: Any) -> None:
+    def _answer(self, msg: Any, question: Callable[[Any, Caller], Steps]) -> None:
+        def failed(error: Exception) -> None:
+            self._serve(msg, lambda: _raise(error))
+
+        def done(answer: str) -> None:
+            self._serve(msg, lambda: self.handle.respond(msg, answer))
+
         def serve() -> None:
-            try:
-                payload = msg.payload
-            except TypeError:
-                payload = None  # there is none
-            caller = Caller(msg)
-            if not caller.owner:
-                try:
-                    caller.private = bool(self.handle.conf_get("access.private-mode", False))
-                except OSError:
-                    caller.private = True  # rather too little than too much
-            outcome = question(payload, caller)
-            if not isinstance(outcome, GeneratorType):
-                self.handle.respond(msg, outcome)
-                return
-
-            def done(answer: dict[str, Any]) -> None:
-                self._serve(msg, lambda: self.handle.respond(msg, answer))
-
-            def failed(error: Exception) -> None:
-                self._serve(msg, lambda: _raise(error))
-
-            Slices(self.handle, outcome, self._stopwatch, done, failed).begin()
+            caller = Caller(msg, self._is_private)
+            self._answering.begin(question(payload_of(msg), caller), done, failed)
 
         self._serve(msg, serve)
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether guests are not even told how many jobs others have (``access.private-mode``)."""
+        if self._private is None:
+            try:
+                self._private = bool(self.handle.conf_get("access.private-mode", False))
+            except OSError:
+                return True  # rather too little than too much
+        return self._private
 
     @request_handler("sched.explain", prefix=False, allow_guest=True)
     def _handle_explain(self, msg: Any) -> None:

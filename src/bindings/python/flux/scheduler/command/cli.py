@@ -216,6 +216,7 @@ class Explain:
                 f"  needs {plural(job['needed'], unit[:-1])}; of {plural(job['total'], 'node')} "
                 f"{job['matching']} match, {job['up']} of them are up, {job['large_enough']} are "
                 f"large enough; {plural(job['available'], unit[:-1])} free now"
+                + (f" on {plural(job['free'], 'node')}" if unit == "slots" else "")
             )
         for one in job.get("excluded") or ():
             lines.append(
@@ -227,6 +228,8 @@ class Explain:
                 "until " + context.time(one["end"], now)
             )  # fmt: skip
             lines.append(f"  behind {one['name']}, {one['state']}, {until}")
+        if job.get("behind_more"):
+            lines.append("  and others that end before these")
         if job.get("reservation"):
             one = job["reservation"]
             lines.append(
@@ -269,6 +272,8 @@ class When:
             late = answer["start"] - now
             wait = "now" if late <= 0 else f"{context.time(answer['start'], now)}, in {span(late)}"
             print(wait)
+            if answer.get("unplanned"):
+                print(f"({plural(answer['unplanned'], 'pending job')} not counted: too many wait)")
             if context.options.match:
                 print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
 

@@ -904,7 +904,7 @@ class Keeper:
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
         """The windows up to a time, as ``sched.plan`` shows them."""
-        for entry in self.entries.values():
+        for entry in list(self.entries.values()):
             window: Optional[Window] = entry.window
             for _ in range(AHEAD):
                 if window is None or window.start >= until:

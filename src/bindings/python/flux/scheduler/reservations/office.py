@@ -8,10 +8,10 @@ the configuration, tables ``[reservations.NAME]``, are read at load and at each 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.kvs import get_key_direct
-from flux.scheduler.asking import Caller, read
+from flux.scheduler.asking.question import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.keeper import LOOK, Keeper
 from flux.scheduler.reservations.reservation import Reservation
@@ -165,7 +165,7 @@ class Office:
         Raises:
             ValueError: it cannot be made; the text says why
         """
-        asked = read(_payload(msg), reservation=None, dry_run=False)
+        asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
         scheduler, keeper = self._scheduler, self._keeper
@@ -205,7 +205,7 @@ class Office:
         Raises:
             ValueError: there is none of that name, or it comes from the configuration
         """
-        asked = read(_payload(msg), name=None)
+        asked = read(payload_of(msg), name=None)
         name = asked["name"]
         if not isinstance(name, str):
             raise ValueError("name is missing")
@@ -220,21 +220,26 @@ class Office:
         self.arm()
         self._store(lambda: self._scheduler.handle.respond(msg, {"now": self._scheduler.now()}))
 
-    def list(self, msg: Any) -> None:
-        """Answer with all reservations, by start; a guest is not told for whom they are."""
-        read(_payload(msg))
-        caller = Caller(msg)
-        shown = [self._keeper.describe(entry) for entry in self._keeper.entries.values()]
-        if not caller.owner:
-            for one in shown:
+    def list(self, payload: Any, caller: Caller) -> Steps:
+        """All reservations, by start; a guest is not told for whom they are."""
+        read(payload)
+        shown = []
+        for entry in list(self._keeper.entries.values()):
+            one = self._keeper.describe(entry)
+            if not caller.owner:
                 one["group"] = "some" if one["group"] else ""
+            shown.append(one)
+            yield
         shown.sort(key=lambda one: (one["start"], one["name"]))
-        answer = {"now": self._scheduler.now(), "reservations": shown}
-        self._scheduler.handle.respond(msg, answer)
+        answer: dict[str, Any] = {"now": self._scheduler.now(), "reservations": Entries()}
+        for one in shown:
+            answer["reservations"].append(one)
+            yield
+        return answer
 
     def reconfigure(self, msg: Any) -> None:
         """The configuration was loaded anew."""
-        payload = _payload(msg)
+        payload = payload_of(msg)
         tables = payload.get("reservations", {}) if isinstance(payload, dict) else {}
         self._configure(tables)
         self.arm()
@@ -266,10 +271,3 @@ class Office:
     def _fired(self, *_: Any) -> None:
         self._mishaps.guard("reservations", self._keeper.tick)
         self.arm()
-
-
-def _payload(msg: Any) -> Optional[Any]:
-    try:
-        return msg.payload
-    except TypeError:
-        return None  # there is none

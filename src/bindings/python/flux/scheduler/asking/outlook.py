@@ -1,0 +1,120 @@
+"""The plan that questions are answered from: a copy, at most a second old."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.queue import ALL, Turns
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.requests import PendingJob
+
+#: Oldest copy of the plan that is answered from, seconds.
+AGE = 1.0
+
+#: How long the planning of the pending jobs may take, seconds of real time.
+EFFORT = 0.1
+
+#: Jobs that are looked at in one step, where that is next to nothing.
+LOOKS = 256
+
+#: A copy that took longer than this is used for `AGE`, whatever happens meanwhile.
+DEAR = 0.01
+
+
+class Outlook:
+    """A copy of a scheduler's plan, and another in which every pending job has a place.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+
+    Attributes:
+        made (float): when the copy was made, seconds since the epoch
+        unplanned (int): pending jobs for which `with_queue` had no time left
+    """
+
+    def __init__(self, scheduler: PolicyScheduler) -> None:
+        self._scheduler = scheduler
+        self.made = 0.0
+        self.unplanned = 0
+        #: what the copies were made of, and how long the second took
+        self._seen: Any = None
+        self._took = 0.0
+        self._plan: Any = None
+        self._full: Any = None
+        self._turns = Turns()
+
+    def plan(self) -> Any:
+        """A copy of the plan with the promises; None if the pool cannot plan.
+
+        Whoever changes it puts back what was there, or calls `spoil`.
+        """
+        scheduler = self._scheduler
+        now = scheduler.now()
+        pool = scheduler.resources
+        seen = (id(pool), pool.generation, scheduler.requests_seen)
+        fresh = 0 <= now - self.made < AGE
+        if self._plan is None or not fresh or (seen != self._seen and self._took <= DEAR):
+            source = scheduler.outlook()
+            self._plan = None if source is None else source.copy()
+            self._seen = seen
+            self.made = now
+            self._full = None
+            self._took = 0.0
+        return self._plan
+
+    def spoil(self) -> None:
+        """The copy is not what it was: the next question has a new one."""
+        self._plan = None
+
+    def with_queue(self) -> Generator[None, None, tuple[Any, Turns]]:
+        """A copy of the plan in which every pending job has a place, as far as `EFFORT` goes: those
+        without a promise are planned behind all that have one.
+
+        Returns:
+            the copy, and when a newcomer may have its turn; the copy is None if the pool cannot plan
+        """
+        plan = self.plan()
+        if plan is None or self._full is not None:
+            return self._full, self._turns
+        yield
+        full, turns, made = plan.copy(), Turns(), self.made
+        scheduler = self._scheduler
+        spent, unplanned = 0.0, 0
+        for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
+            if looked % LOOKS == 0:
+                yield
+            if unplanned:
+                unplanned += not job.request.finalized
+            elif not job.request.finalized and not full.has(job.jobid):
+                began = scheduler.stopwatch()
+                if not self._enter(job, full, turns):
+                    break
+                spent += scheduler.stopwatch() - began
+                unplanned = int(spent > EFFORT)
+                yield
+        if made == self.made and self._plan is plan:
+            self._full, self._turns, self.unplanned, self._took = full, turns, unplanned, spent
+        return full, turns
+
+    def _enter(self, job: PendingJob, plan: Any, turns: Turns) -> bool:
+        """Give a pending job a place; whether those behind it can have one."""
+        scheduler = self._scheduler
+        if not scheduler.looks_past_heads:
+            ranks = scheduler.turn_of(job)
+            scheduler.plan_in_turn(job, ranks, plan, turns)
+            return not (ranks == ALL and turns.after(ranks) == math.inf)
+        request = job.resource_request
+        try:
+            when: Optional[float] = plan.earliest(request)
+            if when is None or request.duration <= 0:
+                plan.hold(job.jobid, request)
+            else:
+                plan.reserve(job.jobid, request, when)
+        except (InfeasibleRequest, InsufficientResources):
+            pass
+        return True

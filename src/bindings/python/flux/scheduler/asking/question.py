@@ -1,0 +1,175 @@
+"""Questions and their answers: who asks, what may be asked, and answering a little at a time."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Callable, Optional
+
+from flux.scheduler.host import name_of
+
+#: Farthest that a question may look ahead, seconds: a year.
+HORIZON = 366 * 86400.0
+
+#: How long answers may be worked on in one turn of the reactor, seconds.
+SLICE = 0.001
+
+#: Bits of a request's rolemask (RFC 12).
+ROLE_OWNER = 1
+
+#: An answer that is made in steps, between which the scheduler may do other work.
+Steps = Generator[None, None, dict[str, Any]]
+
+
+class Caller:
+    """Who asks: the instance owner sees everything, a guest own jobs, and of others no names.
+
+    Args:
+        msg (Message): the request
+        private: whether a guest is not even told how many jobs others have
+            (``access.private-mode``)
+
+    Attributes:
+        userid (int), owner (bool): who it is
+        private (bool): as given; never for the owner
+    """
+
+    def __init__(self, msg: Any, private: bool = False) -> None:
+        self.userid = msg.userid
+        self.owner = bool(msg.rolemask & ROLE_OWNER)
+        self.private = private and not self.owner
+
+    def may_see(self, userid: Optional[int]) -> bool:
+        """Whether a job of this user may be shown by its name."""
+        return self.owner or (userid is not None and userid == self.userid)
+
+    def name(self, jobid: int, userid: Optional[int]) -> str:
+        """A job's id as users write it, or ``another job``."""
+        return name_of(jobid) if self.may_see(userid) else "another job"
+
+
+def payload_of(msg: Any) -> Any:
+    """The payload of a request; None if it has none."""
+    try:
+        return msg.payload
+    except TypeError:
+        return None
+
+
+def read(payload: Any, **known: Any) -> dict[str, Any]:
+    """The payload of a question, with its defaults.
+
+    Args:
+        payload: None or an object
+        **known: its keys and their defaults
+
+    Raises:
+        ValueError: it has a key that is not known
+    """
+    if payload is None:
+        payload = {}
+    if not isinstance(payload, dict):
+        raise ValueError(f"expected an object, got {type(payload).__name__}")
+    for key in payload:
+        if key not in known:
+            expected = ", ".join(known) or "none"
+            raise ValueError(f"unknown key {key!r}: expected {expected}")
+    return {**known, **payload}
+
+
+def read_horizon(value: Any) -> float:
+    """How far to look ahead, seconds.
+
+    Raises:
+        ValueError: it is not a number of seconds from 1 to a year
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= HORIZON:
+        raise ValueError(f"horizon={value!r} is invalid: expected seconds, from 1 to {HORIZON:.0f}")
+    return float(value)
+
+
+class Entries:
+    """A long list in an answer: each entry is encoded when it is added, not all at the end."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def append(self, entry: Any) -> None:
+        """Add an entry, JSON values."""
+        self._texts.append(json.dumps(entry))
+
+    def text(self) -> str:
+        """The list as JSON."""
+        return f"[{', '.join(self._texts)}]"
+
+
+def encode(answer: dict[str, Any]) -> str:
+    """An answer as JSON; its values may be `Entries`."""
+    parts = [
+        f"{json.dumps(key)}: {value.text() if isinstance(value, Entries) else json.dumps(value)}"
+        for key, value in answer.items()
+    ]
+    return f"{{{', '.join(parts)}}}"
+
+
+class Answering:
+    """Works on answers, one after the other and for `SLICE` in each turn of the reactor, so that no
+    pass waits for longer, however many are asked for.
+
+    Args:
+        handle: the Flux handle
+        stopwatch: gives seconds of real time
+    """
+
+    def __init__(self, handle: Any, stopwatch: Callable[[], float]) -> None:
+        self._stopwatch = stopwatch
+        self._open: deque[tuple[Steps, Callable[..., None], Callable[..., None]]] = deque()
+        self._timer = handle.timer_watcher_create(0.0, self._turn)
+        self._armed = False
+
+    def begin(
+        self, steps: Steps, done: Callable[[str], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Work on an answer: at once, if no other is worked on.
+
+        Args:
+            steps (generator): returns the answer
+            done: called with it, encoded
+            failed: called with what the steps raised
+        """
+        self._open.append((steps, done, failed))
+        if not self._armed:
+            self._work()
+
+    def _turn(self, *_: Any) -> None:
+        self._armed = False
+        self._work()
+
+    def _work(self) -> None:
+        until = self._stopwatch() + SLICE
+        while self._open:
+            steps, done, failed = self._open[0]
+            try:
+                text = _go_on(steps)
+            except Exception as exc:
+                self._open.popleft()
+                failed(exc)
+            else:
+                if text is not None:
+                    self._open.popleft()
+                    done(text)
+            if self._stopwatch() >= until:
+                break
+        if self._open:
+            self._armed = True
+            self._timer.reset(after=0.0)
+
+
+def _go_on(steps: Steps) -> Optional[str]:
+    """Take the next step; the answer as JSON if that was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return encode(end.value)
+    return None

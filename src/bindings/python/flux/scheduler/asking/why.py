@@ -1,0 +1,258 @@
+"""Why one job waits, in numbers and in words."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.asking.outlook import Outlook
+from flux.scheduler.asking.question import HORIZON, Caller
+from flux.scheduler.host import name_of
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.requests import PendingJob
+
+#: Most jobs that an answer names as being in a job's way.
+BEHIND = 8
+
+#: What an answer has of the numbers of ``ResourcePool.explain()``.
+NUMBERS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
+
+#: Running jobs that are looked at in one step.
+LOOKS = 256
+
+#: How far ahead it is looked for a limit that would fit, seconds.
+WEEK = 7 * 86400.0
+
+
+class Why:
+    """Finds out what a job waits for.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+        outlook (Outlook): the copy of its plan
+    """
+
+    def __init__(self, scheduler: PolicyScheduler, outlook: Outlook) -> None:
+        self._scheduler = scheduler
+        self._outlook = outlook
+
+    def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
+        """What a job waits for, as a line of a table has it.
+
+        Returns:
+            dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
+            "never"), ``reason``, ``t_estimate`` and its kind, and of ``ResourcePool.explain()``
+            the numbers
+        """
+        scheduler = self._scheduler
+        request = job.resource_request
+        facts: dict[str, Any] = {}
+        never = None
+        if scheduler.pool_can("explain"):
+            facts = scheduler.facts_of(job)
+        try:
+            scheduler.resources.check_feasibility(request)
+        except InfeasibleRequest as exc:
+            never = str(exc)
+        reason = never or scheduler.why(job, facts or None)
+        if reason and not caller.owner:
+            for head in scheduler.ahead_of(job):
+                if not caller.may_see(head.request.userid):
+                    reason = reason.replace(name_of(head.jobid), "another job")
+        when, kind = scheduler.estimate_of(job)
+        answer = {
+            "id": job.jobid,
+            "name": name_of(job.jobid),
+            "queue": queue_of(job),
+            "priority": job.priority,
+            "verdict": "never" if never else ("waits" if reason else "starts"),
+            "reason": reason or "",
+            "t_estimate": when,
+            "t_estimate_kind": kind,
+        }
+        for key in NUMBERS:
+            if key in facts:
+                answer[key] = facts[key]
+        return answer
+
+    def explain(self, job: PendingJob, caller: Caller) -> Generator[None, None, dict[str, Any]]:
+        """All there is to say of a job; yields between its parts.
+
+        Returns:
+            dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
+            ``reservation``; ``behind``, with ``behind_more`` if that is not all; what of it ``fits``
+        """
+        scheduler = self._scheduler
+        answer = self.line(job, caller)
+        yield
+        if "needed" not in answer:
+            return answer
+        heads = scheduler.ahead_of(job)
+        answer["excluded"] = list(self._excluded(job))
+        answer["reservation"] = None if heads else scheduler.reservation_of(job)
+        yield
+        answer["behind"], answer["behind_more"] = [], False
+        if not scheduler.waits_aside(job):
+            answer["behind"] = self._pending_before(heads, caller)
+            found, more = yield from self._running_before(job, caller)
+            answer["behind"] += found
+            answer["behind_more"] = more or len(heads) > BEHIND
+            yield
+        answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, heads)
+        return answer
+
+    def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
+        """What each part of the job's constraint leaves out."""
+        inventory = self._scheduler.resources.impl.inventory
+        constraint = _system(job).get("constraints")
+        for part in _parts(constraint) if isinstance(constraint, dict) else ():
+            try:
+                terms = parse_constraint(part)
+            except ValueError:
+                continue
+            out = inventory.ranks & ~inventory.matching(terms)
+            if out:
+                yield {
+                    "constraint": _words(part),
+                    "nodes": popcount(out),
+                    "ranks": idset_text(out),
+                }
+
+    def _pending_before(self, heads: list[PendingJob], caller: Caller) -> list[dict[str, Any]]:
+        """The pending jobs that go first."""
+        answer = []
+        for head in heads[:BEHIND]:
+            start, _ = self._scheduler.estimate_of(head)
+            length = head.resource_request.duration
+            end = start + length if start is not None and length > 0 else None
+            name = caller.name(head.jobid, head.request.userid)
+            answer.append({"name": name, "state": "pending", "start": start, "end": end})
+        return answer
+
+    def _running_before(
+        self, job: PendingJob, caller: Caller
+    ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
+        """The running jobs whose resources a job waits for: those that end last before it starts, and
+        whether there are more."""
+        scheduler = self._scheduler
+        impl = scheduler.resources.impl
+        wanted = scheduler.ranks_of(job)
+        estimate, _ = scheduler.estimate_of(job)
+        limit = math.inf if estimate is None else estimate
+        last: list[tuple[float, int]] = []
+        for looked, (jobid, end) in enumerate(scheduler.running_jobs(), 1):
+            if (end or math.inf) <= limit:
+                last.append((-end if end else -math.inf, jobid))
+            if looked % LOOKS == 0:
+                yield
+        heapq.heapify(last)
+        found: list[dict[str, Any]] = []
+        for looked in range(1, len(last) + 1):
+            end, jobid = heapq.heappop(last)
+            if looked % LOOKS == 0:
+                yield
+            try:
+                if not selected_ranks(impl.held(jobid)) & wanted:
+                    continue
+            except KeyError:
+                continue  # it ended since
+            if len(found) == BEHIND:
+                return found, True
+            found.append(
+                {
+                    "name": caller.name(jobid, None),
+                    "state": "running",
+                    "start": None,
+                    "end": None if end == -math.inf else -end,
+                }
+            )
+        return found, False
+
+    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> Optional[dict[str, Any]]:
+        """What of the job could start now: the longest limit as it is, the largest count for its
+        limit; None if nothing, or if the order of the queue forbids it."""
+        scheduler = self._scheduler
+        plan = self._outlook.plan()
+        if plan is None or (heads and not scheduler.looks_past_heads):
+            return None
+        request = job.resource_request
+        now = scheduler.now()
+        length = request.duration if request.duration > 0 else HORIZON
+        horizon = min(max(length, WEEK), HORIZON)
+        start, end = plan.reservations().get(job.jobid, (None, math.inf))
+        if start is not None:
+            plan.cancel(job.jobid)  # its own promise is not in its way
+        steps = plan.windows([request], horizon)[0]["steps"]
+        if start is not None:
+            self._put_back(plan, job, start, end)
+        count = request.shape.node_count or request.shape.slot_count
+        needed = count.min
+        until = max([end for number, end in steps if number >= needed], default=now)
+        most = max([number for number, end in steps if end - now >= length], default=0)
+        limit = until - now
+        answer: dict[str, Any] = {}
+        if 1 <= limit < length:
+            answer["limit"] = float(math.floor(limit))
+        if 0 < most < needed:
+            answer["count"] = most
+        return answer or None
+
+    def _put_back(self, plan: Any, job: PendingJob, start: float, end: float) -> None:
+        """Enter a job's promise into the copy of the plan again; if that cannot be, it is spoilt."""
+        try:
+            if end == math.inf:
+                raise InsufficientResources("its time is not known")
+            plan.reserve(job.jobid, job.resource_request, start)
+        except InsufficientResources:
+            self._outlook.spoil()
+
+
+def queue_of(job: PendingJob) -> Optional[str]:
+    """The queue that a job was submitted to; None if it names none."""
+    queue = _system(job).get("queue")
+    return queue if isinstance(queue, str) else None
+
+
+def _system(job: PendingJob) -> dict[str, Any]:
+    """The system attributes of a job, from its jobspec."""
+    try:
+        system = job.resource_request.jobspec["attributes"]["system"]
+    except (AttributeError, KeyError, TypeError):
+        return {}
+    return system if isinstance(system, dict) else {}
+
+
+def _parts(constraint: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a constraint that must all be met, as small as they can be."""
+    for operator, values in constraint.items():
+        if operator == "and":
+            for value in values:
+                yield from _parts(value)
+        elif operator == "properties":
+            for value in values:
+                yield {operator: [value]}
+        else:
+            yield {operator: values}
+
+
+def _words(part: dict[str, Any]) -> str:
+    """A part of a constraint for a reader."""
+    ((operator, values),) = part.items()
+    if operator == "properties":
+        name = values[0]
+        return f"not property {name[1:]}" if name[:1] == "^" else f"property {name}"
+    if operator in ("hostlist", "ranks"):
+        values = [values] if isinstance(values, str) else values
+        return f"{'hosts' if operator == 'hostlist' else 'ranks'} {','.join(values)}"
+    if operator == "not" and len(values) == 1 and list(values[0]) == ["properties"]:
+        return "not " + " and not ".join(f"property {name}" for name in values[0]["properties"])
+    return json.dumps(part, separators=(",", ":"))

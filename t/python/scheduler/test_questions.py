@@ -1,0 +1,119 @@
+"""Answering a little at a time: turns, order, failures, and long lists."""
+
+import json
+
+import pytest
+
+from flux.scheduler.asking.question import SLICE, Answering, Entries, encode
+
+
+class Handle:
+    """A reactor whose turns a test takes; a timer fires once for each time it is armed."""
+
+    def __init__(self):
+        self.armed = 0
+
+    def timer_watcher_create(self, after, callback):
+        self.callback = callback
+        return self
+
+    def reset(self, after=None):
+        assert after == 0.0
+        self.armed += 1
+
+    def turn(self):
+        assert self.armed == 1
+        self.armed = 0
+        self.callback(self, self, 0, None)
+
+
+class Stopwatch:
+    """A step takes a third of a slice."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def __call__(self):
+        return self.time
+
+    def step(self):
+        self.time += SLICE / 3
+
+
+def question(stopwatch, log, name, steps, error=None):
+    for number in range(steps):
+        stopwatch.step()
+        log.append((name, number))
+        yield
+    if error is not None:
+        raise error
+    return {"name": name}
+
+
+@pytest.fixture
+def work():
+    handle, stopwatch, log = Handle(), Stopwatch(), []
+    answering = Answering(handle, stopwatch)
+
+    def ask(name, steps, error=None):
+        answering.begin(
+            question(stopwatch, log, name, steps, error), log.append, lambda exc: log.append(exc)
+        )
+
+    return handle, log, ask
+
+
+def test_what_is_quick_is_answered_at_once(work):
+    handle, log, ask = work
+    ask("a", 2)
+    assert log == [("a", 0), ("a", 1), '{"name": "a"}']
+    assert not handle.armed
+
+
+def test_no_more_than_a_slice_in_a_turn_however_many_ask(work):
+    handle, log, ask = work
+    for name in "abc":
+        ask(name, 4)
+    assert len(log) == 3  # of the first; the others have not begun
+    while handle.armed:
+        before = len([one for one in log if isinstance(one, tuple)])
+        handle.turn()
+        assert len([one for one in log if isinstance(one, tuple)]) - before <= 3
+    assert [one for one in log if isinstance(one, str)] == [f'{{"name": "{n}"}}' for n in "abc"]
+
+
+def test_one_that_fails_stops_no_other(work):
+    handle, log, ask = work
+    error = ValueError("no such job")
+    ask("a", 3)
+    ask("b", 1, error)
+    ask("c", 1)
+    while handle.armed:
+        handle.turn()
+    assert log[-4:] == [("b", 0), error, ("c", 0), '{"name": "c"}']
+
+
+def test_what_cannot_be_encoded_is_a_failure(work):
+    handle, log, ask = work
+
+    def odd():
+        yield
+        return {"what": object()}
+
+    Answering(handle, lambda: 0.0).begin(odd(), log.append, log.append)
+    assert isinstance(log[-1], TypeError)
+
+
+def test_a_long_list_is_encoded_as_it_grows():
+    entries = Entries()
+    entry = {"name": "ƒ2", "start": 1.5, "end": None}
+    entries.append(entry)
+    entry["name"] = "changed later"
+    entries.append(3)
+    answer = {"now": 1.25, "jobs": entries, "empty": Entries(), "text": 'a "b"'}
+    assert json.loads(encode(answer)) == {
+        "now": 1.25,
+        "jobs": [{"name": "ƒ2", "start": 1.5, "end": None}, 3],
+        "empty": [],
+        "text": 'a "b"',
+    }
