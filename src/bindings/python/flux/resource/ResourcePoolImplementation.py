@@ -10,6 +10,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.inventory import Entry, Inventory, Selection, select
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
 from flux.resource.pool.rankindex import RankIndex
 from flux.resource.pool.rv1 import read_lite
@@ -388,8 +389,14 @@ class ResourcePoolImplementation:
         return mask & inventory.matching(shape.match)
 
     def waits_for_ranks(self, request: Any) -> bool:
-        """Whether a request would not fit on the ranks that are up if all of them were idle."""
-        up = self.eligible(request.shape.match)
+        """Whether a request would not fit on the ranks that are up if all of them were idle.
+
+        O(kinds of rank) for nodes where counts decide, otherwise as placing it.
+        """
+        shape: Shape = request.shape
+        if shape.node_count is not None and self.countable(shape):
+            return popcount(self.match_mask(request) & self.eligible(None)) < shape.node_count.min
+        up = self.eligible(shape.match)
         return self.place_request(request, self.inventory.unused(), up) is None
 
     # -- what follows from the view: looking ahead --------------------------

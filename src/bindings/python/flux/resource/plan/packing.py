@@ -77,12 +77,16 @@ class Item:
 
     def takes(self, full: tuple[int, int]) -> tuple[int, int]:
         """Cores and GPUs that a unit takes of a rank, given what the rank has in all."""
-        shape = self.shape
-        if shape.exclusive:
-            return full
-        if self.slots:
-            return shape.slot_size, shape.gpu_per_slot
-        return shape.node_cores, shape.node_gpus
+        return taken(self.shape, full)
+
+
+def taken(shape: Shape, full: tuple[int, int]) -> tuple[int, int]:
+    """Cores and GPUs that a node or slot of a shape takes of a rank that has so many in all."""
+    if shape.exclusive:
+        return full
+    if shape.node_count is None:
+        return shape.slot_size, shape.gpu_per_slot
+    return shape.node_cores, shape.node_gpus
 
 
 def deal(items: list[Item], most: Callable[[int, Item], int]) -> bool:

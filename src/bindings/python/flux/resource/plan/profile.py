@@ -77,6 +77,7 @@ class Profile:
         self._kept: list[int] = []  # steps, ascending, of which the groups are kept
         self._kept_groups: list[dict[int, int]] = []
         self._tracks: dict[Need, Track] = {}
+        self._tracks_of: dict[Shape, Track] = {}  # by shape, what is in _tracks by need
 
     def next_end(self) -> float:
         """The next end that the sweep has not come to; infinity if there is none."""
@@ -112,8 +113,9 @@ class Profile:
 
     def extend(self, time: float) -> None:
         """Sweep over every end up to a time."""
-        while self.next_end() <= time and self.step():
-            pass
+        ends = self._ends
+        while self._next < len(ends) and ends[self._next][0] <= time:
+            self.step()
 
     def _release(self, mask: int, units: int, moves: list[Move]) -> None:
         delta = self.inventory.key(units)
@@ -186,6 +188,13 @@ class Profile:
             track = self._tracks[need] = Track(self, need)
         return track
 
+    def track_of(self, shape: Shape) -> Track:
+        """The Track of what each node of a shape needs, or one slot of it."""
+        track = self._tracks_of.get(shape)
+        if track is None:
+            track = self._tracks_of[shape] = self.track(Need.of(shape))
+        return track
+
     def index_at(self, time: float) -> RankIndex:
         """A RankIndex with the units that are free at a time, ids and all."""
         index = self.index.copy()
@@ -213,19 +222,26 @@ class Track:
         """Take in what the profile has swept over."""
         profile, room = self.profile, self.room
         if len(room) < len(profile.times):
-            inventory = profile.inventory
-            among = self.need.among
+            need, inventory = self.need, profile.inventory
+            enough: dict[int, bool] = {}  # by key: whether ranks with so much free have room
             mask = room[-1]
             for moves in profile.moves[len(room) :]:
                 for ranks, _, key in moves:
-                    mask |= among(ranks, key, inventory)
+                    fits = enough.get(key)
+                    if fits is None:
+                        fits = enough[key] = need.fits(key, inventory.key_base)
+                    if fits:
+                        mask |= need.among(ranks, key, inventory) if need.whole else ranks
                 room.append(mask)
         return room
 
     def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
-        self.profile.extend(time)
-        return self._follow()[bisect_right(self.profile.times, time) - 1]
+        profile = self.profile
+        profile.extend(time)
+        if len(self.room) < len(profile.times):
+            self._follow()
+        return self.room[bisect_right(profile.times, time) - 1]
 
     def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.

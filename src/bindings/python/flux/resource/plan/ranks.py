@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.bounds import Bounds
-from flux.resource.plan.packing import Item, deal, pack
-from flux.resource.plan.profile import Need, Profile
+from flux.resource.plan.packing import Item, deal, pack, taken
+from flux.resource.plan.profile import Need, Profile, Track
 from flux.resource.plan.promise import Booking, Promise, length_of
 from flux.resource.plan.timeline import INFINITY
 from flux.resource.pool.inventory import pairs, selected_ranks
@@ -67,6 +67,9 @@ class Ranks:
         self._profile = self._new_profile()
         self._bookings = Bookings(self._profile)
         self._enter_all()
+        # What _hopeless() looks at of the promises, and how many changes there had been then.
+        self._others: list[tuple[float, float, Shape, int]] = []
+        self._others_changes = -1
 
     # -- the state ----------------------------------------------------------
 
@@ -181,7 +184,7 @@ class Ranks:
             return start
         count = 1 if shape.node_count is None else shape.node_count.min
         ranks = self._pool.eligible(shape.match)
-        return self._profile.track(Need.of(shape)).first(count, ranks, start)
+        return self._profile.track_of(shape).first(count, ranks, start)
 
     def next_change(self, time: float) -> float:
         """The first moment after a time at which a promise or a job started lately begins."""
@@ -251,10 +254,10 @@ class Ranks:
             # Not before running jobs leave room on so many ranks, promises or not.
             count = 1 if shape.node_count is None else shape.node_count.min
             ranks = self._pool.eligible(shape.match)
-            need = Need.of(shape)
-            start = profile.track(need).first(count, ranks, start)
+            track = profile.track_of(shape)
+            start = track.first(count, ranks, start)
             if shape.node_count is not None:
-                return self._search_nodes(need, count, ranks, start, length)
+                return self._search_nodes(track, count, ranks, start, length)
         while start < INFINITY:
             if self.fits(request, start, start + length):
                 return start
@@ -262,13 +265,12 @@ class Ranks:
         return INFINITY
 
     def _search_nodes(
-        self, need: Need, count: int, ranks: int, start: float, length: float
+        self, track: Track, count: int, ranks: int, start: float, length: float
     ) -> float:
-        """As ``_search()``, for so many of these ranks with room for a need."""
+        """As ``_search()``, for so many of these ranks with room for what a track is of."""
         if start == INFINITY:
             return start
-        profile, leaving = self._profile, self._bookings.leaving
-        track = profile.track(need)
+        profile, leaving, need = self._profile, self._bookings.leaving, track.need
         room = track.at(start) & ranks
         times = profile.times
         at = bisect_right(times, start)  # the next end of a running job, once swept over
@@ -307,11 +309,16 @@ class Ranks:
         """Mask of the ranks with room for one node's or slot's need all through a span."""
         asked = (shape, start, end, self._changes)
         if asked != self._asked:
-            need = Need.of(shape)
-            room = self._profile.track(need).at(start) & self._pool.eligible(shape.match)
+            track = self._profile.track_of(shape)
+            room = track.at(start) & self._pool.eligible(shape.match)
             self._asked = asked
-            self._answer = self._bookings.leaving(room, need, start, end)
+            self._answer = self._bookings.leaving(room, track.need, start, end)
         return self._answer
+
+    def _room_alone(self, shape: Shape, start: float) -> int:
+        """Mask of the ranks with room for one node's or slot's need from a time on, if nothing had
+        been promised."""
+        return self._profile.track_of(shape).at(start) & self._pool.eligible(shape.match)
 
     def _simulate(self, request: ResourceRequest, start: float, end: float) -> Selection | None:
         """Selection that the pool's placement makes at a time to come, or None.
@@ -341,7 +348,7 @@ class Ranks:
             if not self._promises or not self.make_room(request, start, end):
                 return None
             room = self._room(shape, start, end)
-        now = self._free_now(Need.of(shape))
+        now = self._free_now(shape)
         if shape.node_count is None and shape.slot_count.min > 1:
             return self._bind_slots(shape, start, end, room & ~now, room & now)
         needed = 1 if shape.node_count is None else shape.node_count.min
@@ -351,10 +358,9 @@ class Ranks:
             chosen |= _highest(room & now, missing)
         return self._parts_of(chosen, shape)
 
-    def _free_now(self, need: Need) -> int:
-        """Ranks with room for a need at this moment, jobs started lately counted."""
-        now = self.now()
-        room = self._profile.track(need).at(now)
+    def _free_now(self, shape: Shape) -> int:
+        """Ranks with room for a shape at this moment, jobs started lately counted."""
+        room = self._profile.track_of(shape).at(self.now())
         for booking in self._started:
             for mask, _ in booking.parts or ():
                 room &= ~mask
@@ -415,7 +421,7 @@ class Ranks:
         missing = shape.node_count.min - popcount(chosen)
         time = self.now()
         while missing and time != INFINITY:
-            room = large & ~chosen & profile.track(Need.of(shape)).at(time)
+            room = large & ~chosen & profile.track_of(shape).at(time)
             more = take(room, min(missing, popcount(room)))
             chosen |= more
             missing -= popcount(more)
@@ -492,8 +498,10 @@ class Ranks:
             for promise in promises
         ):
             return False
-        items = [self._alone(shape, start, end)]
-        items += [self._alone(one.request.shape, one.start, one.end) for one in promises]
+        items = [Item(shape, start, end, self._room_alone(shape, start))]
+        for one in promises:
+            shape = one.request.shape
+            items.append(Item(shape, one.start, one.end, self._room_alone(shape, one.start)))
         if not deal(items, self._most_without_promises):
             return False
         for promise, item in zip(promises, items[1:]):
@@ -504,42 +512,49 @@ class Ranks:
 
     def _hopeless(self, shape: Shape, start: float, end: float) -> bool:
         """True if a look at masks shows that there is no way."""
-        item = self._alone(shape, start, end)
-        if popcount(item.room) < self._least_ranks(item):
+        room = self._room_alone(shape, start)
+        least = self._least_ranks(shape)
+        if popcount(room) < least:
             return True
+        if self._others_changes != self._changes:
+            self._others_changes = self._changes
+            self._others = [
+                (
+                    one.start,
+                    one.end,
+                    one.request.shape,
+                    self._room_alone(one.request.shape, one.start),
+                )
+                for one in self._promises.values()
+                if not one.held and self._pool.countable(one.request.shape)
+            ]
+        return any(
+            begin < end
+            and start < finish
+            and popcount(room | other_room) < least + self._least_ranks(other)
+            and not self._go_together(shape, other)
+            for begin, finish, other, other_room in self._others
+        )
+
+    def _go_together(self, shape: Shape, other: Shape) -> bool:
+        """True if there is a kind of rank that has enough for one unit each of two shapes."""
         inventory = self._profile.inventory
-        sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
-        for promise in self._promises.values():
-            if promise.start >= end or promise.end <= start or promise.held:
-                continue
-            if not self._pool.countable(promise.request.shape):
-                continue
-            other = self._alone(promise.request.shape, promise.start, promise.end)
-            together = False
-            for full in sizes:
-                cores, gpus = (a + b for a, b in zip(item.takes(full), other.takes(full)))
-                together = together or (cores <= full[0] and gpus <= full[1])
-            if not together:
-                needed = self._least_ranks(item) + self._least_ranks(other)
-                if popcount(item.room | other.room) < needed:
-                    return True
+        for key in inventory.keys.values():
+            full = divmod(key, inventory.key_base)
+            cores, gpus = (a + b for a, b in zip(taken(shape, full), taken(other, full)))
+            if cores <= full[0] and gpus <= full[1]:
+                return True
         return False
 
-    def _alone(self, shape: Shape, start: float, end: float) -> Item:
-        """An Item as if nothing had been promised."""
-        room = self._profile.track(Need.of(shape)).at(start) & self._pool.eligible(shape.match)
-        return Item(shape, start, end, room)
-
-    def _least_ranks(self, item: Item) -> int:
-        """No item can do with fewer ranks."""
-        if not item.slots:
-            return item.count
+    def _least_ranks(self, shape: Shape) -> int:
+        """A shape cannot do with fewer ranks."""
+        if shape.node_count is not None:
+            return shape.node_count.min
         inventory = self._profile.inventory
         base = inventory.key_base
-        most = max(
-            [slots_on(key // base, key % base, item.shape) for key in inventory.keys.values()]
-        )
-        return -(-item.count // most) if most else item.count
+        count = shape.slot_count.min
+        most = max([slots_on(key // base, key % base, shape) for key in inventory.keys.values()])
+        return -(-count // most) if most else count
 
     def _most(self, rank: int, item: Item) -> int:
         """Slots that a rank can give to an item alone."""
@@ -617,6 +632,8 @@ class Ranks:
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
             return pool.place_request(request, pool.index, eligible)
+        if popcount(self._room_alone(shape, now)) < self._least_ranks(shape):
+            return None
         placed = self._place_beside(request, now, end)
         if placed is None and self._promises and self.make_room(request, now, end):
             placed = self._place_beside(request, now, end)
@@ -629,6 +646,8 @@ class Ranks:
         pool = self._pool
         shape = request.shape
         room = self._room(shape, now, end)
+        if popcount(room) < self._least_ranks(shape):
+            return None
         index = pool.index
         touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
         if touched:
