@@ -211,10 +211,11 @@ class PolicyScheduler(Scheduler):
 
         Costs a look-up for all jobs of one shape but the first.
         """
-        shape = _shape(job)
+        request = job.resource_request
+        shape = getattr(request, "shape", request)
         mask = self._matching.get(shape)
         if mask is None:
-            mask = self.resources.match_mask(job.resource_request)
+            mask = self.resources.match_mask(request)
             _remember(self._matching, shape, mask)
         return mask
 
@@ -223,10 +224,11 @@ class PolicyScheduler(Scheduler):
 
         Costs a look-up for all jobs of one shape but the first.
         """
-        shape = _shape(job)
+        request = job.resource_request
+        shape = getattr(request, "shape", request)
         waits = self._down.get(shape)
         if waits is None:
-            waits = self.resources.waits_for_ranks(job.resource_request)
+            waits = self.resources.waits_for_ranks(request)
             _remember(self._down, shape, waits)
         return waits
 
@@ -275,9 +277,10 @@ class PolicyScheduler(Scheduler):
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
-        cut = self._keeper.end_of(job.jobid)
-        if cut is not None:
-            end = min(end or cut, cut)
+        if self._keeper.entries:
+            cut = self._keeper.end_of(job.jobid)
+            if cut is not None:
+                end = min(end or cut, cut)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
         summary = alloc.dumps()
@@ -295,9 +298,11 @@ class PolicyScheduler(Scheduler):
         front of, and a comparison of masks for the rest.
         """
         if not self.by_queue:
-            while self._queue and self._leaves(self._queue[0]):
+            queue = self._queue
+            while queue and self._leaves(queue[0]):
                 heapq.heappop(self._queue)
                 yield
+                queue = self._queue
             return
         blocked = looked = 0
         for job in in_order(self._queue):
@@ -389,7 +394,9 @@ class PolicyScheduler(Scheduler):
     # -- reservations ----------------------------------------------------------------------------------
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        self._keeper.note(job, jobspec)
+        name = jobspec.get("attributes", {}).get("system", {}).get("reservation")
+        if name is not None:
+            job.reservation = str(name)
 
     def allocate(self, job: PendingJob, plan: Any = None) -> Any:
         """Allocate to `job` now; takes nothing that is reserved for others.
@@ -406,7 +413,7 @@ class PolicyScheduler(Scheduler):
                 reserved, or waits for its own reservation
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        if self._keeper or self._keeper.named_by(job) is not None:
+        if self._keeper.entries or job.reservation is not None:
             return self._keeper.allocate(job, self._keeper.plan if plan is None else plan)
         return (plan or self.resources).alloc(job.jobid, job.resource_request)
 
@@ -418,7 +425,7 @@ class PolicyScheduler(Scheduler):
         Returns:
             bool: whether it names one
         """
-        if self._keeper.named_by(job) is None:
+        if job.reservation is None:
             return False
         self._keeper.set_aside(job)
         self._passes.forecast()  # there may be nothing left to make a pass for
@@ -478,7 +485,7 @@ class PolicyScheduler(Scheduler):
 
     def _take_back(self, jobid: int, R: Any, final: bool) -> None:
         super()._take_back(jobid, R, final)
-        if self._keeper:
+        if self._keeper.entries:
             if final:
                 self._keeper.ended(jobid)
             self._keeper.refill()
@@ -637,10 +644,11 @@ class PolicyScheduler(Scheduler):
         if generation != self._facts_generation:
             self._facts_generation = generation
             self._facts.clear()
-        shape = _shape(job)
+        request = job.resource_request
+        shape = getattr(request, "shape", request)
         facts = self._facts.get(shape)
         if facts is None:
-            facts = self.resources.explain(job.resource_request)
+            facts = self.resources.explain(request)
             _remember(self._facts, shape, facts)
         return facts
 
@@ -849,11 +857,6 @@ class PolicyScheduler(Scheduler):
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _shape(job: PendingJob) -> Any:
-    """What jobs that ask for the same have in common."""
-    return getattr(job.resource_request, "shape", job.resource_request)
 
 
 def _remember(table: dict[Any, Any], shape: Any, what: Any) -> None:

@@ -173,7 +173,8 @@ class PendingQueue:
         heapq.heapify(jobs)
 
     def __len__(self) -> int:
-        self.settle()
+        if self._removed or self._moved:
+            self._settle()
         return len(self.heap)
 
     def settle(self) -> list[PendingJob]:

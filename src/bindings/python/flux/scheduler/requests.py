@@ -261,6 +261,7 @@ class PendingJob:
         silent (bool): of a `PolicyScheduler`: whether there will be a time to tell more
         estimate (tuple or None): of a `PolicyScheduler`: the estimate to tell then, and its kind
         reason_shown (str or None): of a `PolicyScheduler`: the reason that was told
+        reservation (str or None): of a `PolicyScheduler`: the name of the reservation it is to run in
 
     A policy may hang attributes of its own on a job.
     """
@@ -289,6 +290,7 @@ class PendingJob:
     # What few jobs ever have costs the others nothing.
     estimate: Optional[tuple[Optional[float], Optional[str]]] = None
     reason_shown: Optional[str] = None
+    reservation: Optional[str] = None
     told: Optional[float] = None
     silent = False
 

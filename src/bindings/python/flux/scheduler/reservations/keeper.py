@@ -202,18 +202,6 @@ class Keeper:
 
     # -- who -------------------------------------------------------------------------------------------
 
-    def note(self, job: PendingJob, jobspec: Any) -> None:
-        """A job came in: remember the reservation that it names, if it names one."""
-        system = jobspec.get("attributes", {}).get("system", {})
-        name = system.get("reservation")
-        if name is not None:
-            job.reservation = name if isinstance(name, str) else str(name)  # type: ignore[attr-defined]
-
-    def named_by(self, job: PendingJob) -> Optional[str]:
-        """The reservation that a job names, whether there is one or not."""
-        name: Optional[str] = job.__dict__.get("reservation")
-        return name
-
     def standing(self, job: PendingJob) -> tuple[Optional[Entry], Optional[str]]:
         """The reservation to whose group a job belongs, and why it cannot run for now.
 
@@ -223,7 +211,7 @@ class Keeper:
         Raises:
             InfeasibleRequest: the job names a reservation that is not for it
         """
-        name = self.named_by(job)
+        name = job.reservation
         if name is None:
             return None, None
         entry = self.entries.get(name)
