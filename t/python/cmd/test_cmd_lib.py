@@ -1,6 +1,5 @@
 """What the commands are made of, tested without an instance."""
 
-import json
 import os
 
 import pytest
@@ -11,7 +10,6 @@ from flux_embedded.cmd.lib.eventlog import EventFormatter
 from flux_embedded.cmd.lib.jobinfo import JobInfo
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RError, RSet, count_of, ids_of, mask_of, read_all, text_of
 
 HEADINGS = {"name": "NAME", "count": "COUNT", "time": "TIME", "note": "NOTE"}
 
@@ -128,95 +126,6 @@ class TestOptions:
         ).usage()
         assert all(len(line) <= 80 for line in usage.splitlines())
         assert "  -l, --long-name-of-it=VALUE\n" + " " * 25 + "words" in usage
-
-
-R2 = {
-    "version": 1,
-    "execution": {
-        "R_lite": [
-            {"rank": "0-2", "children": {"core": "0-3", "gpu": "1"}},
-            {"rank": "3", "children": {"core": "0,2"}},
-        ],
-        "starttime": 0.0,
-        "expiration": 5.0,
-        "nodelist": ["n[0-2]", "m"],
-        "properties": {"big": "0-1", "odd": "1,3"},
-    },
-}
-
-
-class TestRSet:
-    def test_masks(self):
-        for text in ("", "0", "0-3", "1,3-5,64-127", "63-64"):
-            assert text_of(mask_of(text)) == text
-        assert ids_of(0) == [] and count_of(mask_of("0-2,9")) == 4
-
-    def test_round_trip(self):
-        again = RSet.from_dict(RSet.from_dict(R2).to_dict()).to_dict()
-        assert again == RSet.from_dict(R2).to_dict()
-        assert (
-            again["execution"]["nodelist"] == ["n[0-2],m"]
-            and again["execution"]["properties"] == R2["execution"]["properties"]
-        )
-
-    def test_short_and_counts(self):
-        rset = RSet.from_dict(R2)
-        assert rset.short() == "rank[0-2]/core[0-3],gpu1 rank3/core[0,2]"
-        assert [rset.count(kind) for kind in ("node", "core", "gpu", "socket")] == [4, 14, 3, 0]
-
-    def test_set_operations(self):
-        rset = RSet.from_dict(R2)
-        part = rset.select({1, 3})
-        assert part.nodelist() == "n1,m" and part.properties == {"big": {1}, "odd": {1, 3}}
-        assert rset.diff(part).rank_ids() == "0,2"
-        assert rset.intersect(part).dumps() == part.dumps()
-        assert (
-            rset.diff(part).append(part).to_dict()["execution"]["R_lite"]
-            == rset.to_dict()["execution"]["R_lite"]
-        )
-        with pytest.raises(RError, match="rank 1 has resources in both"):
-            rset.append(part)
-
-    def test_remap_and_rerank(self):
-        rset = RSet.from_dict(R2).select({1, 3})
-        assert rset.remap().short() == "rank0/core[0-3],gpu0 rank1/core[0-1]"
-        turned = rset.rerank(["m", "n1"])
-        assert (
-            turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1" and turned.nodelist() == "m,n1"
-        )
-        with pytest.raises(RError, match="Host x not found"):
-            rset.rerank(["m", "x"])
-
-    @pytest.mark.parametrize(
-        "robj, text",
-        [
-            ([], "not an object"),
-            ({}, "version"),
-            ({"version": 1}, "execution"),
-            ({"version": 1, "execution": {}}, "R_lite"),
-            ({"version": 1, "execution": {"R_lite": [{"rank": "0"}]}}, "children"),
-            ({"version": 1, "execution": {"R_lite": [{"rank": "x", "children": {}}]}}, "idset"),
-            (
-                {
-                    "version": 1,
-                    "execution": {
-                        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
-                        "nodelist": ["a,b"],
-                    },
-                },
-                "number of hosts",
-            ),
-        ],
-    )
-    def test_bad_r(self, robj, text):
-        with pytest.raises(RError, match=text):
-            RSet.from_dict(robj)
-
-    def test_read_all(self):
-        text = json.dumps(R2)
-        assert len(read_all(f"{text}\n {text}")) == 2 and read_all("  ") == []
-        with pytest.raises(RError):
-            read_all("{")
 
 
 class TestValues:

@@ -5,7 +5,7 @@ import errno
 import pytest
 from jobs_instance import JobsInstance, make_R
 
-from flux_embedded.formats import idset, rlite
+from flux_embedded.formats import idset, rset
 
 FOUR = {
     "version": 1,
@@ -22,7 +22,7 @@ FOUR = {
 
 def frees(inst):
     """(ranks, final) of all frees so far."""
-    return [(idset.text(rlite.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
+    return [(idset.text(rset.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
 
 
 def housekeeping(inst, **settings):
@@ -47,7 +47,7 @@ def visit(inst):
 
 
 def test_fragment():
-    assert rlite.fragment(FOUR, {0, 2}) == {
+    assert rset.fragment(FOUR, {0, 2}) == {
         "version": 1,
         "execution": {
             "R_lite": [{"rank": "0,2", "children": {"core": "0-1"}}],

@@ -245,4 +245,4 @@ def test_the_pool_and_the_embedded_instance_know_the_same_property_names():
     from flux.resource.pool.constraint import ILLEGAL
     from flux_embedded.formats import constraint
 
-    assert ILLEGAL == frozenset(constraint.ILLEGAL)
+    assert ILLEGAL == constraint.ILLEGAL

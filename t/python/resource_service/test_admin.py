@@ -145,7 +145,7 @@ def test_reload_forgets_what_is_not_there_any_more(four):
 @pytest.mark.parametrize(
     "R, text",
     [
-        ({}, "version: missing"),
+        ({}, "Object item not found: version"),
         ({"version": 2}, "version: expected 1, got 2"),
         (make_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
         (make_R(ranks="3-1"), "execution.R_lite[0].rank: "),

@@ -5,7 +5,8 @@ import os
 import selectors
 import socket
 
-from flux_embedded.formats import hostlist, idset, jobid
+from flux_embedded.formats import jobid
+from flux_embedded.formats.rset import RSet
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.wire import Unpacker, pack
@@ -58,8 +59,12 @@ class Parent:
 
     def resources(self):
         """Return the job's R with ranks from 0 on, as the instance in it has them."""
-        return renumber(
-            self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"]
+        return (
+            RSet(
+                self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"]
+            )
+            .renumber()
+            .to_dict()
         )
 
     def call(self, topic, payload):
@@ -117,31 +122,3 @@ class Parent:
         if not data:
             raise OSError(104, os.strerror(104))
         return self._unpacker.feed(data)
-
-
-def renumber(R):
-    """Return R with its ranks replaced by 0, 1, ... in their order; ``scheduling`` stays as it is.
-
-    Who understands ``scheduling`` renumbers it for itself (RFC 49).
-    """
-    execution = R["execution"]
-    ranks = sorted(
-        r for entry in execution["R_lite"] for r in idset.members(idset.decode(entry["rank"]))
-    )
-    new = {rank: i for i, rank in enumerate(ranks)}
-
-    def mapped(text):
-        return idset.text(new[r] for r in idset.members(idset.decode(text)) if r in new)
-
-    result = dict(execution)
-    result["R_lite"] = [{**entry, "rank": mapped(entry["rank"])} for entry in execution["R_lite"]]
-    if "properties" in execution:
-        result["properties"] = {
-            name: mapped(text) for name, text in execution["properties"].items()
-        }
-    return {**R, "execution": result}
-
-
-def hosts_of(R):
-    """Return the host of each rank of R, in rank order."""
-    return [host for text in R["execution"]["nodelist"] for host in hostlist.decode(text)]

@@ -8,8 +8,8 @@ import errno
 import json
 
 from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats.rset import uniform
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.sources import uniform
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
 JOBS = ("job-manager", "job-ingest", "job-info", "job-list")

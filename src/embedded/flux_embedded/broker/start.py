@@ -8,7 +8,7 @@ import sys
 
 from flux_embedded.broker import config
 from flux_embedded.broker.attrs import AttrTable
-from flux_embedded.formats import hostlist
+from flux_embedded.formats import hostlist, rset
 
 USAGE = """\
 Usage: flux-start [OPTIONS] command ...
@@ -248,7 +248,7 @@ def _join_job(options, environ):
     """
     if options.test or "FLUX_JOB_ID" not in environ:
         return True
-    from flux_embedded.broker.parent import Parent, hosts_of
+    from flux_embedded.broker.parent import Parent
 
     if environ.get("FLUX_TASK_RANK", "0") != "0":
         return False
@@ -262,7 +262,7 @@ def _join_job(options, environ):
         job = environ["FLUX_JOB_ID"]
         raise OSError(5, f"job {job}: no resources from the enclosing instance: {exc}") from None
     options.parent = parent
-    options.hosts = hosts_of(options.job_R)
+    options.hosts = rset.hosts(options.job_R)
     options.size = len(options.hosts)
     for name, value in (
         ("instance-level", level),

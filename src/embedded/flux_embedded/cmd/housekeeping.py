@@ -6,8 +6,8 @@ from flux_embedded.cmd.lib import clock, formats, jobids, pyargs
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RSet
 from flux_embedded.formats import idset
+from flux_embedded.formats.rset import RSet
 
 HEADINGS = {
     "id": "JOBID",
@@ -56,7 +56,7 @@ class Item:
         if name.endswith("nnodes"):
             return len(ranks)
         if name.endswith("nodelist"):
-            return self.inventory.select(ranks).nodelist()
+            return self.inventory.select(set(ranks)).encode_hosts()
         return idset.text(ranks)
 
 
@@ -69,7 +69,7 @@ def list_command(args):
     running = client.rpc("job-manager.stats-get")["housekeeping"]["running"]
     jobs = [{"id": jobids.parse(id), **visit} for id, visit in running.items()]
     # Ranks of the inventory may be more than there are brokers (fake-resources).
-    inventory = RSet.from_dict(client.rpc("resource.status")["R"]) if jobs else None
+    inventory = RSet(client.rpc("resource.status")["R"]) if jobs else None
     if args.include and jobs:
         wanted = inventory.find(args.include)
         for job in jobs:

@@ -1,12 +1,13 @@
 """``flux R``: make and work on resource sets."""
 
+import json
 import socket
 import sys
 
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.optparse import Opt, Parser
-from flux_embedded.cmd.lib.rset import RError, RSet, count_of, mask_of, read_all, text_of
 from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats.rset import RSet, kinds, short_kinds
 
 USAGE = """\
 Usage: flux-R encode [OPTIONS]...
@@ -33,9 +34,15 @@ def _ids(name, text):
 
 
 def _stdin_sets(minimum=1, command=""):
+    decoder = json.JSONDecoder()
+    text = sys.stdin.read().strip()
+    found = []
     try:
-        found = read_all(sys.stdin.read())
-    except RError as exc:
+        while text:
+            obj, end = decoder.raw_decode(text)
+            found.append(RSet(obj))
+            text = text[end:].lstrip()
+    except ValueError as exc:
         raise CommandError(f"Failed to decode R on stdin: {exc}") from None
     if len(found) < minimum:
         raise CommandError(f"{command}: expected R on stdin" if command else "no R on stdin")
@@ -85,26 +92,25 @@ def encode(argv):
         raise CommandError(
             f"hostname count in '{opts.get('hosts')}' does not match nranks ({len(ranks)})"
         )
-    _ids("cores", opts.get("cores", "0"))
-    _ids("gpus", opts.get("gpus", ""))
-    children = (mask_of(opts.get("cores", "0")), mask_of(opts.get("gpus", "")))
+    have = {
+        "core": _ids("cores", opts.get("cores", "0")),
+        "gpu": _ids("gpus", opts.get("gpus", "")),
+    }
     xml = None
     if "xml" in opts or "hwloc-xml" in opts or "local" in opts:
         from flux_embedded.cmd.lib import topology
 
         path = opts.get("hwloc-xml") or opts.get("xml")
         xml = topology.read_xml(path) if path else topology.local_xml()
-        children = topology.children(xml)
-    rset = RSet(dict.fromkeys(ranks, children), dict(zip(ranks, hosts)))
+        have = topology.children(xml)
+    rset = RSet.of(dict.fromkeys(ranks, kinds(have)), dict(zip(ranks, hosts)))
     _add_properties(rset, opts.all("property"))
     if "hwloc-xml" in opts:
-        import json
-
         from flux_embedded.cmd.lib import topology
 
         print(json.dumps(topology.amend(rset.to_dict(), xml), ensure_ascii=False))
         return 0
-    print(rset.dumps())
+    print(rset.encode())
     return 0
 
 
@@ -134,28 +140,24 @@ def decode(argv):
         if "properties" in opts:
             wanted = opts.get("properties").split(",")
             rset = rset.select(
-                {
-                    r
-                    for r in rset.ranks
-                    if all(r in rset.properties.get(name, ()) for name in wanted)
-                }
+                {r for r in rset.have if all(r in rset.properties.get(name, ()) for name in wanted)}
             )
         if "include" in opts:
             rset = rset.select(rset.find(opts.get("include")))
         if "exclude" in opts:
-            rset = rset.select(set(rset.ranks) - rset.find(opts.get("exclude")))
-    except RError as exc:
+            rset = rset.select(set(rset.have) - rset.find(opts.get("exclude")))
+    except ValueError as exc:
         raise CommandError(str(exc)) from None
     if opts.get("short"):
         print(rset.short())
     elif opts.get("nodelist"):
-        print(rset.nodelist())
+        print(rset.encode_hosts())
     elif opts.get("ranks"):
-        print(rset.rank_ids())
+        print(rset.encode_ranks())
     elif "count" in opts:
         print(rset.count(opts.get("count")))
     else:
-        print(rset.dumps())
+        print(rset.encode())
     return 0
 
 
@@ -168,9 +170,9 @@ def _fold(name, operation):
         for other in others:
             try:
                 result = operation(result, other)
-            except RError as exc:
-                raise CommandError(f"{name}: {exc}") from None
-        print(result.dumps())
+            except ValueError as exc:
+                raise CommandError(str(exc)) from None
+        print(result.encode())
         return 0
 
     return command
@@ -178,7 +180,7 @@ def _fold(name, operation):
 
 def remap(argv):
     for rset in _stdin_sets():
-        print(rset.remap().dumps())
+        print(rset.remap().encode())
     return 0
 
 
@@ -189,7 +191,7 @@ def rerank(argv):
         raise parser.fail_usage()
     try:
         hosts = hostlist.decode(opts.args[0])
-        print(_stdin_sets()[0].rerank(hosts).dumps())
+        print(_stdin_sets()[0].rerank(hosts).encode())
     except ValueError as exc:
         raise CommandError(f"rerank: {exc}") from None
     return 0
@@ -204,8 +206,15 @@ def set_property(argv):
         raise parser.fail_usage()
     rset = _stdin_sets()[0]
     _add_properties(rset, opts.args)
-    print(rset.dumps())
+    print(rset.encode())
     return 0
+
+
+def _append(one, other):
+    common = one.intersect(other)
+    if any(common.have.values()):
+        raise ValueError(f"R objects '{one.short()}' and '{other.short()}' overlap")
+    return one.union(other)
 
 
 def verify(argv):
@@ -214,48 +223,27 @@ def verify(argv):
     if len(found) != 2:
         raise CommandError("verify requires exactly 2 R objects on stdin")
     expected, actual = found
-    code = 0
-    for rank, (cores, gpus) in expected.ranks.items():
-        host = expected.hosts.get(rank, "")
-        if rank not in actual.ranks:
-            print(
-                f"flux-R: error: rank {rank} ({host}) missing resources: rank{rank}",
-                file=sys.stderr,
-            )
-            code = 1
+    lacks, extras = expected.diff(actual), actual.diff(expected)
+    found = []
+    for rank in expected.rank_list():
+        host, other = expected.hosts.get(rank, ""), actual.hosts.get(rank)
+        if rank not in actual.have:
+            found.append(f"error: rank {rank} ({host}) missing resources: rank{rank}")
             continue
-        have = actual.ranks[rank]
-        missing = _children_text(cores & ~have[0], gpus & ~have[1])
-        extra = _children_text(have[0] & ~cores, have[1] & ~gpus)
-        if actual.hosts.get(rank) != expected.hosts.get(rank):
-            print(
-                f"flux-R: error: rank {rank} got hostname '{actual.hosts.get(rank)}', expected '{host}'",
-                file=sys.stderr,
-            )
-            code = 1
-        if missing:
-            print(
-                f"flux-R: error: rank {rank} ({host}) missing resources: {missing}", file=sys.stderr
-            )
-            code = 1
-        if extra:
-            print(
-                f"flux-R: warning: rank {rank} ({host}) has extra resources: {extra}",
-                file=sys.stderr,
-            )
-    for rank in actual.ranks:
-        if rank not in expected.ranks:
-            print(f"flux-R: warning: found extra rank {rank}", file=sys.stderr)
-    return code
-
-
-def _children_text(cores, gpus):
-    parts = []
-    for name, mask in (("core", cores), ("gpu", gpus)):
-        if mask:
-            text = text_of(mask)
-            parts.append(name + (f"[{text}]" if count_of(mask) > 1 else text))
-    return ",".join(parts)
+        if other != expected.hosts.get(rank):
+            found.append(f"error: rank {rank} got hostname '{other}', expected '{host}'")
+        if rank in lacks.have:
+            missing = short_kinds(lacks.have[rank])
+            found.append(f"error: rank {rank} ({host}) missing resources: {missing}")
+        if rank in extras.have:
+            extra = short_kinds(extras.have[rank])
+            found.append(f"warning: rank {rank} ({host}) has extra resources: {extra}")
+    found += [
+        f"warning: found extra rank {r}" for r in actual.rank_list() if r not in expected.have
+    ]
+    for text in found:
+        print(f"flux-R: {text}", file=sys.stderr)
+    return 1 if any(text.startswith("error") for text in found) else 0
 
 
 def parse_config(argv):
@@ -264,8 +252,6 @@ def parse_config(argv):
     opts = parser.parse(argv)
     if len(opts.args) != 1:
         raise parser.fail_usage()
-    import json
-
     from flux_embedded.broker import config
     from flux_embedded.services.resource import sources
 
@@ -281,7 +267,7 @@ def parse_config(argv):
 
 COMMANDS = {
     "encode": encode,
-    "append": _fold("append", RSet.append),
+    "append": _fold("append", _append),
     "diff": _fold("diff", RSet.diff),
     "intersect": _fold("intersect", RSet.intersect),
     "remap": remap,

@@ -5,7 +5,7 @@ from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
 #: Characters a property name must not contain (RFC 20).
-ILLEGAL = "!&'\"()^`|"
+ILLEGAL = frozenset("!&'\"^`|()")
 _LOGIC = ("and", "or", "not")
 _LEAVES = ("properties", "hostlist", "ranks")
 
@@ -43,13 +43,21 @@ def validate(constraint, depth=0):
 
 def _check_property(value):
     name = value[1:] if value[:1] == "^" else value
-    if not is_property_name(name):
+    if not name or not ILLEGAL.isdisjoint(name):
         raise ValueError(f"constraint properties: {quote(value)} is not a property name")
 
 
-def is_property_name(name):
-    """Whether a name can be that of a property (RFC 20)."""
-    return isinstance(name, str) and name != "" and not any(char in ILLEGAL for char in name)
+def check_property(name):
+    """Check the name of a property (RFC 20).
+
+    Raises:
+        ValueError: it cannot be one
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"property {name!r}: a name may not be empty")
+    for char in name:
+        if char in ILLEGAL:
+            raise ValueError(f"invalid character '{char}' in property \"{name}\"")
 
 
 def hosts(constraint):

@@ -5,10 +5,10 @@ A key that nobody knows is an error: a limit with a typo would limit nothing.
 
 import errno
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import constraint, fsd
 
-#: What no property name may contain (RFC 20), blanks included.
-BANNED = frozenset(" \t!&'\"`|()")
+#: What no property that a queue requires may contain.
+BANNED = constraint.ILLEGAL | frozenset(" \t")
 
 
 def validate(config):

@@ -17,7 +17,7 @@ import os
 
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
-from flux_embedded.formats import eventlog, idset, rlite, states
+from flux_embedded.formats import eventlog, idset, rset, states
 from flux_embedded.simulate.results import reading
 
 #: Rounding of what is written.
@@ -281,7 +281,7 @@ def check_R(job, R, inventory=None):
     except ValueError as exc:
         raise Violation(f"job {job}: its R: {exc}") from None
     held = set()
-    for rank, children in rlite.children(R).items():
+    for rank, children in rset.children(R).items():
         for kind, text in children.items():
             for one in idset.ids(text):
                 held.add((rank, kind, one))
@@ -307,7 +307,7 @@ def check_instance(inventory, jobs):
     """
     known = {
         rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
-        for rank, children in rlite.children(inventory).items()
+        for rank, children in rset.children(inventory).items()
     }
     spans = []
     for id, events, R in jobs:

@@ -1,6 +1,6 @@
 """The machine jobs run on: an R, and how the sizes of a trace map to it."""
 
-from flux_embedded.formats import idset, rlite
+from flux_embedded.formats import idset, rset
 from flux_embedded.services.resource.inventory import Inventory
 
 
@@ -23,7 +23,7 @@ class Machine:
         self.inventory = Inventory(R)
         self.R = R
         self.source = source
-        self.nodes, self.cores = rlite.count(R)
+        self.nodes, self.cores = rset.count(R)
         self.gpus = 0
         per_node = set()
         for entry in R["execution"]["R_lite"]:
@@ -56,16 +56,6 @@ def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
         raise ValueError(
             f"a machine of {nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node: not possible"
         )
-    children = {"core": idset.encode([0, cores_per_node])}
-    if gpus_per_node:
-        children["gpu"] = idset.encode([0, gpus_per_node])
     width = len(str(nodes - 1))
-    first = "0" * width
-    names = f"node[{first}-{nodes - 1}]" if nodes > 1 else "node0"
-    execution = {
-        "R_lite": [{"rank": idset.encode([0, nodes]), "children": children}],
-        "starttime": 0.0,
-        "expiration": 0.0,
-        "nodelist": [names],
-    }
-    return Machine({"version": 1, "execution": execution}, source)
+    names = [f"node{i:0{width}}" for i in range(nodes)]
+    return Machine(rset.uniform(names, cores_per_node, gpus_per_node), source)

@@ -193,14 +193,14 @@ def _undrain(engine, words):
 
 def _end_jobs_on(engine, ranks):
     """Jobs on ranks that are gone fail, as they do where a broker is lost."""
-    from flux_embedded.formats import rlite
+    from flux_embedded.formats import rset
 
     gone = set(idset.members(ranks))
     for active in list(engine.manager.jobs.values()):
         if (
             active.R is not None
             and active.state == states.RUN
-            and gone.intersection(rlite.ranks(active.R))
+            and gone.intersection(rset.ranks(active.R))
         ):
             engine.manager.cancel(active, states.FAILED)
 

@@ -4,7 +4,7 @@ import errno
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.rset import RError, RSet
+from flux_embedded.formats.rset import RSet
 
 
 class SchedStatus:
@@ -15,12 +15,12 @@ class SchedStatus:
     """
 
     def __init__(self, answer):
-        self.all = RSet.from_dict(answer["all"])
-        self.down = RSet.from_dict(answer["down"])
-        self.allocated = RSet.from_dict(answer["allocated"])
+        self.all = RSet(answer["all"])
+        self.down = RSet(answer["down"])
+        self.allocated = RSet(answer["allocated"])
         for part in (self.down, self.allocated):
             part.properties = {
-                name: members & set(part.ranks) for name, members in self.all.properties.items()
+                name: members & set(part.have) for name, members in self.all.properties.items()
             }
         self.up = self.all.diff(self.down)
         self.free = self.up.diff(self.allocated)
@@ -73,12 +73,12 @@ class QueueMap:
         """The part of rset that belongs to a queue.
 
         Raises:
-            RError: there is no such queue
+            ValueError: there is no such queue
         """
         if name not in self.requires:
-            raise RError(f"{name}: no such queue")
+            raise ValueError(f"{name}: no such queue")
         return rset.select(
-            {r for r in rset.ranks if self.requires[name] <= set(rset.rank_properties(r))}
+            {r for r in rset.have if self.requires[name] <= set(rset.rank_properties(r))}
         )
 
 
@@ -94,15 +94,15 @@ def narrow(rset, args, client, everything):
     if args.include:
         try:
             rset = rset.select(everything.find(args.include))
-        except RError as exc:
+        except ValueError as exc:
             raise CommandError(f"--include: {exc}") from None
     if args.queue:
         queues = QueueMap(client.rpc("config.get") or {})
         ranks = set()
         for name in (name for text in args.queue for name in text.split(",")):
             try:
-                ranks.update(queues.select(rset, name).ranks)
-            except RError as exc:
+                ranks.update(queues.select(rset, name).have)
+            except ValueError as exc:
                 raise CommandError(f"--queue: {exc}") from None
         rset = rset.select(ranks)
     return rset

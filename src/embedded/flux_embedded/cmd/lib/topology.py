@@ -26,14 +26,14 @@ def local_xml():
 
 
 def children(xml):
-    """The masks of cores and GPUs of a node."""
+    """The cores and GPUs of a node, {type: bounds}."""
     try:
         from flux.resource.hwloc.amend import topology_from_xml
 
         _, ncores, ngpus = topology_from_xml(xml)
     except (ImportError, RuntimeError, ValueError) as exc:
         raise CommandError(f"encode: {exc}") from None
-    return (1 << ncores) - 1, (1 << ngpus) - 1
+    return {"core": [0, ncores], "gpu": [0, ngpus] if ngpus else []}
 
 
 def amend(robj, xml):

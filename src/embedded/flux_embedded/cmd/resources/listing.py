@@ -8,7 +8,7 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, narrow, sched_status
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RSet
+from flux_embedded.formats.rset import RSet
 
 HEADINGS = {
     "state": "STATE",
@@ -54,9 +54,9 @@ class Line:
         if name == "propertiesx":
             return ",".join(p for p in self.all_properties if p not in self.hidden)
         if name == "nodelist":
-            return rset.nodelist()
+            return rset.encode_hosts()
         if name == "ranks":
-            return rset.rank_ids()
+            return rset.encode_ranks()
         if name == "rlist":
             return rset.short()
         return rset.count({"nnodes": "node", "ncores": "core", "ngpus": "gpu"}[name])
@@ -66,11 +66,11 @@ def make_lines(rset, state, names, queues):
     """Split the resources of a state by what the columns called names tell apart."""
     by_property = "properties" in names or "propertiesx" in names
     by_queue = "queue" in names and bool(queues)
-    if not rset.ranks or not (by_property or by_queue):
+    if not rset.have or not (by_property or by_queue):
         return [Line(state, rset)]
     hidden = set(queues.requires) | {f"+{name}" for name in queues.requires}
     groups = {}
-    for rank in rset.ranks:
+    for rank in rset.rank_list():
         every = rset.rank_properties(rank)
         mine = queues.of(every) if by_queue else ()
         shown = tuple(p for p in every if not p.startswith("+"))
@@ -128,7 +128,7 @@ def list_resources(args):
         lines += make_lines(rset, state, names, queues)
     skip = bool(args.include) if args.skip_empty is None else args.skip_empty
     if skip:
-        lines = [line for line in lines if line.rset.ranks]
+        lines = [line for line in lines if line.rset.have]
     text = layout.lines(lines, Line.get, header=not args.no_header)
     if text:
         sys.stdout.write("\n".join(text) + "\n")
@@ -150,4 +150,4 @@ def info(args):
 
 
 def print_r(args):
-    print(_selected(args).dumps())
+    print(_selected(args).encode())

@@ -7,8 +7,8 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, warn
 from flux_embedded.cmd.lib.inventory import narrow
 from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.cmd.lib.rset import RSet
 from flux_embedded.formats import idset
+from flux_embedded.formats.rset import RSet
 
 HEADINGS = {
     "state": "STATE",
@@ -91,7 +91,7 @@ class Row:
         if name == "ranks":
             return idset.text(self.ranks)
         if name == "nodelist":
-            return self.inventory.select(self.ranks).nodelist()
+            return self.inventory.select(self.ranks).encode_hosts()
         return getattr(self, name)
 
 
@@ -104,8 +104,8 @@ class ResourceStatus:
 
     def __init__(self, client):
         answer = client.rpc("resource.status")
-        self.inventory = RSet.from_dict(answer["R"])
-        every = set(self.inventory.ranks)
+        self.inventory = RSet(answer["R"])
+        every = set(self.inventory.have)
         self.offline = _members(answer.get("offline"))
         self.exclude = _members(answer.get("exclude"))
         self.torpid = _members(answer.get("torpid"))
@@ -124,7 +124,7 @@ class ResourceStatus:
     def _allocated(client):
         try:
             answer = client.rpc("job-manager.resource-status")
-            return set(RSet.from_dict(answer["allocated"]).ranks)
+            return set(RSet(answer["allocated"]).have)
         except OSError:
             return set()
 
@@ -220,7 +220,7 @@ def _show(args, named, table, skip_empty):
     client = connect()
     current = ResourceStatus(client)
     if args.include or args.queue:
-        current.keep(set(narrow(current.inventory, args, client, current.inventory).ranks))
+        current.keep(set(narrow(current.inventory, args, client, current.inventory).have))
     rows = _alike(current.rows(states, onlines), layout)
     rows = [
         row

@@ -1,6 +1,6 @@
 """What mock and real jobs share."""
 
-from flux_embedded.formats import idset, rlite
+from flux_embedded.formats import idset, rset
 
 
 class Alarm:
@@ -53,7 +53,7 @@ class ExecJob:
 
     def lost(self, ranks):
         """These broker ranks (a set) are gone; if the job was there, that is its end."""
-        for rank, host in zip(rlite.ranks(self.R), rlite.hosts(self.R)):
+        for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
             if rank in ranks:
                 note = f"lost contact with {host} (rank {rank})"
                 # The job manager publishes the exception, and that ends the job like any other does.
@@ -62,5 +62,5 @@ class ExecJob:
 
     def release(self, ranks=None):
         """The last response: execution is done with all ranks, or with these that were left."""
-        self.answer("release", {"ranks": ranks or idset.text(rlite.ranks(self.R)), "final": True})
+        self.answer("release", {"ranks": ranks or idset.text(rset.ranks(self.R)), "final": True})
         self.service.ended(self)

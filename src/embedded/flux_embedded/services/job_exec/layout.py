@@ -1,6 +1,6 @@
 """Which task of a job runs where, and with what environment."""
 
-from flux_embedded.formats import idset, jobid, rlite
+from flux_embedded.formats import idset, jobid, rset
 from flux_embedded.formats.jobspec import count_tasks
 
 
@@ -74,9 +74,9 @@ def per_resource_shares(jobspec, children):
 def place(jobspec, R):
     """The tasks of a job, in order of their number (list of Placed)."""
     per_node, per_slot = slot_shape(jobspec["resources"])
-    children = rlite.children(R)
+    children = rset.children(R)
     nodes = []
-    for broker_rank, host in zip(rlite.ranks(R), rlite.hosts(R)):
+    for broker_rank, host in zip(rset.ranks(R), rset.hosts(R)):
         cores = len(idset.ids(children[broker_rank].get("core", "")))
         nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
     nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)

@@ -8,7 +8,7 @@ ranks).
 
 import signal
 
-from flux_embedded.formats import fsd, idset, rlite
+from flux_embedded.formats import fsd, idset, rset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_exec import base
 
@@ -119,7 +119,7 @@ class MockJob(base.ExecJob):
             self.release()
 
     def _release_in_parts(self, parts):
-        left = set(rlite.ranks(self.R))
+        left = set(rset.ranks(self.R))
         last = 0.0
         for text, delay in parts:
             last = max(last, float(delay))

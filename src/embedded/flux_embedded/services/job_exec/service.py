@@ -28,7 +28,7 @@ import os
 import signal
 
 from flux.idset import IDset
-from flux_embedded.formats import eventlog, fsd, idset, jobid, rlite
+from flux_embedded.formats import eventlog, fsd, idset, jobid, rset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
@@ -124,7 +124,7 @@ class JobExec(Service):
         }
         for kind, data in (
             ("exception", exception),
-            ("release", {"ranks": idset.text(rlite.ranks(R)), "final": True}),
+            ("release", {"ranks": idset.text(rset.ranks(R)), "final": True}),
         ):
             self.respond(msg, {"id": id, "type": kind, "data": data})
 

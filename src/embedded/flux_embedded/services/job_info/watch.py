@@ -3,7 +3,7 @@
 import errno
 import json
 
-from flux_embedded.formats import eventlog, jobid, rlite
+from flux_embedded.formats import eventlog, jobid, rset
 from flux_embedded.formats.dotted import update_path
 from flux_embedded.kernel.message import ROLE_OWNER
 
@@ -20,7 +20,7 @@ def apply_updates(key, obj, events):
         context = event.get("context", {})
         if key == "R":
             if "expiration" in context:
-                obj = rlite.with_expiration(obj, context["expiration"])
+                obj = rset.with_expiration(obj, context["expiration"])
         else:
             for path, value in context.items():
                 obj = update_path(obj, path, value)

@@ -2,7 +2,7 @@
 
 import os
 
-from flux_embedded.formats import hostlist, idset, rlite, states
+from flux_embedded.formats import hostlist, idset, rset, states
 from flux_embedded.formats.dotted import lookup_path, update_path
 from flux_embedded.formats.jobspec import count_resources, count_tasks
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN, SCHED
@@ -110,7 +110,7 @@ class Entry:
             resources = self.jobspec["resources"]
             nodes, cores, _ = count_resources(resources)
             if self.R is not None:
-                nodes, cores = rlite.count(self.R)
+                nodes, cores = rset.count(self.R)
             nslots = _count_slots(resources, 1)
             if not nslots and self.R is None:
                 # what is no proper request has no size
@@ -174,7 +174,7 @@ def _jobspec_update(job, context, entry):
 
 def _resource_update(job, context, entry):
     if job.R is not None and "expiration" in context:
-        job.R = rlite.with_expiration(job.R, context["expiration"])
+        job.R = rset.with_expiration(job.R, context["expiration"])
 
 
 def _dependency_add(job, context, entry):
@@ -222,11 +222,11 @@ def _exception_key(key):
 
 
 def _ranks(job):
-    return idset.encode(idset.from_ids(rlite.ranks(job.R)), brackets=True) if job.R else None
+    return idset.encode(idset.from_ids(rset.ranks(job.R)), brackets=True) if job.R else None
 
 
 def _nodelist(job):
-    return hostlist.encode(rlite.hosts(job.R)) if job.R else None
+    return hostlist.encode(rset.hosts(job.R)) if job.R else None
 
 
 def _expiration(job):

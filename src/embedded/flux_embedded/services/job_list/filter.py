@@ -4,7 +4,7 @@ import errno
 import functools
 import operator
 
-from flux_embedded.formats import hostlist, idset, rlite, states
+from flux_embedded.formats import hostlist, idset, rset, states
 
 ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127
@@ -148,7 +148,7 @@ def _hostlist(values):
             wanted.update(hostlist.decode(value))
         except (ValueError, TypeError):
             raise _invalid("host value not in valid Hostlist format") from None
-    test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.hosts(job.R))  # noqa: E731
+    test = lambda job: job.R is not None and not wanted.isdisjoint(rset.hosts(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
 
 
@@ -159,7 +159,7 @@ def _ranks(values):
             wanted.update(idset.members(idset.decode(value)))
         except (ValueError, TypeError):
             raise _invalid("ranks value not in valid Idset format") from None
-    test = lambda job: job.R is not None and not wanted.isdisjoint(rlite.ranks(job.R))  # noqa: E731
+    test = lambda job: job.R is not None and not wanted.isdisjoint(rset.ranks(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
 
 

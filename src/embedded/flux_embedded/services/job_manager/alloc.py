@@ -9,7 +9,7 @@ withdrawn, so that what the scheduler has is always the head of the order.
 import heapq
 import itertools
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
 from flux_embedded.services.job_manager.annotations import merge
@@ -211,7 +211,7 @@ class Alloc:
         if kind == ANNOTATE:
             return annotations is not None
         if kind == SUCCESS:
-            return rlite.is_sound(body.get("R"))
+            return rset.is_sound(body.get("R"))
         return isinstance(body.get("note", ""), str)
 
     def _done(self, job):
@@ -228,7 +228,7 @@ class Alloc:
 
     def _success(self, job, body):
         self._done(job)
-        R = rlite.redacted(body["R"])
+        R = rset.redacted(body["R"])
         if (
             job.state != SCHED
             or job.priority == 0
@@ -252,12 +252,12 @@ class Alloc:
     def bypass(self, job, R):
         """Give `job` an R that did not come from the scheduler."""
         self.dequeue(job)
-        if not rlite.is_sound(R):
+        if not rset.is_sound(R):
             self.jm.raise_exception(job, "alloc", 0, "a plugin assigned an R that is none")
             return
         key = job.eventlog[: -len("eventlog")] + "R"
         self.jm.events.puts.append(["put", key, self.jm.encode(R)])
-        job.R = rlite.redacted(R)
+        job.R = rset.redacted(R)
         self.jm.events.post(job, "alloc", {"bypass": True})
 
     def _deny(self, job, note):

@@ -1,6 +1,6 @@
 """Giving resources back: execution's releases, ``sched.free`` and the ``free`` event (RFC 27)."""
 
-from flux_embedded.formats import idset, rlite
+from flux_embedded.formats import idset, rset
 from flux_embedded.formats.states import CLEANUP
 
 
@@ -36,7 +36,7 @@ class Free:
             self.jm.housekeeping.start(job)
         elif not job.bypass:
             if job.freed:
-                self._free_ranks(job, set(rlite.ranks(job.R)), True)
+                self._free_ranks(job, set(rset.ranks(job.R)), True)
             else:
                 self.give_back(job.id, job.R)
         self.jm.events.post(job, "free")
@@ -46,7 +46,7 @@ class Free:
         new = ranks - freed
         if new or final:
             job.freed = freed | new
-            self.give_back(job.id, rlite.fragment(job.R, new), final)
+            self.give_back(job.id, rset.fragment(job.R, new), final)
 
     def give_back(self, id, R, final=True):
         """Send ``sched.free``, if there is a scheduler that knows of the job."""

@@ -17,7 +17,7 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_embedded.formats import fsd, idset, jobid, rlite
+from flux_embedded.formats import fsd, idset, jobid, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 
 
@@ -141,7 +141,7 @@ class Visit:
         self.job = job
         self.t_start = jm.now()
         self.over = False
-        self.active = set(rlite.ranks(job.R)) - job.freed
+        self.active = set(rset.ranks(job.R)) - job.freed
         self.waiting = self.active & jm.housekeeping.offline
         self._command, self._mock = command, mock
         self._timers = {}  # of mock scripts, by rank
@@ -237,7 +237,7 @@ class Visit:
         if final:
             self.over = True
             self.jm.housekeeping.ended(self)
-        self.jm.free.give_back(self.job.id, rlite.fragment(self.job.R, ranks), final)
+        self.jm.free.give_back(self.job.id, rset.fragment(self.job.R, ranks), final)
         self.jm.check_idle()
 
     def kill(self, signum, ranks=None):
@@ -264,5 +264,5 @@ class Visit:
         return {
             "t_start": self.t_start,
             "pending": idset.text(self.active),
-            "allocated": idset.text(set(rlite.ranks(self.job.R)) - self.job.freed),
+            "allocated": idset.text(set(rset.ranks(self.job.R)) - self.job.freed),
         }

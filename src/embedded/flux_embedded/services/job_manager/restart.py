@@ -7,7 +7,7 @@ import errno
 import json
 
 from flux.jobtap.errors import JobtapError
-from flux_embedded.formats import eventlog, rlite
+from flux_embedded.formats import eventlog, rset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
 from flux_embedded.services.job_manager.job import Job, without_environment
@@ -63,7 +63,7 @@ class Restart:
         R = json.loads(files["R"]) if "R" in files else None
         for event in events:
             if event["name"] == "alloc" and R is not None:
-                job.R = rlite.redacted(R)
+                job.R = rset.redacted(R)
             job.apply(event)
             job.seq += 1
             final = final or (event["name"] == "release" and event["context"]["final"])
@@ -110,7 +110,7 @@ class Restart:
             if event["name"] == "submit":
                 entry["jobspec"] = without_environment(json.loads(files["jobspec"]))
             elif event["name"] == "alloc" and "R" in files:
-                entry["R"] = rlite.redacted(json.loads(files["R"]))
+                entry["R"] = rset.redacted(json.loads(files["R"]))
             yield entry
 
 

@@ -39,7 +39,7 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 import errno
 
 from flux.idset import IDset
-from flux_embedded.formats import policy, rlite, states
+from flux_embedded.formats import policy, rset, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
@@ -219,7 +219,7 @@ class JobManager(Service):
     def _resource_status(self, msg):
         held = [(job.R, job.freed or ()) for job in self.jobs.values() if job.has_resources]
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.jobs.values()]
-        self.respond(msg, {"allocated": rlite.union(held)})
+        self.respond(msg, {"allocated": rset.union(held)})
 
     @request("housekeeping-kill", form={"signum": int, "jobid?": (int, type(None)), "ranks?": TEXT})
     def _housekeeping_kill(self, msg):

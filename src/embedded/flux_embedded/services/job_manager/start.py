@@ -2,7 +2,7 @@
 
 import os
 
-from flux_embedded.formats import idset, rlite
+from flux_embedded.formats import idset, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
 from flux_embedded.kernel.service import Malformed
@@ -111,7 +111,7 @@ class Start:
     def _released(self, job, data):
         final = bool(data["final"])
         text = data["ranks"]
-        ranks = set(idset.ids(text)) if text != "all" else set(rlite.ranks(job.R))
+        ranks = set(idset.ids(text)) if text != "all" else set(rset.ranks(job.R))
         if job.state == RUN and final:
             # Execution is over without a word on how: it never began.
             self.jm.raise_exception(job, "exec", 0, "job ended without a finish status")

@@ -6,12 +6,13 @@ import os
 
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_embedded.formats.rset import RSet
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream
 from flux_embedded.services.resource.admin import Administration, encode_R
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.inventory import Inventory, empty_R
+from flux_embedded.services.resource.inventory import Inventory
 from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState
 
@@ -228,7 +229,7 @@ class Resource(Administration, Service):
         try:
             allocated = future.body["allocated"]
         except OSError:  # no job manager: nothing is allocated
-            allocated = empty_R()
+            allocated = RSet().to_dict()
         view = self.state.view
         down = view.restrict(idset.difference(view.ranks, self.state.up))
         every = {key: value for key, value in view.R.items() if key != "scheduling"}

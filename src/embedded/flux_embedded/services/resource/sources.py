@@ -4,7 +4,7 @@ import errno
 import json
 import os
 
-from flux_embedded.formats import hostlist, idset, policy
+from flux_embedded.formats import hostlist, idset, policy, rset
 
 _KEYS = frozenset(
     "path scheduling config verify exclude norestrict noverify no-update-watch rediscover"
@@ -106,27 +106,14 @@ def _from_entries(entries):
 
 
 def _encode(order, cores, gpus, properties):
-    groups = {}
+    have = {}
     for rank, host in enumerate(order):
         if not cores[host]:
             raise ValueError(f"resource.config: host {host} has no cores")
-        groups.setdefault((idset.encode(gpus[host]), idset.encode(cores[host])), []).append(rank)
-    lite = []
-    for (gpu, core), ranks in groups.items():
-        children = {"gpu": gpu, "core": core} if gpu else {"core": core}
-        lite.append({"rank": idset.text(ranks), "children": children})
-    execution = {
-        "R_lite": lite,
-        "starttime": 0.0,
-        "expiration": 0.0,
-        "nodelist": [hostlist.encode(order)],
-    }
-    if properties:
-        rank_of = {host: rank for rank, host in enumerate(order)}
-        execution["properties"] = {
-            name: idset.text(rank_of[host] for host in hosts) for name, hosts in properties.items()
-        }
-    return {"version": 1, "execution": execution}
+        have[rank] = rset.kinds({"core": cores[host], "gpu": gpus[host]})
+    rank_of = {host: rank for rank, host in enumerate(order)}
+    properties = {name: {rank_of[host] for host in hosts} for name, hosts in properties.items()}
+    return rset.RSet.of(have, dict(enumerate(order)), properties).to_dict()
 
 
 def _text(entry, key, where, decode):
@@ -141,23 +128,4 @@ def _text(entry, key, where, decode):
 
 def discover(hosts):
     """Make R from what this host has: the processors this process may use, on every one of `hosts`."""
-    return uniform(hosts, len(os.sched_getaffinity(0)))
-
-
-def uniform(hosts, ncores, ngpus=0):
-    """Make R of ranks that are all alike.
-
-    Arguments: hosts (list of str), one a rank; ncores, ngpus (int), of each.
-    """
-    children = {"core": idset.encode([0, ncores])}
-    if ngpus:
-        children = {"gpu": idset.encode([0, ngpus]), **children}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": idset.encode([0, len(hosts)]), "children": children}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": [hostlist.encode(hosts)],
-        },
-    }
+    return rset.uniform(hosts, len(os.sched_getaffinity(0)))

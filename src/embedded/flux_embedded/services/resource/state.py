@@ -3,9 +3,8 @@
 Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
 """
 
-from flux_embedded.formats import hostlist, idset
+from flux_embedded.formats import constraint, hostlist, idset
 from flux_embedded.services.resource.drains import DrainTable
-from flux_embedded.services.resource.inventory import check_property
 
 
 class ResourceState:
@@ -85,7 +84,7 @@ class ResourceState:
         Raises:
             ValueError: not a name a property can have here
         """
-        check_property(name)
+        constraint.check_property(name)
         properties = dict(self.base.properties)
         former = properties.get(name, [])
         properties[name] = idset.union(former, bounds) if add else idset.difference(former, bounds)

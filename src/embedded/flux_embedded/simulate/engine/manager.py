@@ -7,7 +7,7 @@ becomes of a job on either side of that: it is submitted, and it runs for as lon
 
 import marshal
 
-from flux_embedded.formats import rlite, states
+from flux_embedded.formats import rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
 from flux_embedded.services.job_manager.alloc import SUCCESS, Alloc
 from flux_embedded.services.job_manager.free import Free
@@ -216,7 +216,7 @@ class Manager(Peer):
 
     def set_expiration(self, active, expiration):
         """Tell the scheduler that a running job may go on until `expiration`."""
-        active.R = rlite.with_expiration(active.R, expiration)
+        active.R = rset.with_expiration(active.R, expiration)
         self.tell("sched.expiration", {"id": active.id, "expiration": expiration})
 
     # -- what the job manager's parts call ------------------------------------------------------------
@@ -307,4 +307,4 @@ class Manager(Peer):
 
     def allocated(self):
         """The union of what running jobs hold, an R."""
-        return rlite.union([(active.R, ()) for active in self.holding_resources()])
+        return rset.union([(active.R, ()) for active in self.holding_resources()])

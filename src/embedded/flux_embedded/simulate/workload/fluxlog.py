@@ -6,7 +6,7 @@ import os
 import sqlite3
 import tarfile
 
-from flux_embedded.formats import rlite
+from flux_embedded.formats import rset
 from flux_embedded.simulate.workload.record import Record
 from flux_embedded.simulate.workload.text import read_text
 
@@ -207,7 +207,7 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
     try:
         system = jobspec["attributes"]["system"]
         limit = float(system.get("duration") or 0) or None
-        nodes, cores = rlite.count(R) if R is not None else (None, None)
+        nodes, cores = rset.count(R) if R is not None else (None, None)
         if cores is None:
             nodes, cores = _counts(jobspec["resources"])
         queue = system.get("queue")

@@ -1,0 +1,88 @@
+"""The model of R that commands, services and the bindings share."""
+
+import pytest
+
+from flux_embedded.formats.rset import RSet
+
+R2 = {
+    "version": 1,
+    "execution": {
+        "R_lite": [
+            {"rank": "0-2", "children": {"core": "0-3", "gpu": "1"}},
+            {"rank": "3", "children": {"core": "0,2"}},
+        ],
+        "starttime": 0.0,
+        "expiration": 5.0,
+        "nodelist": ["n[0-2]", "m"],
+        "properties": {"big": "0-1", "odd": "1,3"},
+    },
+}
+
+
+class TestRSet:
+    def test_round_trip(self):
+        again = RSet(RSet(R2).to_dict()).to_dict()
+        assert again == RSet(R2).to_dict()
+        assert (
+            again["execution"]["nodelist"] == ["n[0-2],m"]
+            and again["execution"]["properties"] == R2["execution"]["properties"]
+        )
+
+    def test_short_and_counts(self):
+        rset = RSet(R2)
+        assert rset.short() == "rank[0-2]/core[0-3],gpu1 rank3/core[0,2]"
+        assert [rset.count(kind) for kind in ("node", "core", "gpu", "socket")] == [4, 14, 3, 0]
+
+    def test_set_operations(self):
+        rset = RSet(R2)
+        part = rset.select({1, 3})
+        assert part.encode_hosts() == "n1,m" and part.properties == {"big": {1}, "odd": {1, 3}}
+        assert rset.diff(part).encode_ranks() == "0,2"
+        assert rset.intersect(part).encode() == part.encode()
+        assert (
+            rset.diff(part).union(part).to_dict()["execution"]["R_lite"]
+            == rset.to_dict()["execution"]["R_lite"]
+        )
+
+    def test_remap_and_rerank(self):
+        rset = RSet(R2).select({1, 3})
+        assert rset.remap().short() == "rank0/core[0-3],gpu1 rank1/core[0-1]"
+        turned = rset.rerank(["m", "n1"])
+        assert (
+            turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1"
+            and turned.encode_hosts() == "m,n1"
+        )
+        with pytest.raises(ValueError, match="Host x not found"):
+            rset.rerank(["m", "x"])
+
+    @pytest.mark.parametrize(
+        "robj, text",
+        [
+            ([], "expected an object"),
+            ({}, "version"),
+            ({"version": 1}, "execution"),
+            ({"version": 1, "execution": {}}, "R_lite"),
+            ({"version": 1, "execution": {"R_lite": [{"rank": "0"}]}}, "children"),
+            ({"version": 1, "execution": {"R_lite": [{"rank": "x", "children": {}}]}}, "idset"),
+            (
+                {
+                    "version": 1,
+                    "execution": {
+                        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+                        "nodelist": ["a,b"],
+                    },
+                },
+                "2 hosts for 1 ranks",
+            ),
+        ],
+    )
+    def test_bad_r(self, robj, text):
+        with pytest.raises(ValueError, match=text):
+            RSet(robj)
+
+
+def test_properties_of_ranks_that_are_not_there_are_refused():
+    R = {**R2, "execution": {**R2["execution"], "properties": {"big": "0,7-8"}}}
+    with pytest.raises(ValueError, match="execution.properties.big: rank 7-8 is not in R_lite"):
+        RSet(R)
+    assert RSet(R, lenient=True).properties == {"big": {0}}
