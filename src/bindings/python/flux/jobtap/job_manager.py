@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from syslog import LOG_DEBUG, LOG_ERR
 
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
@@ -30,7 +31,6 @@ from flux.jobtap.handlers import read_answer
 from flux.jobtap.plugin import Plugin, service_name
 from flux.message import Message
 
-LOG_ERR, LOG_DEBUG = 3, 7
 NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
 #: What job-manager takes for "no priority yet".
 C_PRIORITY_UNAVAIL = -2

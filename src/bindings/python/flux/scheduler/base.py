@@ -34,6 +34,7 @@ import errno
 import functools
 import gc
 import json
+from syslog import LOG_DEBUG
 from typing import Any, Callable, Optional, Union
 
 from flux.brokermod import BrokerModule, request_handler
@@ -59,8 +60,6 @@ SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 #: Largest job id and priority.
 ID_MAX = (1 << 64) - 1
 PRIORITY_MAX = (1 << 32) - 1
-
-LOG_DEBUG = 7
 
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.

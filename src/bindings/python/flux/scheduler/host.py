@@ -7,6 +7,7 @@ import json
 import time
 import traceback
 from collections.abc import Iterator
+from syslog import LOG_DEBUG
 from typing import Any, Callable, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
@@ -164,8 +165,6 @@ LOOKUP_CURRENT = 2
 
 #: Lookups in flight at a time: enough to hide the round trip, few enough not to flood job-info.
 LOOKUPS_AT_ONCE = 512
-
-LOG_DEBUG = 7
 
 
 class Acquisition:

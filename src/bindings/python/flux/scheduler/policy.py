@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
+from syslog import LOG_DEBUG
 from typing import Any, Callable, Optional
 
 from flux.brokermod import request_handler
@@ -22,7 +23,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.asking.desk import Desk
 from flux.scheduler.asking.question import Answering, Caller, Steps, payload_of
-from flux.scheduler.base import LOG_DEBUG, Scheduler
+from flux.scheduler.base import Scheduler
 from flux.scheduler.host import name_of, stopwatch, wants_forecast
 from flux.scheduler.queue import ALL, Turns, in_order
 from flux.scheduler.requests import PendingJob
