@@ -1,6 +1,7 @@
 from typing import Any
 
 class Message:
+    def __init__(self, type: int = ..., handle: Any = ...) -> None: ...
     topic: str
     payload: Any
     payload_str: str

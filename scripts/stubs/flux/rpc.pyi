@@ -10,4 +10,12 @@ class Future:
     def cancel(self, stop: bool = ...) -> None: ...
     def get_str(self) -> str: ...
 
-class RPC(Future): ...
+class RPC(Future):
+    def __init__(
+        self,
+        flux_handle: Any,
+        topic: str,
+        payload: Any = ...,
+        nodeid: int = ...,
+        flags: int = ...,
+    ) -> None: ...

@@ -7,9 +7,12 @@ the others, and nothing of a ``flux`` package that happens to be installed may
 get in between: half an installation is worse than none.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import pkgutil
+from typing import Any
 
 _embedded = importlib.util.find_spec("flux_embedded")
 
@@ -23,7 +26,7 @@ else:
     ]
 
 
-def Flux(*args, **kwargs):
+def Flux(*args: Any, **kwargs: Any) -> Any:
     """Return a handle on the instance that ``FLUX_URI`` names.
 
     Inside a broker module of the embedded instance it is the module's own.
@@ -37,7 +40,7 @@ def Flux(*args, **kwargs):
     return flux.core.handle.Flux(*args, **kwargs)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     # Programs use these two after a mere `import flux`, as they can on a real Flux.
     if name in ("core", "constants"):
         import flux.constants

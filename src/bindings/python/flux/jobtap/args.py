@@ -1,10 +1,13 @@
 """What a callback is handed: a mapping of the job's data that is read as it is used."""
 
+from __future__ import annotations
+
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 
-class Args(Mapping):
+class Args(Mapping[str, Any]):
     """A read-only mapping; each key's value is made when it is first asked for.
 
     Args:
@@ -13,11 +16,11 @@ class Args(Mapping):
 
     __slots__ = ("_known", "_source", "__weakref__")
 
-    def __init__(self, source, known=None):
+    def __init__(self, source: Any, known: dict[str, Any] | None = None) -> None:
         self._source = source
         self._known = {} if known is None else known
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> Any:
         known = self._known
         if key in known:
             return known[key]
@@ -26,33 +29,33 @@ class Args(Mapping):
         value = known[key] = self._source.fetch(key)
         return value
 
-    def __contains__(self, key):
+    def __contains__(self, key: Any) -> bool:
         try:
             self[key]
         except KeyError:
             return False
         return True
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._all())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._all())
 
-    def _all(self):
+    def _all(self) -> dict[str, Any]:
         if self._source is not None:
             for key in self._source.keys():
                 self[key]
         return self._known
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Args({dict(self)!r})"
 
-    def is_live(self):
+    def is_live(self) -> bool:
         """Whether the callback that it belongs to is still running."""
         return self._source is not None
 
-    def source(self):
+    def source(self) -> Any:
         """Where values come from; None once the callback has returned.
 
         Raises:
@@ -62,7 +65,7 @@ class Args(Mapping):
             raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
         return self._source
 
-    def release(self, kept):
+    def release(self, kept: bool) -> None:
         """The callback has returned, and the source goes: if somebody kept the args, read the rest first."""
         if kept:
             self._all()

@@ -4,10 +4,14 @@ callbacks raise is logged and ends only them.
 `handle_class` and `future_class` lay that over the host's own classes; both hosts use them.
 """
 
+from __future__ import annotations
+
 import errno
 import weakref
+from collections.abc import Callable
 from contextlib import nullcontext
 from threading import get_ident
+from typing import Any, NoReturn
 
 from flux.jobtap.errors import FAILURES
 
@@ -21,7 +25,7 @@ MAX_POSTS, MAX_RETURNS = 10000, 100
 RETURNS = ("urgency", "jobspec-update", "flux-restart")
 
 
-def endless(name, event, id):
+def endless(name: str, event: str, id: int) -> OSError:
     """The error for plugin `name`, which goes on posting to job `id`."""
     return OSError(
         errno.ELOOP,
@@ -36,7 +40,7 @@ OTHER_THREAD = (
 )
 
 
-def waits_for_job_manager(topic):
+def waits_for_job_manager(topic: str) -> bool:
     """Whether an answer to `topic` can only come when the job manager is free to give one."""
     return topic.startswith(_OWN) or topic in _OWN_METHODS
 
@@ -49,28 +53,35 @@ class Belongings:
         enter: ``enter()`` gives a context manager in which its callbacks run
     """
 
-    def __init__(self, name, report, enter=nullcontext):
+    def __init__(
+        self,
+        name: str,
+        report: Callable[[str, BaseException], Any],
+        enter: Callable[[], Any] = nullcontext,
+    ) -> None:
         self.name = name
         self._report = report
         self._enter = enter
-        self._watchers = weakref.WeakSet()
-        self._futures = weakref.WeakSet()
+        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self._thread = get_ident()
         self.ended = False
 
-    def check(self):
+    def check(self) -> None:
         """Raise OSError if the plugin was removed (EINVAL), or this is another thread than the job manager's (EPERM)."""
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
         if get_ident() != self._thread:
             raise OSError(errno.EPERM, f"{self.name}: {OTHER_THREAD}")
 
-    def guarded(self, callback, where):
+    def guarded(
+        self, callback: Callable[..., Any] | None, where: str
+    ) -> Callable[..., None] | None:
         """`callback`, which is silent once the plugin is removed, and whose failures are logged."""
         if callback is None:
             return None
 
-        def call(*args, **kwargs):
+        def call(*args: Any, **kwargs: Any) -> None:
             if self.ended:
                 return
             try:
@@ -81,17 +92,17 @@ class Belongings:
 
         return call
 
-    def watcher(self, watcher):
+    def watcher(self, watcher: Any) -> Any:
         """Take in a watcher; returns it."""
         self._watchers.add(watcher)
         return watcher
 
-    def future(self, future):
+    def future(self, future: Any) -> Any:
         """Take in a future; returns it."""
         self._futures.add(future)
         return future
 
-    def end(self, drop_future):
+    def end(self, drop_future: Callable[[Any], Any]) -> None:
         """The plugin goes: destroy its watchers, and its futures by ``drop_future(future)``."""
         self.ended = True
         for watcher in list(self._watchers):
@@ -101,7 +112,7 @@ class Belongings:
             drop_future(future)
 
 
-def refuse_to_wait(topic):
+def refuse_to_wait(topic: str) -> None:
     """Raise OSError EDEADLK if waiting for `topic` inside the job manager would never end."""
     if waits_for_job_manager(topic):
         raise OSError(
@@ -110,96 +121,121 @@ def refuse_to_wait(topic):
         )
 
 
-def future_class(base):
+def future_class(base: Any) -> Any:
     """A class of RPC futures for plugins, on top of the host's."""
 
-    class PluginRPC(base):
+    class PluginRPC(base):  # type: ignore[misc]
         """An RPC of a plugin: `get` raises OSError EDEADLK where the answer could never come."""
 
         topic = ""
-        belongings = None
+        belongings: Any = None
 
-        def then(self, callback, *args, **kwargs):
+        def then(self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
             self.belongings.check()
             where = f"response to {self.topic}"
             return super().then(self.belongings.guarded(callback, where), *args, **kwargs)
 
-        def _check_wait(self):
+        def _check_wait(self) -> None:
             self.belongings.check()
             if not self.is_ready():
                 refuse_to_wait(self.topic)
 
-        def get(self):
+        def get(self) -> Any:
             self._check_wait()
             return super().get()
 
-        def get_str(self):
+        def get_str(self) -> Any:
             self._check_wait()
             return super().get_str()
 
-        def wait_for(self, *args, **kwargs):
+        def wait_for(self, *args: Any, **kwargs: Any) -> Any:
             self._check_wait()
             return super().wait_for(*args, **kwargs)
 
     return PluginRPC
 
 
-def handle_class(base):
+def handle_class(base: Any) -> Any:
     """A class of handles for plugins, on top of the host's ``flux.Flux``.
 
     Instances need an attribute ``belongings``.
     """
 
-    class PluginHandle(base):
+    class PluginHandle(base):  # type: ignore[misc]
         """The job manager's handle as one plugin sees it."""
 
-        belongings = None
+        belongings: Any = None
 
-        def _own(self, create, where, callback, *args, **kwargs):
+        def _own(
+            self,
+            create: Any,
+            where: str,
+            callback: Callable[..., Any] | None,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
             self.belongings.check()
             guarded = self.belongings.guarded(callback, where)
             return self.belongings.watcher(create(guarded, *args, **kwargs))
 
-        def log(self, level, text):
+        def log(self, level: int, text: str) -> Any:
             self.belongings.check()
             return super().log(level, text)
 
-        def respond(self, msg, payload=None):
+        def respond(self, msg: Any, payload: Any = None) -> Any:
             self.belongings.check()
             return super().respond(msg, payload)
 
-        def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
+        def timer_watcher_create(
+            self,
+            after: float,
+            callback: Callable[..., Any] | None,
+            repeat: float = 0.0,
+            args: Any = None,
+        ) -> Any:
             make = super().timer_watcher_create
             return self._own(lambda call: make(after, call, repeat, args), "timer", callback)
 
-        def msg_watcher_create(self, callback, *args, **kwargs):
+        def msg_watcher_create(
+            self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any
+        ) -> Any:
             return self._own(super().msg_watcher_create, "message", callback, *args, **kwargs)
 
-        def idle_watcher_create(self, callback=None, args=None):
+        def idle_watcher_create(
+            self, callback: Callable[..., Any] | None = None, args: Any = None
+        ) -> Any:
             return self._own(super().idle_watcher_create, "idle watcher", callback, args)
 
-        def prepare_watcher_create(self, callback=None, args=None):
+        def prepare_watcher_create(
+            self, callback: Callable[..., Any] | None = None, args: Any = None
+        ) -> Any:
             return self._own(super().prepare_watcher_create, "prepare watcher", callback, args)
 
-        def check_watcher_create(self, callback=None, args=None):
+        def check_watcher_create(
+            self, callback: Callable[..., Any] | None = None, args: Any = None
+        ) -> Any:
             return self._own(super().check_watcher_create, "check watcher", callback, args)
 
-        def fd_watcher_create(self, fd, callback, events=None, args=None):
+        def fd_watcher_create(
+            self, fd: Any, callback: Callable[..., Any] | None, events: Any = None, args: Any = None
+        ) -> Any:
             make = super().fd_watcher_create
             return self._own(lambda call: make(fd, call, events, args), "file descriptor", callback)
 
-        def signal_watcher_create(self, signum, callback, args=None):
+        def signal_watcher_create(
+            self, signum: Any, callback: Callable[..., Any] | None, args: Any = None
+        ) -> NoReturn:
             raise OSError(errno.EPERM, "signals are not a plugin's affair")
 
-        def reactor_run(self, *args, **kwargs):
+        def reactor_run(self, *args: Any, **kwargs: Any) -> NoReturn:
             raise OSError(
                 errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
             )
 
-        def reactor_stop(self, *args):
+        def reactor_stop(self, *args: Any) -> NoReturn:
             raise OSError(errno.EPERM, "reactor_stop: it would end the job manager")
 
-        def reactor_stop_error(self, *args):
+        def reactor_stop_error(self, *args: Any) -> NoReturn:
             raise OSError(errno.EPERM, "reactor_stop_error: it would end the job manager")
 
     return PluginHandle

@@ -5,6 +5,8 @@
 writes to FD ``S`` when the command has started and then its status, or ``E`` and an errno, a line each.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import signal
@@ -14,16 +16,16 @@ PR_SET_PDEATHSIG = 1
 PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGALRM")
 
 
-def main():
+def main() -> None:
     report, program, args = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.set_inheritable(report, False)
     libc = ctypes.CDLL(None)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     read, write = os.pipe()
-    waiting = []
-    child = []
+    waiting: list[int] = []
+    child: list[int] = []
 
-    def pass_on(signum, frame):
+    def pass_on(signum: int, frame: object) -> None:
         if child:
             os.kill(child[0], signum)
         else:
@@ -40,7 +42,7 @@ def main():
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             os.execvp(program, args)
         except OSError as exc:
-            os.write(write, b"%d" % exc.errno)
+            os.write(write, b"%d" % (exc.errno or 0))
         os._exit(127)
     child.append(pid)
     os.close(write)

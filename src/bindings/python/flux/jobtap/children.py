@@ -5,23 +5,26 @@ ask for it; subprocess then says 0. Here a small helper process stands between: 
 from us, and it reports its own child's status through a pipe.
 """
 
+from __future__ import annotations
+
 import inspect
 import os
 import select
 import subprocess
 import sys
+from typing import Any
 
 HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child_helper.py")
 _signature = inspect.signature(subprocess.Popen.__init__)
 
 
-class Popen(subprocess.Popen):
+class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen` with the right exit status. Signals go to the helper, which passes them on."""
 
-    _status = None  # the pipe's end that the status comes from
+    _status: int | None = None  # the pipe's end that the status comes from
     _text = b""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = dict(_signature.bind(self, *args, **kwargs).arguments)
         given.pop("self")
         given.update(given.pop("kwargs", {}))
@@ -50,11 +53,11 @@ class Popen(subprocess.Popen):
             raise OSError(number, os.strerror(number), os.fsdecode(self._name(command)))
 
     @staticmethod
-    def _name(command):
+    def _name(command: Any) -> Any:
         return command if isinstance(command, (str, bytes, os.PathLike)) else command[0]
 
     @staticmethod
-    def _command(given):
+    def _command(given: dict[str, Any]) -> list[Any]:
         """[program, name it is called by, arguments ...] of the child."""
         args, program = given["args"], given.pop("executable", None)
         args = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
@@ -62,24 +65,26 @@ class Popen(subprocess.Popen):
             args = [program or "/bin/sh", "-c", *args]
         return [program or args[0], *args]
 
-    def _read(self):
+    def _read(self) -> bool:
+        assert self._status is not None
         text = os.read(self._status, 64)
         self._text += text
         return bool(text)
 
-    def _ended(self, returncode):
+    def _ended(self, returncode: int) -> None:
         self.returncode = returncode
-        os.close(self._status)
+        if self._status is not None:
+            os.close(self._status)
         self._status = None
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
             pass  # the broker has done it
 
-    def _internal_poll(self, _deadstate=None):
+    def _internal_poll(self, _deadstate: Any = None) -> Any:
         return self.poll()
 
-    def poll(self):
+    def poll(self) -> int | None:
         """The exit status, or None while the child runs."""
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], 0)[0]:
@@ -87,19 +92,19 @@ class Popen(subprocess.Popen):
             self._take()
         return self.returncode
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the child; returns its exit status.
 
         Raises:
             subprocess.TimeoutExpired: it runs on
         """
-        while self.returncode is None:
+        while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(self.args, timeout)
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
             self._take()
         return self.returncode
 
-    def _take(self):
+    def _take(self) -> None:
         # The status may have come with the word that the child has started: then the rest of the pipe is its end.
         more = self._read()
         if b"\n" in self._text:
@@ -108,6 +113,6 @@ class Popen(subprocess.Popen):
             self._ended(-9)  # the helper was killed, and its child with it
 
 
-def install():
+def install() -> None:
     """Make it the Popen of the whole interpreter."""
-    subprocess.Popen = Popen
+    subprocess.Popen = Popen  # type: ignore[misc]

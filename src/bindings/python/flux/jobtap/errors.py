@@ -1,5 +1,7 @@
 """What plugins raise, and how it is told to people."""
 
+from __future__ import annotations
+
 import os
 import traceback
 
@@ -20,12 +22,12 @@ _CAN_FAIL = ("job.create", "job.validate", "conf.update", "plugin.query")
 _CAN_FAIL_BELOW = ("job.dependency.", "job.update.")
 
 
-def can_fail(topic):
+def can_fail(topic: str) -> bool:
     """Whether a callback for `topic` can refuse; elsewhere a failure is only logged."""
     return topic in _CAN_FAIL or topic.startswith(_CAN_FAIL_BELOW) or not topic.startswith("job.")
 
 
-def refusal(topic, name):
+def refusal(topic: str, name: str) -> str:
     """The text of a refusal that came without one."""
     by = f"by job-manager plugin '{name}'"
     if topic == "conf.update":
@@ -37,7 +39,7 @@ def refusal(topic, name):
     return f"{topic} of job-manager plugin '{name}' failed"
 
 
-def describe(exc, where=None):
+def describe(exc: BaseException, where: str | None = None) -> str:
     """One line on an exception: its text, with type, file and line unless it was raised for users.
 
     Args:
@@ -60,7 +62,7 @@ def describe(exc, where=None):
     return text
 
 
-def brief(exc):
+def brief(exc: BaseException) -> str:
     """An exception's text for a user: without the place, and the type only where the text says little without it."""
     text = describe(exc) if isinstance(exc, (JobtapError, OSError)) else str(exc)
     if not text or isinstance(exc, (KeyError, AttributeError, IndexError)):
@@ -68,6 +70,6 @@ def brief(exc):
     return text
 
 
-def trace(exc):
+def trace(exc: BaseException) -> str:
     """The traceback for those who debug, or a word that there is none."""
     return "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"

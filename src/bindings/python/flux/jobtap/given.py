@@ -1,9 +1,12 @@
 """What plugins hand over, checked at the door: it goes into eventlogs and messages, so it must be JSON, and no
 event may leave a job in a state that the job manager cannot handle."""
 
+from __future__ import annotations
+
 import errno
 import json
 from math import isfinite
+from typing import Any
 
 #: In place of a job id: the job of the running callback.
 CURRENT_JOB = -1
@@ -18,7 +21,7 @@ ANY_JOB = 0xFFFFFFFFFFFFFFFF
 FLAGS = ("waitable", "debug", "alloc-bypass")
 
 #: Events that have an effect on the job, and what their context must have (RFC 21).
-_FORMS = {
+_FORMS: dict[str, dict[str, tuple[type, ...]]] = {
     "set-flags": {"flags": (list,)},
     "resource-update": {"expiration": (int, float)},
     "dependency-add": {"description": (str,)},
@@ -39,11 +42,11 @@ _FORMS = {
 _NOT_POSTED = ("submit", "invalidate")
 
 
-def _invalid(text):
+def _invalid(text: str) -> OSError:
     return OSError(errno.EINVAL, text)
 
 
-def job_id(value):
+def job_id(value: Any) -> int:
     """`value` as the id of a job, CURRENT_JOB included.
 
     Raises:
@@ -57,7 +60,7 @@ def job_id(value):
     raise _invalid(f"{value!r} is not a job id")
 
 
-def plain(value, what):
+def plain(value: Any, what: str) -> Any:
     """`value` as JSON has it: a copy that its giver cannot change later.
 
     Raises:
@@ -73,7 +76,7 @@ def plain(value, what):
         raise _invalid(f"{what}: {exc}") from None
 
 
-def _check_leaves(value):
+def _check_leaves(value: Any) -> None:
     """Raise ValueError for what Python's JSON takes and C's does not."""
     kind = type(value)
     if kind is str:
@@ -90,13 +93,13 @@ def _check_leaves(value):
             _check_leaves(inner)
 
 
-def _check_text(value):
+def _check_text(value: str) -> None:
     value.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
     if "\0" in value:
         raise ValueError("a string with a NUL character")
 
 
-def text(value, what):
+def text(value: Any, what: str) -> str:
     """`value`, a string that C can hold.
 
     Raises:
@@ -108,21 +111,22 @@ def text(value, what):
         _check_text(value)
     except ValueError as exc:
         raise _invalid(f"{what}: {exc}") from None
-    return value
+    return str(value)
 
 
-def word(value, what):
+def word(value: Any, what: str) -> str:
     """`value`, a string without white space that is not empty.
 
     Raises:
         OSError: EINVAL
     """
-    if not text(value, what) or any(c.isspace() for c in value):
+    checked = text(value, what)
+    if not checked or any(c.isspace() for c in checked):
         raise _invalid(f"{what}={value!r}: expected one word")
-    return value
+    return checked
 
 
-def severity(value):
+def severity(value: Any) -> int:
     """Check the severity of an exception.
 
     Raises:
@@ -133,7 +137,7 @@ def severity(value):
     return value
 
 
-def priority(value):
+def priority(value: Any) -> int:
     """Check a priority; PRIORITY_UNAVAIL is one.
 
     Raises:
@@ -144,7 +148,7 @@ def priority(value):
     return value
 
 
-def flag(value):
+def flag(value: Any) -> str:
     """Check the name of a job flag.
 
     Raises:
@@ -152,10 +156,10 @@ def flag(value):
     """
     if value not in FLAGS:
         raise _invalid(f"job_set_flag: {value!r}: expected one of {', '.join(FLAGS)}")
-    return value
+    return str(value)
 
 
-def updates(value, what):
+def updates(value: Any, what: str) -> dict[str, Any]:
     """Check a jobspec-update (RFC 21): {dotted path: value}. Returns a copy.
 
     Raises:
@@ -169,7 +173,7 @@ def updates(value, what):
     return value
 
 
-def _check_update(path, new):
+def _check_update(path: str, new: Any) -> None:
     parts = path.split(".")
     if path in ("resources", "tasks"):
         if not (isinstance(new, list) and new and all(type(item) is dict for item in new)):
@@ -189,7 +193,7 @@ def _check_update(path, new):
         _check_system(system, "" if len(parts) == 3 else "attributes.system.", path)
 
 
-def _check_system(system, prefix, path):
+def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
     duration, queue = system.get("duration", 0), system.get("queue", "")
     if type(duration) not in (int, float) or not (duration >= 0 and isfinite(duration)):
         raise _invalid(f"update of {path}: duration={duration!r}: expected seconds")
@@ -202,7 +206,7 @@ def _check_system(system, prefix, path):
             )
 
 
-def event(name, context):
+def event(name: Any, context: Any) -> dict[str, Any] | None:
     """Check an event to be posted; returns its context, None for an empty one.
 
     Raises:
@@ -232,7 +236,7 @@ def event(name, context):
     return context
 
 
-_KINDS = {
+_KINDS: dict[type, str] = {
     str: "a string",
     int: "an integer",
     float: "a number",
@@ -241,7 +245,7 @@ _KINDS = {
 }
 
 
-def _check_values(name, context):
+def _check_values(name: str, context: dict[str, Any]) -> None:
     if name == "urgency" and not 0 <= context["urgency"] <= URGENCY_MAX:
         raise _invalid(f"event urgency: {context['urgency']}: expected 0 to {URGENCY_MAX}")
     if name == "priority" and not 0 <= context["priority"] <= PRIORITY_MAX:

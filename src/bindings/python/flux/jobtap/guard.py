@@ -4,10 +4,14 @@
 otherwise do what they always did.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import signal
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 _FORBIDDEN = (
     (signal, "signal"),
@@ -19,10 +23,10 @@ _FORBIDDEN = (
     (os, "execv"),
     (os, "execve"),
 )
-_hosts = weakref.WeakSet()
+_hosts: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def install(host):
+def install(host: Any) -> None:
     """Have the functions refuse whenever ``host.is_guest()`` is true, in this process.
 
     A child that a plugin forks may do all of it.
@@ -36,13 +40,13 @@ def install(host):
     _hosts.add(host)
 
 
-def _guarded(function, what, home):
-    def refuse_guests(*args, **kwargs):
+def _guarded(function: Callable[..., Any], what: str, home: int) -> Callable[..., Any]:
+    def refuse_guests(*args: Any, **kwargs: Any) -> Any:
         if os.getpid() == home and any(host.is_guest() for host in _hosts):
             raise OSError(errno.EPERM, f"{what}: a plugin may not do that inside the job manager")
         return function(*args, **kwargs)
 
     refuse_guests.__doc__ = function.__doc__
     refuse_guests.__name__ = function.__name__
-    refuse_guests.guards = what
+    vars(refuse_guests)["guards"] = what
     return refuse_guests

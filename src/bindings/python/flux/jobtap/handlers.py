@@ -1,6 +1,10 @@
 """The callbacks of one plugin: which of them is called for a topic, and what its answer means."""
 
+from __future__ import annotations
+
 import fnmatch
+from collections.abc import Callable
+from typing import Any
 
 from flux.jobtap import given
 from flux.jobtap.errors import JobtapError, Rejected, refusal
@@ -12,15 +16,15 @@ MAX_TOPICS = 1000
 class Handlers:
     """Callbacks by topic or glob, in order of registration; the first that matches is called."""
 
-    def __init__(self):
-        self._entries = []
-        self._found = {}
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, Callable[..., Any]]] = []
+        self._found: dict[str, Callable[..., Any] | None] = {}
 
-    def add(self, pattern, callback):
+    def add(self, pattern: str, callback: Callable[..., Any]) -> None:
         self._entries.append((pattern, callback))
         self._found.clear()
 
-    def remove(self, pattern):
+    def remove(self, pattern: str) -> None:
         """Take out the first handler registered for exactly `pattern`; none is no error."""
         for entry in self._entries:
             if entry[0] == pattern:
@@ -28,14 +32,14 @@ class Handlers:
                 break
         self._found.clear()
 
-    def find(self, topic):
+    def find(self, topic: str) -> Callable[..., Any] | None:
         """The callback for `topic`, or None."""
         try:
             return self._found[topic]
         except KeyError:
             return self._search(topic)
 
-    def _search(self, topic):
+    def _search(self, topic: str) -> Callable[..., Any] | None:
         if len(self._found) >= MAX_TOPICS:
             self._found.clear()
         callback = next(
@@ -50,16 +54,16 @@ class Handlers:
         return callback
 
     @property
-    def callbacks(self):
+    def callbacks(self) -> list[Callable[..., Any]]:
         """All callbacks, in order of registration."""
         return [callback for _, callback in self._entries]
 
-    def has(self, pattern):
+    def has(self, pattern: str) -> bool:
         """Whether a handler was registered for exactly `pattern`."""
         return any(entry[0] == pattern for entry in self._entries)
 
 
-def read_answer(answer, topic, name):
+def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
     """What a callback of plugin `name` returned.
 
     Args:
@@ -86,4 +90,5 @@ def read_answer(answer, topic, name):
     if len(answer) == 1 and type(answer.get("priority")) is int:
         if -(1 << 63) <= answer["priority"] < 1 << 63:
             return dict(answer)
-    return given.plain(answer, "answer")
+    plain: dict[str, Any] = given.plain(answer, "answer")
+    return plain

@@ -4,6 +4,8 @@ C calls the five functions at the end of this module. Everything a plugin sees i
 calls that it comes down to.
 """
 
+from __future__ import annotations
+
 import errno
 import gc
 import json
@@ -11,7 +13,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from syslog import LOG_DEBUG, LOG_ERR
+from typing import Any
 
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
@@ -35,11 +39,11 @@ NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
 #: What job-manager takes for "no priority yet".
 C_PRIORITY_UNAVAIL = -2
 
-_loaded = {}  # key -> Host
-_services = {}  # number -> (Host, callback, topic)
+_loaded: dict[int, Host] = {}  # key -> Host
+_services: dict[int, tuple[Host, Callable[..., Any], str]] = {}  # number -> (Host, callback, topic)
 _numbers = iter(range(1, 1 << 62))
-_running = []  # Frames of the running callbacks, innermost last
-_thread = [None]  # the thread that job-manager runs in
+_running: list[Frame] = []  # Frames of the running callbacks, innermost last
+_thread: list[int | None] = [None]  # the thread that job-manager runs in
 
 set_types(FrozenDict, FrozenList)
 
@@ -49,13 +53,13 @@ class Source:
 
     __slots__ = ("pointer", "_keys")
 
-    def __init__(self, pointer):
+    def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
 
-    def fetch(self, key):
+    def fetch(self, key: str) -> Any:
         return fetch(self.pointer, key)
 
-    def keys(self):
+    def keys(self) -> Any:
         return keys(self.pointer)
 
 
@@ -64,12 +68,12 @@ class UpdateSource(Source):
 
     __slots__ = ()
 
-    def fetch(self, key):
+    def fetch(self, key: str) -> Any:
         if key == "updates":
             return FrozenDict({fetch(self.pointer, "key"): fetch(self.pointer, "value")})
         return fetch(self.pointer, key)
 
-    def keys(self):
+    def keys(self) -> Any:
         return [*keys(self.pointer), "updates"]
 
 
@@ -80,19 +84,33 @@ class PluginRPC(belongings.future_class(flux.rpc.RPC)):
 class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
     """The job manager's handle, of one plugin."""
 
-    def __init__(self, pointer, owned):
+    _handle: Any
+
+    def __init__(self, pointer: Any, owned: Any) -> None:
         super().__init__(handle=core_ffi.cast("flux_t *", pointer))
         self.incref()
         self.belongings = owned
 
-    def rpc(self, topic, payload=None, nodeid=flux.constants.FLUX_NODEID_ANY, flags=0):
+    def rpc(
+        self,
+        topic: str,
+        payload: Any = None,
+        nodeid: int = flux.constants.FLUX_NODEID_ANY,
+        flags: int = 0,
+    ) -> Any:
         self.belongings.check()
         future = PluginRPC(self, topic, payload, nodeid, flags)
         future.topic, future.belongings = topic, self.belongings
         return self.belongings.future(future)
 
-    def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
-        def call(handle, watcher, revents, args):
+    def timer_watcher_create(
+        self,
+        after: float,
+        callback: Callable[..., Any] | None,
+        repeat: float = 0.0,
+        args: Any = None,
+    ) -> Any:
+        def call(handle: Any, watcher: Any, revents: Any, args: Any) -> None:
             try:
                 if callback is not None:
                     callback(handle, watcher, revents, args)
@@ -103,18 +121,18 @@ class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
 
         return super().timer_watcher_create(after, call, repeat, args)
 
-    def drop(self):
+    def drop(self) -> None:
         """Let go of the job manager's handle."""
         if self._handle is not None:
             core_lib.flux_decref(self._handle)
             self._handle = None
 
 
-def is_active(watcher):
+def is_active(watcher: Any) -> bool:
     return core_lib.flux_watcher_is_active(watcher.handle)
 
 
-def drop_future(future):
+def drop_future(future: Any) -> None:
     """Destroy a future now, whoever may still have it."""
     future.stop()
     flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
@@ -134,10 +152,10 @@ class Frame:
 
     __slots__ = ("args", "updates", "dependencies")
 
-    def __init__(self, args):
+    def __init__(self, args: Any) -> None:
         self.args = args
-        self.updates = None
-        self.dependencies = {}
+        self.updates: dict[str, Any] | None = None
+        self.dependencies: dict[tuple[int, str], bool] = {}
 
 
 class Host:
@@ -148,27 +166,33 @@ class Host:
         key (int): what C knows it by
     """
 
-    def __init__(self, p, key):
+    def __init__(self, p: Any, key: int) -> None:
         self.p = p
         self.key = key
-        self.plugin = None
-        self.error = None
+        self.plugin: Any = None  # a Plugin, until it is unloaded
+        self.error: str | None = None
         self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
-        self._aux = {}  # (job, name) -> ffi handle of its entry, kept alive
-        self.perilogs = []
-        self._numbers = []
-        self._flags = {}  # job -> flags set by this plugin
-        self._posts = {}  # job -> [events, those that send it back] posted in this turn of the reactor
+        self._aux: dict[
+            tuple[int, str], AuxEntry
+        ] = {}  # (job, name) -> ffi handle of its entry, kept alive
+        self.perilogs: list[tuple[int, str, str]] = []
+        self._numbers: list[int] = []
+        self._flags: dict[int, set[str]] = {}  # job -> flags set by this plugin
+        self._posts: dict[
+            int, list[int]
+        ] = {}  # job -> [events, those that send it back] posted in this turn of the reactor
         self._turn = 0.0
-        self._late = {}  # new job -> exceptions that it gets when it is valid
+        self._late: dict[
+            int, list[tuple[str, str]]
+        ] = {}  # new job -> exceptions that it gets when it is valid
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
         self.belongings = belongings.Belongings(self.basename, self.report)
         self.handle = PluginHandle(pointer, self.belongings)
         self._reactor = core_lib.flux_get_reactor(self.handle.handle)
 
-    def load(self):
+    def load(self) -> None:
         """Run the plugin's file and its plugin_init; what goes wrong is kept for conf.update."""
         try:
             path, args = self._find()
@@ -184,13 +208,13 @@ class Host:
         # Cached jobspecs are forgotten when one changes: somebody has to be told of that.
         self._register("job.update")
 
-    def _init_error(self, exc):
+    def _init_error(self, exc: BaseException) -> str:
         name = self.plugin.name if self.plugin else self.basename
         text = describe(exc, self.plugin.path if self.plugin else None)
         self.log(LOG_DEBUG, trace(exc))
         return text if name in text else f"{name}: {text}"
 
-    def _find(self):
+    def _find(self) -> tuple[str, dict[str, Any]]:
         """(path of the Python file, arguments)."""
         path = _string(lib.flux_plugin_get_path(self.p))
         conf = lib.flux_plugin_get_conf(self.p)
@@ -213,7 +237,7 @@ class Host:
 
     # -- calling -----------------------------------------------------------------------------------
 
-    def run(self, callback, topic, args):
+    def run(self, callback: Callable[..., Any], topic: str, args: Any) -> int:
         """Call one handler; returns what C is told, 0 or -1."""
         view = Args(
             (UpdateSource if topic.startswith("job.update.") else Source)(args_address(args))
@@ -238,7 +262,7 @@ class Host:
             # Two references are this function's own.
             view.release(sys.getrefcount(view) > 2)
 
-    def _failed(self, topic, args, exc):
+    def _failed(self, topic: str, args: Any, exc: BaseException) -> int:
         expected = isinstance(exc, JobtapError) and can_fail(topic)
         if not expected:
             self.report(topic, exc)
@@ -251,7 +275,7 @@ class Host:
             text = f"{self.plugin.name}: {text}"
         return lib.jobtap_error(self.p, args, text.encode(errors="replace"))
 
-    def _answer(self, topic, args, view, answer):
+    def _answer(self, topic: str, args: Any, view: Any, answer: dict[str, Any]) -> None:
         if "priority" in answer and topic.startswith("job."):
             priority = answer["priority"]
             if type(priority) is not int or not PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX:
@@ -271,7 +295,7 @@ class Host:
             self._take_R(view["id"], answer["R"])
         _check(lib.jobtap_answer(args, json.dumps(answer).encode()))
 
-    def _not_a_priority(self, topic, view, priority):
+    def _not_a_priority(self, topic: str, view: Any, priority: int) -> None:
         text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
         self.report(topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
@@ -279,7 +303,7 @@ class Host:
             note = f"{self.plugin.name}: {text}{stuck}"
             self.raise_exception(self.plugin, view["id"], topic, 4, note)
 
-    def _take_R(self, id, R):
+    def _take_R(self, id: int, R: Any) -> None:
         """A plugin gives a job its resources: what the scheduler would do for that."""
         known = self._flags.get(id)
         posted = lib.flux_jobtap_job_event_posted(self.p, id, b"set-flags") == 1
@@ -301,7 +325,7 @@ class Host:
         future = self.belongings.future(txn.commit_async())
         future.then(self.belongings.guarded(self._R_committed, "commit of R"), id)
 
-    def _R_committed(self, future, id):
+    def _R_committed(self, future: Any, id: int) -> None:
         try:
             future.get()
             self.event_post(self.plugin, id, "alloc", {"bypass": True})
@@ -309,39 +333,39 @@ class Host:
             note = f"the resources from {self.plugin.name} cannot be assigned: {exc.strerror}"
             self.raise_exception(self.plugin, id, "alloc", 0, note)
 
-    def report(self, where, exc):
+    def report(self, where: str, exc: BaseException) -> None:
         """Log what a plugin raised: one line, and its traceback for those who debug."""
         plugin = self.plugin
         name = plugin.name if plugin else self.basename
         self.log(LOG_ERR, f"jobtap: {name}: {where}: {describe(exc, plugin and plugin.path)}")
         self.log(LOG_DEBUG, trace(exc))
 
-    def log(self, level, text):
+    def log(self, level: int, text: str) -> None:
         for line in text.splitlines():
             lib.jobtap_log(self.h, level, line.encode(errors="replace"))
 
     # -- what Plugin asks for ------------------------------------------------------------------------
 
-    def handlers_changed(self, plugin, topic):
+    def handlers_changed(self, plugin: Plugin, topic: str) -> None:
         if plugin.handlers.has(topic) or topic in ("conf.update", "job.update", "job.state.depend"):
             self._register(topic)
         elif topic in self._registered:
             self._registered.discard(topic)
             lib.flux_plugin_remove_handler(self.p, topic.encode())
 
-    def _register(self, topic):
+    def _register(self, topic: str) -> None:
         if topic not in self._registered:
             _check(lib.jobtap_add_handler(self.p, topic.encode(), self.key))
             self._registered.add(topic)
 
-    def set_name(self, plugin, name):
+    def set_name(self, plugin: Plugin, name: str) -> None:
         _check(lib.flux_plugin_set_name(self.p, name.encode()))
         self._service_name = name
 
-    def set_load_sort_order(self, plugin, mode):
+    def set_load_sort_order(self, plugin: Plugin, mode: str) -> None:
         _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
 
-    def _id(self, id):
+    def _id(self, id: int) -> int:
         """The id of a job; not every C function knows what CURRENT_JOB is."""
         if id != CURRENT_JOB:
             return id
@@ -350,7 +374,7 @@ class Host:
             raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
         return current
 
-    def job_lookup(self, plugin, id):
+    def job_lookup(self, plugin: Plugin, id: int) -> Args:
         args = lib.flux_jobtap_job_lookup(self.p, self._id(id))
         if args == ffi.NULL:
             raise _error("unknown job id")
@@ -359,7 +383,7 @@ class Host:
         finally:
             lib.flux_plugin_arg_destroy(args)
 
-    def _lookup(self, id, key):
+    def _lookup(self, id: int, key: str) -> Any:
         args = lib.flux_jobtap_job_lookup(self.p, id)
         if args == ffi.NULL:
             raise _error("unknown job id")
@@ -368,12 +392,12 @@ class Host:
         finally:
             lib.flux_plugin_arg_destroy(args)
 
-    def get_job_result(self, plugin, id):
+    def get_job_result(self, plugin: Plugin, id: int) -> int:
         result = lib.jobtap_result(self.p, self._id(id))
         _check(result, _RESULT)
         return result
 
-    def job_event_posted(self, plugin, id, name):
+    def job_event_posted(self, plugin: Plugin, id: int, name: str) -> bool:
         id = self._id(id)
         ffi.errno = 0
         answer = lib.flux_jobtap_job_event_posted(self.p, id, name.encode())
@@ -383,7 +407,7 @@ class Host:
             )  # ENOENT; otherwise the name is one that was never posted to any job
         return answer == 1
 
-    def job_set_flag(self, plugin, id, flag):
+    def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:
         id = self._id(id)
         _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), _JOB)
         flags = self._flags.get(id)
@@ -393,13 +417,13 @@ class Host:
             flags = self._flags[id] = set()
         flags.add(flag)
 
-    def _is_active(self, id):
+    def _is_active(self, id: int) -> bool:
         try:
             return self._lookup(id, "state") != INACTIVE
         except OSError:
             return False
 
-    def raise_exception(self, plugin, id, type, severity, note):
+    def raise_exception(self, plugin: Plugin, id: int, type: str, severity: int, note: str) -> None:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
             # It takes effect once the job is validated (RFC 21); job-manager refuses it before.
@@ -411,19 +435,21 @@ class Host:
         rc = lib.jobtap_raise_exception(self.p, id, type.encode(), severity, note.encode())
         _check(rc, _JOB)
 
-    def depend(self, args):
+    def depend(self, args: Any) -> None:
         """A job has become valid."""
         id = lib.jobtap_id(args)
         for type, note in self._late.pop(id, ()):
             lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
 
-    def event_post(self, plugin, id, name, context):
+    def event_post(
+        self, plugin: Plugin, id: int, name: str, context: dict[str, Any] | None
+    ) -> None:
         text = json.dumps(context).encode() if context else ffi.NULL
         id = self._id(id)
         self._count(id, name)
         _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
 
-    def _count(self, id, name):
+    def _count(self, id: int, name: str) -> None:
         """Count what is posted to a job, and raise OSError ELOOP if it goes on without end.
 
         All that follows from an event is done before job-manager's reactor turns again, and its clock stands still
@@ -439,7 +465,7 @@ class Host:
         if counts[0] > belongings.MAX_POSTS or counts[1] > belongings.MAX_RETURNS:
             raise belongings.endless(self.plugin.name, name, id)
 
-    def dependency_add(self, plugin, id, description):
+    def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
         texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
         known = _running[-1].dependencies if _running else {}
@@ -450,20 +476,20 @@ class Host:
         _check(lib.flux_jobtap_dependency_add(self.p, id, description.encode()), texts)
         known[id, description] = True
 
-    def dependency_remove(self, plugin, id, description):
+    def dependency_remove(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
         rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
         _check(rc, {errno.ENOENT: f"no job {id}, or no open dependency {description}", **_DEPEND})
         if _running:
             _running[-1].dependencies[id, description] = False
 
-    def reprioritize_job(self, plugin, id, priority):
+    def reprioritize_job(self, plugin: Plugin, id: int, priority: int) -> None:
         _check(lib.flux_jobtap_reprioritize_job(self.p, self._id(id), priority), _JOB)
 
-    def reprioritize_all(self, plugin):
+    def reprioritize_all(self, plugin: Plugin) -> None:
         _check(lib.flux_jobtap_reprioritize_all(self.p))
 
-    def jobspec_update(self, plugin, updates):
+    def jobspec_update(self, plugin: Plugin, updates: dict[str, Any]) -> None:
         id = self._id(CURRENT_JOB)
         if fetch(args_address(_running[-1].args), "state") >= RUN:
             raise OSError(errno.EINVAL, _UPDATE[errno.EINVAL])
@@ -471,21 +497,21 @@ class Host:
         frame = _running[-1]
         frame.updates = {**(frame.updates or {}), **updates}
 
-    def jobspec_update_id(self, plugin, id, updates):
+    def jobspec_update_id(self, plugin: Plugin, id: int, updates: dict[str, Any]) -> None:
         id = self._id(id)
         self._lookup(id, "id")
         self._count(id, "jobspec-update")
         _check(lib.jobtap_jobspec_update(self.p, 0, id, json.dumps(updates).encode()), _UPDATE)
 
-    def job_subscribe(self, plugin, id):
+    def job_subscribe(self, plugin: Plugin, id: int) -> None:
         _check(lib.flux_jobtap_job_subscribe(self.p, self._id(id)), _JOB)
 
-    def job_unsubscribe(self, plugin, id):
+    def job_unsubscribe(self, plugin: Plugin, id: int) -> None:
         lib.flux_jobtap_job_unsubscribe(self.p, self._id(id))
 
     # -- auxiliary data: C keeps handles, and says when a job is done with ------------------------------
 
-    def job_aux_set(self, plugin, id, name, value, free_fn):
+    def job_aux_set(self, plugin: Plugin, id: int, name: str, value: Any, free_fn: Any) -> None:
         id = self._id(id)
         if self._lookup(id, "state") == INACTIVE:
             raise OSError(errno.EINVAL, "job is inactive")
@@ -495,14 +521,14 @@ class Host:
         _check(rc, _JOB)
         self._aux[id, name] = entry
 
-    def job_aux_get(self, plugin, id, name, default):
+    def job_aux_get(self, plugin: Plugin, id: int, name: str, default: Any) -> Any:
         entry = self._aux.get((self._id(id), name))
         if entry is None:
             self._lookup(self._id(id), "id")
             return default
         return entry.value
 
-    def job_aux_delete(self, plugin, id, name):
+    def job_aux_delete(self, plugin: Plugin, id: int, name: str) -> None:
         id = self._id(id)
         entry = self._aux.get((id, name))
         if entry is None:
@@ -510,14 +536,14 @@ class Host:
         else:
             _check(lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle), _JOB)
 
-    def job_aux_delete_value(self, plugin, id, value):
+    def job_aux_delete_value(self, plugin: Plugin, id: int, value: Any) -> None:
         id = self._id(id)
         self._lookup(id, "id")
         for entry in list(self._aux.values()):
             if entry.id == id and entry.value is value:
                 lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle)
 
-    def free_aux(self, entry):
+    def free_aux(self, entry: AuxEntry) -> None:
         if self._aux.get((entry.id, entry.name)) is entry:
             del self._aux[entry.id, entry.name]
         if entry.free_fn is not None:
@@ -528,7 +554,7 @@ class Host:
 
     # -- prologs and epilogs ------------------------------------------------------------------------------
 
-    def perilog_start(self, plugin, id, kind, description):
+    def perilog_start(self, plugin: Plugin, id: int, kind: str, description: str) -> None:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
         id = self._id(id)
         if id == current:
@@ -545,7 +571,9 @@ class Host:
             self.event_post(plugin, id, f"{kind}-start", {"description": description})
         self.perilogs.append((id, kind, description))
 
-    def perilog_finish(self, plugin, id, kind, description, status):
+    def perilog_finish(
+        self, plugin: Plugin, id: int, kind: str, description: str, status: int
+    ) -> None:
         id = self._id(id)
         finish = (
             lib.flux_jobtap_prolog_finish if kind == "prolog" else lib.flux_jobtap_epilog_finish
@@ -556,7 +584,7 @@ class Host:
                 host.perilogs.remove((id, kind, description))
                 break
 
-    def _end_perilogs(self):
+    def _end_perilogs(self) -> None:
         """Nobody is left to finish what this plugin has open: a job whose prolog failed does not run."""
         for id, kind, description in self.perilogs:
             try:
@@ -571,7 +599,7 @@ class Host:
 
     # -- other plugins, services ----------------------------------------------------------------------------
 
-    def call(self, plugin, id, topic, args):
+    def call(self, plugin: Plugin, id: int, topic: str, args: Any) -> dict[str, Any]:
         id = self._id(id)
         mine = ffi.NULL
         if args is None:
@@ -605,7 +633,9 @@ class Host:
             answer["priority"] = PRIORITY_UNAVAIL
         return answer
 
-    def service_register(self, plugin, method, rolemask, callback):
+    def service_register(
+        self, plugin: Plugin, method: str, rolemask: int, callback: Callable[..., Any]
+    ) -> None:
         name = self._service_name
         topic = f"job-manager.{name}.{method}"
         if any(entry[2] == topic for entry in _services.values()):
@@ -619,7 +649,7 @@ class Host:
             del _services[number]
             raise
 
-    def serve(self, callback, topic, msg):
+    def serve(self, callback: Callable[..., Any], topic: str, msg: Any) -> None:
         """A request to a service of the plugin."""
         try:
             callback(self.plugin, msg)
@@ -631,7 +661,7 @@ class Host:
 
     # -- the end ------------------------------------------------------------------------------------------
 
-    def unload(self):
+    def unload(self) -> None:
         """The plugin is removed. Its flux_plugin_t is half gone: nothing but the handle can be used."""
         plugin = self.plugin
         for number in self._numbers:
@@ -656,7 +686,7 @@ class Host:
 class AuxEntry:
     """Something that a plugin attached to a job."""
 
-    def __init__(self, host, id, name, value, free_fn):
+    def __init__(self, host: Host, id: int, name: str, value: Any, free_fn: Any) -> None:
         self.host = host
         self.id = id
         self.name = name
@@ -679,22 +709,22 @@ _PERILOG = {
 }
 
 
-def _error(text):
+def _error(text: str) -> OSError:
     return OSError(ffi.errno or errno.EINVAL, text)
 
 
-def _check(rc, texts=None):
+def _check(rc: int, texts: dict[int, str] | None = None) -> None:
     """Raise OSError if a C function failed."""
     if rc < 0:
         number = ffi.errno or errno.EINVAL
         raise OSError(number, (texts or {}).get(number) or os.strerror(number))
 
 
-def _string(pointer):
+def _string(pointer: Any) -> str:
     return ffi.string(pointer).decode(errors="surrogateescape")
 
 
-def args_address(args):
+def args_address(args: Any) -> int:
     """A flux_plugin_arg_t as the number that the C functions of values take."""
     return int(ffi.cast("uintptr_t", args))
 
@@ -702,11 +732,11 @@ def args_address(args):
 # -- what nobody may do in the job manager's thread ----------------------------------------------------------
 
 
-def _in_job_manager():
+def _in_job_manager() -> bool:
     return threading.get_ident() == _thread[0]
 
 
-def _refuse_to_block():
+def _refuse_to_block() -> None:
     """No handle, of a plugin's own making or not, may wait for the job manager or run a reactor in its thread."""
     get_str, wait_for, init = (
         flux.rpc.RPC.get_str,
@@ -716,30 +746,30 @@ def _refuse_to_block():
     handle = flux.core.handle.Flux
     run = handle.reactor_run
 
-    def remember(self, flux_handle, topic, *args, **kwargs):
+    def remember(self: Any, flux_handle: Any, topic: str, *args: Any, **kwargs: Any) -> None:
         init(self, flux_handle, topic, *args, **kwargs)
         self.rpc_topic = topic
 
-    def check(self):
+    def check(self: Any) -> None:
         if _in_job_manager() and not self.is_ready():
             belongings.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
 
-    def checked_get_str(self):
+    def checked_get_str(self: Any) -> Any:
         check(self)
         return get_str(self)
 
-    def checked_wait_for(self, *args, **kwargs):
+    def checked_wait_for(self: Any, *args: Any, **kwargs: Any) -> Any:
         check(self)
         return wait_for(self, *args, **kwargs)
 
-    def checked_run(self, *args, **kwargs):
+    def checked_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _in_job_manager():
             raise OSError(
                 errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
             )
         return run(self, *args, **kwargs)
 
-    def log_exception(cls, exc):
+    def log_exception(cls: Any, exc: BaseException) -> Any:
         if exc is None or not _in_job_manager():
             return set_exception(cls, exc)
         for host in _loaded.values():
@@ -747,7 +777,7 @@ def _refuse_to_block():
             break
         return None
 
-    def ignore_stop(self, *args):
+    def ignore_stop(self: Any, *args: Any) -> Any:
         if not _in_job_manager():
             return self.flux_reactor_stop_error(self.get_reactor())
         return None
@@ -768,7 +798,7 @@ class JobManager:
     """The process: all Python in it is plugins."""
 
     @staticmethod
-    def is_guest():
+    def is_guest() -> bool:
         return True
 
 
@@ -779,7 +809,7 @@ class NoSignals:
     getsignal = staticmethod(signal.getsignal)
 
     @staticmethod
-    def signal(signum, handler):
+    def signal(signum: int, handler: Any) -> None:
         return None
 
 
@@ -793,7 +823,7 @@ flux.util.signal = NoSignals
 
 
 @ffi.def_extern(error=0)
-def python_load(p, key):
+def python_load(p: Any, key: int) -> int:
     _thread[0] = threading.get_ident()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
@@ -804,7 +834,7 @@ def python_load(p, key):
 
 
 @ffi.def_extern(error=-1)
-def python_call(key, topic, args):
+def python_call(key: int, topic: Any, args: Any) -> int:
     host = _loaded.get(key)
     if host is None:
         return 0
@@ -822,7 +852,7 @@ def python_call(key, topic, args):
 
 
 @ffi.def_extern()
-def python_unload(key):
+def python_unload(key: int) -> None:
     host = _loaded.get(key)
     if host is not None:
         try:
@@ -832,13 +862,13 @@ def python_unload(key):
 
 
 @ffi.def_extern()
-def python_free(pointer):
+def python_free(pointer: Any) -> None:
     entry = ffi.from_handle(pointer)
     entry.host.free_aux(entry)
 
 
 @ffi.def_extern()
-def python_request(msg, number):
+def python_request(msg: Any, number: int) -> None:
     host, callback, topic = _services[number]
     pointer = core_ffi.cast("flux_msg_t *", int(ffi.cast("uintptr_t", msg)))
     host.serve(callback, topic, Message(handle=pointer))

@@ -1,16 +1,20 @@
 """Plugin files: whether they may be run, and running them."""
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import os
 import stat
 import sys
 import types
+from collections.abc import Callable
+from typing import Any, cast
 
 from flux.jobtap.errors import FAILURES, describe
 
 
-def run(path):
+def run(path: str) -> Callable[[Any], Any]:
     """Run a plugin file; returns its ``plugin_init``.
 
     Args:
@@ -37,7 +41,7 @@ def run(path):
         raise
 
 
-def _run(name, path, module):
+def _run(name: str, path: str, module: types.ModuleType) -> Callable[[Any], Any]:
     try:
         exec(compile(_read(path), path, "exec"), module.__dict__)  # noqa: S102  that is what it is for
     except OSError as exc:
@@ -51,21 +55,21 @@ def _run(name, path, module):
     init = getattr(module, "plugin_init", None)
     if not callable(init):
         raise OSError(errno.EINVAL, f"{name}: no function plugin_init(p) in it")
-    return init
+    return cast("Callable[[Any], Any]", init)
 
 
 class PermissionRefused(Exception):
     """A file that somebody else could have written."""
 
 
-def _read(path):
+def _read(path: str) -> bytes:
     # What is checked is what is run, even if the path names another file by then.
     with open(path, "rb") as file:
         check_owner(os.fstat(file.fileno()), os.geteuid())
         return file.read()
 
 
-def check_owner(status, user):
+def check_owner(status: os.stat_result, user: int) -> None:
     """Whether `user` may run the file of this os.stat_result: its own or root's, and nobody else can write it.
 
     Raises:
