@@ -717,15 +717,19 @@ class Scheduler(BrokerModule):
             return
         userid = request.userid = payload.get("userid", 0)
         t_submit = payload.get("t_submit")
-        if not isinstance(t_submit, (int, float)):
-            t_submit = self.now()
+        self._clock.hold()
         try:
-            self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
-        except Exception as exc:
-            self._mishaps.report(f"alloc: {host.name_of(jobid)}", trace=True)
-            if not request.finalized:
-                self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
-        self._request_schedule()
+            if not isinstance(t_submit, (int, float)):
+                t_submit = self.now()
+            try:
+                self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
+            except Exception as exc:
+                self._mishaps.report(f"alloc: {host.name_of(jobid)}", trace=True)
+                if not request.finalized:
+                    self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
+            self._request_schedule()
+        finally:
+            self._clock.let_go()
 
     @request_handler("sched.cancel", prefix=False)
     def _handle_cancel(self, msg: Any) -> None:

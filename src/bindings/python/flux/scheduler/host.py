@@ -26,8 +26,8 @@ class Clock:
     about it.
 
     Asking costs some microseconds, and a pass asks for each job. So while code of a policy runs,
-    between `hold` and `let_go`, the answer to the first question is kept: the reactor's time does
-    not change while it waits for a callback.
+    between `hold` and `let_go`, the first answer is kept: the reactor's time does not change while
+    a callback runs.
 
     Args:
         handle: the Flux handle

@@ -136,6 +136,10 @@ class Books:
             ValueError: the job does not hold what the entries name, or holds more at the end.
         """
         held = self.jobs[jobid][1:]
+        if len(held) == 2 and len(entries) == 1:
+            ranks, own = held
+            if entries[0] == (1 << ranks if ranks >= 0 else ~ranks, own):
+                return held, None if final else ()  # nearly always
         kept: dict[int, int] = {}
         for mask, units in pairs(held):
             kept[units] = kept.get(units, 0) | mask

@@ -262,6 +262,8 @@ class Inventory:
 
     def grouped(self, selection: Selection) -> list[tuple[int, int]]:
         """``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
+        if len(selection) == 2:
+            return list(pairs(selection)) if selection[1] else []
         groups: dict[int, int] = {}
         for mask, units in pairs(selection):
             groups[units] = groups.get(units, 0) | mask
