@@ -348,7 +348,7 @@ def test_stopping_a_queue_withdraws_its_requests(queues):
     one, two = queues.submit(queue="a"), queues.submit(queue="b")
     switch(queues, False, "a")
     assert [body["id"] for body in queues.sched.of("cancel")] == [one]
-    assert two in queues.jm.alloc.pending and one not in queues.jm.alloc.pending
+    assert two in queues.jm.sched.pending and one not in queues.jm.sched.pending
 
 
 def test_disabled_queue(queues):

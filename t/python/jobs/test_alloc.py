@@ -372,7 +372,7 @@ def test_malformed_response_suspends(inst, body):
     id = inst.submit()
     inst.sched.respond(inst.sched.requests[id], body)
     inst.run()
-    assert not inst.jm.peer.is_ready
+    assert not inst.jm.sched.is_ready
     assert inst.state(id) == SCHED
 
 
@@ -411,7 +411,7 @@ def test_a_second_hello_replaces_the_scheduler(inst):
     assert [body["id"] for body in second.of("alloc")] == [id]
     first.task.close()
     inst.run()
-    assert inst.jm.peer.sender is second.task
+    assert inst.jm.sched.sender is second.task
     second.allocate(id)
     inst.run()
     assert inst.state(id) == RUN
@@ -424,7 +424,7 @@ def test_late_response_is_ignored(inst):
     inst.sched.answer(id, type=3)
     inst.sched.respond(msg, {"id": 999, "type": 1, "annotations": {"a": 1}})
     inst.run()
-    assert inst.jm.peer.is_ready
+    assert inst.jm.sched.is_ready
 
 
 # -- expiration ---------------------------------------------------------------------------------------------

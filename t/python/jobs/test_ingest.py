@@ -341,5 +341,5 @@ def test_odd_jobspecs(inst, path):
     assert not inst.jm.jobs
     assert len(inst.rpc("job-list.list", ALL)["jobs"]) == len(inst.jm.inactive)
     inst.rpc("job-list.job-stats")
-    assert inst.jm.execution.service == "job-exec" and inst.jm.peer.is_ready
+    assert inst.jm.execution.service == "job-exec" and inst.jm.sched.is_ready
     assert not [entry.text for entry in inst.ctx.ring.entries() if "Traceback" in entry.text]

@@ -99,7 +99,7 @@ def test_state_callback_comes_after_the_event_and_before_the_action(inst, load):
         def plugin_init(p):
             p.add_handler("job.state.sched", sched)
         def sched(p, topic, args):
-            log.append((p.job_event_posted(CURRENT_JOB, "priority"), len(p._host.jm.alloc.pending), p._host.jm.alloc.queued))
+            log.append((p.job_event_posted(CURRENT_JOB, "priority"), len(p._host.jm.sched.pending), p._host.jm.sched.queued))
         """
     )
     inst.load_sched()

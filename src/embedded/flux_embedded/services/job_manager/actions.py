@@ -125,7 +125,7 @@ class Actions:
         memo = msg.body["memo"]
         if memo and not msg.body.get("volatile"):
             self.jm.events.post(job, "memo", memo)
-        self.jm.alloc.annotate(job, {"user": memo})
+        self.jm.sched.annotate(job, {"user": memo})
         self.jm.events.send(self.jm.respond, msg)
 
 

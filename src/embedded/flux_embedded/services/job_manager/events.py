@@ -152,7 +152,7 @@ class Events:
         self._scheduled = False
         if self._inflight is not None:
             return
-        self.jm.alloc.pump()
+        self.jm.sched.pump()
         outbox, journal, lines = self.outbox, self.journal, self.lines
         if not (outbox or journal or lines or self.puts):
             return

@@ -237,7 +237,7 @@ class Visit:
         if final:
             self.over = True
             self.jm.housekeeping.ended(self)
-        self.jm.free.give_back(self.job.id, rset.fragment(self.job.R, ranks), final)
+        self.jm.sched.give_back(self.job.id, rset.fragment(self.job.R, ranks), final)
         self.jm.check_idle()
 
     def kill(self, signum, ranks=None):

@@ -4,6 +4,7 @@
 same job is queued and processed after it returned.
 """
 
+from flux_embedded.formats import idset, rset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import (
     CLEANUP,
@@ -47,7 +48,7 @@ class Life:
         elif state == CLEANUP:
             self._advance_cleanup(job)
         elif state == SCHED and name == "priority":
-            self.jm.alloc.priority_changed(job)
+            self.jm.sched.enqueue(job)
         elif state == PRIORITY and name == "urgency":
             self.reprioritize(job)
         if name == "exception":
@@ -87,9 +88,9 @@ class Life:
     def _sched(self, job, event, out):
         R = out.get("R") if out else None
         if R is not None and job.R is None:
-            self.jm.alloc.bypass(job, R)
+            self.jm.sched.bypass(job, R)
         else:
-            self.jm.alloc.enqueue(job)
+            self.jm.sched.enqueue(job)
 
     def _run(self, job, event, out):
         # A prolog that a plugin has just started is still in the queue.
@@ -97,7 +98,7 @@ class Life:
             self.jm.execution.request(job)
 
     def _cleanup(self, job, event, out):
-        self.jm.alloc.withdraw(job)
+        self.jm.sched.withdraw(job)
         self._advance_cleanup(job)
 
     def _inactive(self, job, event, out):
@@ -115,9 +116,48 @@ class Life:
         if job.queue or job.state != CLEANUP:
             return
         if job.has_resources:
-            self.jm.free.advance(job)
+            self._free(job)
         elif not (job.start_pending or job.perilogs or job.alloc_pending):
             self.jm.events.post(job, "clean")
+
+    def _free(self, job):
+        """Free what a job in CLEANUP no longer needs (RFC 27)."""
+        if job.perilogs:
+            return
+        housekeeping = self.jm.housekeeping
+        if job.start_pending:
+            # Execution still holds some ranks; what it let go of can be used by others, unless
+            # housekeeping has to visit the nodes first, which it does for all of them at once.
+            if job.released and not housekeeping.is_configured:
+                self._free_ranks(job, job.released, False)
+            return
+        if housekeeping.is_configured and not job.bypass:
+            housekeeping.start(job)
+        elif not job.bypass:
+            if job.freed:
+                self._free_ranks(job, set(rset.ranks(job.R)), True)
+            else:
+                self.jm.sched.give_back(job.id, job.R)
+        self.jm.events.post(job, "free")
+
+    def _free_ranks(self, job, ranks, final):
+        freed = job.freed or set()
+        new = ranks - freed
+        if new or final:
+            job.freed = freed | new
+            self.jm.sched.give_back(job.id, rset.fragment(job.R, new), final)
+
+    def released(self, job, ranks, final):
+        """Execution is done with `ranks` (a set); `final`: with all of them (RFC 32)."""
+        everything = job.released is None and final
+        if everything:
+            text = "all"
+        else:
+            text = idset.text(ranks)
+            job.released = (job.released or set()) | ranks
+        if final:
+            job.start_pending = False
+        self.jm.events.post(job, "release", {"ranks": text, "final": final})
 
     def alloc_ended(self, job):
         """The scheduler gave up its request for a job that may have left SCHED meanwhile."""

@@ -101,7 +101,7 @@ class Queues:
             status["disable_reason"] = queue.disable_reason
         if queue.stop_reason and not queue.started:
             status["stop_reason"] = queue.stop_reason
-        if queue.started and not self.jm.peer.is_ready:
+        if queue.started and not self.jm.sched.is_ready:
             status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
         return status
 
@@ -127,7 +127,7 @@ class Queues:
         for queue in self._targets(body):
             queue.started = value
             queue.stop_reason = "" if value else body.get("reason") or ""
-        self.jm.alloc.requeue_eligible(list(self.jm.jobs.values()))
+        self.jm.sched.requeue_eligible(list(self.jm.jobs.values()))
         self.jm.events.send(self.jm.respond, msg)
 
     def _targets(self, body):

@@ -4,7 +4,7 @@
 method                  payload -> response
 ======================  ====================================================================================
 submit                  from ingest, see `submit`
-sched-hello (S),        RFC 27, see `peer`
+sched-hello (S),        RFC 27, see `sched`
 sched-ready
 exec-hello              RFC 32, see `start`
 raise                   ``{id, type, severity, note?}``
@@ -44,17 +44,15 @@ from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_manager.actions import MANY, Actions
-from flux_embedded.services.job_manager.alloc import Alloc
 from flux_embedded.services.job_manager.events import Events
-from flux_embedded.services.job_manager.free import Free
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.inactive import Inactive
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.peer import Peer
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
+from flux_embedded.services.job_manager.sched import Sched
 from flux_embedded.services.job_manager.start import Start
 from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
@@ -88,9 +86,7 @@ class JobManager(Service):
         self.events = Events(self)
         self.journal = Journals(self)
         self.queues = Queues(self)
-        self.peer = Peer(self)
-        self.alloc = Alloc(self)
-        self.free = Free(self)
+        self.sched = Sched(self)
         self.housekeeping = Housekeeping(self)
         self.life = Life(self)
         self.execution = Start(self)
@@ -105,8 +101,8 @@ class JobManager(Service):
     def _add_methods(self):
         add = self.add_method
         add("submit", self.submission.request, form={"jobs": list})
-        add("sched-hello", self.peer.hello, streaming=True)
-        add("sched-ready", self.peer.ready)
+        add("sched-hello", self.sched.hello, streaming=True)
+        add("sched-ready", self.sched.ready)
         add("exec-hello", self.execution.hello)
         add("raise", self.actions.raise_, guest=True, form={"id": int})
         add("raiseall", self.actions.raiseall, guest=True, form={"type": object, **MANY})
@@ -145,8 +141,8 @@ class JobManager(Service):
         add("purge-id", self.history.purge_one, form={"id": int, "force": (bool, int)})
 
     def begin(self):
-        self.on_response("sched.alloc", self.alloc.response)
-        self.on_response("sched.free", self.free.response)
+        self.on_response("sched.alloc", self.sched.alloc_response)
+        self.on_response("sched.free", self.sched.free_response)
         self._configure(self.config)
         self.housekeeping.watch()
         self.jobtap.load_builtins()
@@ -209,8 +205,8 @@ class JobManager(Service):
     def _alloc_query(self, msg):
         running = sum(1 for job in self.jobs.values() if job.state & states.RUNNING)
         body = {
-            "queue_length": self.alloc.queued,
-            "alloc_pending": len(self.alloc.pending),
+            "queue_length": self.sched.queued,
+            "alloc_pending": len(self.sched.pending),
             "running": running,
         }
         self.respond(msg, body)
@@ -271,13 +267,13 @@ class JobManager(Service):
             self._configure(former)
             self.jobtap.check_config(former)
             raise
-        self.alloc.requeue_eligible(list(self.jobs.values()))
+        self.sched.requeue_eligible(list(self.jobs.values()))
         self.respond(msg)
 
     @request("disconnect")
     def _disconnect(self, msg):
         sender = msg.sender
-        self.peer.disconnected(sender)
+        self.sched.disconnected(sender)
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
         self.journal.disconnected(sender)

@@ -115,7 +115,7 @@ class Start:
         if job.state == RUN and final:
             # Execution is over without a word on how: it never began.
             self.jm.raise_exception(job, "exec", 0, "job ended without a finish status")
-        self.jm.free.released(job, ranks, final)
+        self.jm.life.released(job, ranks, final)
 
     def _exception(self, job, data):
         context = {

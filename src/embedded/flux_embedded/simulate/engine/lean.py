@@ -136,7 +136,7 @@ class LeanEngine:
         for name in [name for name, who in self.kernel.services.items() if who is task]:
             del self.kernel.services[name]
         self.resource.released(task)
-        self.manager.peer.disconnected(task)
+        self.manager.sched.disconnected(task)
 
     def reload(self, path=None, args=None):
         """End the scheduler and load it again, or another one."""

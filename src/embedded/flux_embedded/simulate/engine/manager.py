@@ -1,7 +1,7 @@
 """The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
 
 How requests are ordered, limited, withdrawn and answered is the job manager's own code
-(`flux_embedded.services.job_manager.alloc`, `.peer`, `.free`, `.queues`); what is done here is what
+(`flux_embedded.services.job_manager.sched`, `.queues`); what is done here is what
 becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
 """
 
@@ -9,11 +9,9 @@ import marshal
 
 from flux_embedded.formats import rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
-from flux_embedded.services.job_manager.alloc import SUCCESS, Alloc
-from flux_embedded.services.job_manager.free import Free
 from flux_embedded.services.job_manager.job import EMPTY
-from flux_embedded.services.job_manager.peer import Peer as SchedulerPeer
 from flux_embedded.services.job_manager.queues import Queues
+from flux_embedded.services.job_manager.sched import SUCCESS, Sched
 from flux_embedded.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux_embedded.simulate.job import jobspec
 
@@ -28,7 +26,7 @@ def priority_of(urgency):
 
 
 class ActiveJob:
-    """A job between its submission and its end, as `Alloc` and its like know jobs."""
+    """A job between its submission and its end, as `Sched` and its like know jobs."""
 
     __slots__ = (
         "id", "index", "job", "userid", "priority", "flags", "t_submit", "state", "packed", "R",
@@ -70,13 +68,13 @@ class ActiveJob:
         return self.packed
 
 
-class QuickAlloc(Alloc):
+class QuickSched(Sched):
     """The requests for resources, with a shorter look at each R: ``check`` has the long one."""
 
     @staticmethod
     def is_well_formed(kind, body):
         if kind != SUCCESS or type(body["id"]) is not int:
-            return Alloc.is_well_formed(kind, body)
+            return Sched.is_well_formed(kind, body)
         execution = body["R"]["execution"]
         entries = execution["R_lite"]
         return bool(execution["nodelist"]) and all(
@@ -120,12 +118,10 @@ class Manager(Peer):
             self.queues.configure({"queues": queues})
             for queue in self.queues.table.values():
                 queue.started = True
-        self.peer = SchedulerPeer(self)
-        self.alloc = QuickAlloc(self)
-        self.free = Free(self)
+        self.sched = QuickSched(self)
         self.methods = {
-            "sched-hello": self.peer.hello,
-            "sched-ready": self.peer.ready,
+            "sched-hello": self.sched.hello,
+            "sched-ready": self.sched.ready,
             "raise": self._raise,
             "alloc-query": self._alloc_query,
         }
@@ -139,7 +135,7 @@ class Manager(Peer):
         self.waiting += 1
         if active.queue_name is not None and active.queue_name not in self.queues.table:
             active.queue_name = None
-        self.alloc.enqueue(active)
+        self.sched.enqueue(active)
         return active
 
     def adopt(self, id, job, R, start):
@@ -167,7 +163,7 @@ class Manager(Peer):
     def pump(self):
         """Send the scheduler what it may be sent, once for all that happened at an instant."""
         self.pump_wanted = False
-        self.alloc.pump()
+        self.sched.pump()
 
     def finish(self, active, how=states.COMPLETED):
         """A running job ends."""
@@ -175,7 +171,7 @@ class Manager(Peer):
         del self.jobs[active.id]
         active.state = states.INACTIVE
         active.end = self.kernel.time
-        self.free.give_back(active.id, active.R)
+        self.sched.give_back(active.id, active.R)
         self.observer.ended(active, how)
 
     def cancel(self, active, how=states.CANCELED):
@@ -187,7 +183,7 @@ class Manager(Peer):
             active.end = self.kernel.time
             self.waiting -= 1
             was_pending = active.alloc_pending
-            self.alloc.withdraw(active)
+            self.sched.withdraw(active)
             self.observer.ended(active, how)
             if not was_pending:
                 self.jobs.pop(active.id, None)
@@ -197,9 +193,9 @@ class Manager(Peer):
         if active.state == states.SCHED:
             active.priority = priority_of(urgency)
             if active.priority == 0:
-                self.alloc.withdraw(active)
+                self.sched.withdraw(active)
             else:
-                self.alloc.priority_changed(active)
+                self.sched.enqueue(active)
 
     def set_queue(self, name, started):
         """Start or stop a queue; None: the anonymous one, or all.
@@ -212,7 +208,7 @@ class Manager(Peer):
             raise ValueError(f"there is no queue {name!r}")
         for queue in table.values() if name is None else [table[name]]:
             queue.started = started
-        self.alloc.requeue_eligible(list(self.jobs.values()))
+        self.sched.requeue_eligible(list(self.jobs.values()))
 
     def set_expiration(self, active, expiration):
         """Tell the scheduler that a running job may go on until `expiration`."""
@@ -281,9 +277,9 @@ class Manager(Peer):
 
     def answered(self, msg):
         if msg.topic == "sched.alloc":
-            self.alloc.response(msg)
+            self.sched.alloc_response(msg)
         elif msg.topic == "sched.free":
-            self.free.response(msg)
+            self.sched.free_response(msg)
 
     def _raise(self, msg):
         body = msg.body
@@ -298,8 +294,8 @@ class Manager(Peer):
 
     def _alloc_query(self, msg):
         body = {
-            "queue_length": self.alloc.queued,
-            "alloc_pending": len(self.alloc.pending),
+            "queue_length": self.sched.queued,
+            "alloc_pending": len(self.sched.pending),
             "running": self.running,
             "pending": self.waiting,
         }

@@ -238,7 +238,7 @@ class Calls:
             del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
-            self.jm.alloc.annotate(job, annotations)
+            self.jm.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
             self.report(plugin, topic, JobtapError("annotations: expected an object"))
         out.update(answer)

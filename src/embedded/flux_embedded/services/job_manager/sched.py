@@ -1,32 +1,44 @@
-"""Requests for resources: the job manager's side of RFC 27.
+"""The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
 
-Jobs that may be sent to the scheduler wait in a heap by descending priority, then submit time, then
-id. In unlimited mode all of them are sent. In limited mode at most `limit` requests are outstanding,
-and as the real job manager does, a waiting job that precedes one already sent has the last of those
-withdrawn, so that what the scheduler has is always the head of the order.
+A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent
+requests for resources and what is freed. When it goes, or breaks the protocol, all requests are forgotten and
+the jobs wait for the next one.
+
+Jobs that may be sent wait in a heap by descending priority, then submit time, then id. In unlimited
+mode all of them are sent. In limited mode at most `limit` requests are outstanding, and as the real
+job manager does, a waiting job that precedes one already sent has the last of those withdrawn, so
+that what the scheduler has is always the head of the order.
 """
 
+import errno
 import heapq
 import itertools
 
-from flux_embedded.formats import rset
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
-from flux_embedded.services.job_manager.annotations import merge
+from flux_embedded.formats import idset, rset
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
+from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, INACTIVE, SCHED
+from flux_embedded.kernel.service import Malformed
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+LIMIT_MAX = 2147483647
 
 
-class Alloc:
-    """The jobs that wait for resources.
+class Sched:
+    """The scheduler and the jobs that wait for resources.
 
     Attributes:
+        sender: who said hello, None without
+        is_ready (bool): hello and ready are both in
+        limit (int): most outstanding requests in limited mode, 0 in unlimited mode
         pending (dict): id -> Job with an outstanding ``sched.alloc``
         queued (int): jobs waiting to be sent
     """
 
     def __init__(self, jm):
         self.jm = jm
+        self.sender = None
+        self.is_ready = False
+        self.limit = 0
         self.pending = {}
         self.queued = 0
         # A job that was withdrawn and queued again has two entries with the same numbers for a while:
@@ -36,6 +48,66 @@ class Alloc:
         self._sent = []  # limited mode: heap of (priority, -t_submit, -id, serial, [job or None])
         self._reprioritized = {}
         self._canceling = set()
+
+    # -- hello and ready -------------------------------------------------------------------------
+
+    def hello(self, msg):
+        """``job-manager.sched-hello``: list the jobs that hold resources."""
+        body = msg.body or {}
+        partial_ok = body.get("partial-ok", False)
+        if type(partial_ok) is not bool:
+            raise OSError(errno.EPROTO, "sched-hello: partial-ok must be true or false")
+        if self.sender is not None:
+            self._suspend("replaced by a new hello")
+        if not partial_ok:
+            self._settle_partly_freed()
+        for job in self.jm.holding_resources():
+            answer = {
+                "id": job.id,
+                "priority": max(job.priority, 0),
+                "userid": job.userid,
+                "t_submit": float(job.t_submit),
+            }
+            if job.freed:
+                answer["free"] = idset.text(job.freed)
+            self.jm.respond(msg, answer)
+        self.sender = msg.sender
+        self.jm.respond_error(msg, errno.ENODATA)
+
+    def _settle_partly_freed(self):
+        """A scheduler that does not know ``free`` can be told of no partly freed job."""
+        for job in list(self.jm.holding_resources()):
+            if job.freed and job.state == INACTIVE:
+                self.jm.housekeeping.abort(job)
+        for job in self.jm.holding_resources():
+            if job.freed:
+                raise OSError(
+                    errno.ENOTSUP,
+                    "sched-hello: partial-ok is required: a job that is still running has freed some ranks",
+                )
+
+    def ready(self, msg):
+        """``job-manager.sched-ready``: the scheduler takes requests from now on."""
+        body = msg.body
+        mode = body.get("mode") if isinstance(body, dict) else None
+        if self.sender is not msg.sender:
+            raise Malformed("sched-ready: there was no sched-hello before")
+        if mode == "limited":
+            limit = body.get("limit")
+            if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
+                raise OSError(
+                    errno.EPROTO, f"sched-ready: limit must be an integer from 1 to {LIMIT_MAX}"
+                )
+        elif mode == "unlimited":
+            limit = 0
+            if "limit" in body:
+                raise OSError(errno.EPROTO, "sched-ready: a limit is for mode 'limited'")
+        else:
+            raise OSError(errno.EPROTO, "sched-ready: mode must be 'limited' or 'unlimited'")
+        self.limit = limit
+        self.is_ready = True
+        self.jm.respond(msg, {"count": self.queued})
+        self.jm.events.schedule()
 
     # -- the order -------------------------------------------------------------------------------
 
@@ -63,17 +135,13 @@ class Alloc:
             job.alloc_entry = None
             self.queued -= 1
 
-    def priority_changed(self, job):
-        """The priority of a job that stayed in SCHED is another one now."""
-        self.enqueue(job)
-
     def _update_pending(self, job):
         if job.priority == 0:
             self.withdraw(job)
             return
         self._reprioritized[job.id] = job.priority
         self.jm.events.schedule()
-        if job.alloc_stale or self.jm.peer.limit:
+        if job.alloc_stale or self.limit:
             # The request that is out has the old jobspec, or the old place in the order.
             self._send_prioritize()
             self._cancel(job)
@@ -102,10 +170,9 @@ class Alloc:
         """Send what may be sent; called once for all that happened in a turn."""
         if self._reprioritized:
             self._send_prioritize()
-        peer = self.jm.peer
-        if not peer.is_ready:
+        if not self.is_ready:
             return
-        limit = peer.limit
+        limit = self.limit
         waiting = self._waiting
         if limit:
             self._make_way()
@@ -123,7 +190,7 @@ class Alloc:
         job.alloc_pending = True
         job.alloc_stale = False
         self.pending[job.id] = job
-        if self.jm.peer.limit:
+        if self.limit:
             heapq.heappush(
                 self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell)
             )
@@ -169,15 +236,15 @@ class Alloc:
             [id, priority] for id, priority in self._reprioritized.items() if id in self.pending
         ]
         self._reprioritized.clear()
-        if changed and self.jm.peer.is_ready:
+        if changed and self.is_ready:
             self.jm.events.send(self.jm.notify, "sched.prioritize", {"jobs": changed})
 
     # -- what the scheduler answers ----------------------------------------------------------------
 
-    def response(self, msg):
+    def alloc_response(self, msg):
         """A response to ``sched.alloc``."""
         if msg.errnum:
-            self.jm.peer.failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}", LOG_ERR)
+            self._failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}")
             return
         body = msg.body
         try:
@@ -186,7 +253,7 @@ class Alloc:
             if not self.is_well_formed(kind, body):
                 raise ValueError("malformed")
         except (TypeError, KeyError, ValueError):
-            self.jm.peer.failed(f"malformed sched.alloc response: {msg.payload_str}", LOG_ERR)
+            self._failed(f"malformed sched.alloc response: {msg.payload_str}")
             return
         if job is None:
             self.jm.log(
@@ -236,7 +303,7 @@ class Alloc:
             or not self.jm.queues.is_started(job)
         ):
             # It crossed a cancellation, a hold, an update or the stop of its queue.
-            self.jm.free.give_back(job.id, R)
+            self.give_back(job.id, R)
             self._canceled(job, done=True)
             return
         if body.get("annotations"):
@@ -281,7 +348,7 @@ class Alloc:
 
     def annotate(self, job, update):
         """Merge `update` into the job's annotations (RFC 27)."""
-        merged = merge(job.annotations, update)
+        merged = _merge(job.annotations, update)
         if merged != job.annotations:
             job.annotations = merged
             event = {
@@ -298,10 +365,44 @@ class Alloc:
         if job.annotations:
             self.annotate(job, {key: None} if key else dict.fromkeys(job.annotations))
 
+    # -- giving back -----------------------------------------------------------------------------
+
+    def give_back(self, id, R, final=True):
+        """Send ``sched.free``, if there is a scheduler that knows of the job."""
+        if self.is_ready:
+            payload = {"id": id, "R": R, "final": final}
+            self.jm.events.send(self.jm.h.send_untagged, "sched.free", payload)
+
+    def free_response(self, msg):
+        """``sched.free`` has no response but an error."""
+        if msg.errnum:
+            self._failed(f"sched.free: {msg.payload_str or f'error {msg.errnum}'}")
+
     # -- scheduler gone ------------------------------------------------------------------------------
 
-    def suspend(self):
-        """Forget all requests: the jobs wait for the next scheduler."""
+    def disconnected(self, sender):
+        """An endpoint is gone; was it the scheduler?"""
+        if sender is not None and sender is self.sender:
+            self._suspend("disconnected")
+
+    def _failed(self, text):
+        """The scheduler broke the protocol or a request to it failed."""
+        if self.sender is not None:
+            self.jm.log(LOG_ERR, text)
+            self._suspend("failed")
+
+    def _suspend(self, why):
+        was_ready = self.is_ready
+        self.sender = None
+        self.is_ready = False
+        self.limit = 0
+        self._forget_requests()
+        if was_ready:
+            waiting = sum(1 for job in self.jm.jobs.values() if job.state == SCHED)
+            self.jm.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
+
+    def _forget_requests(self):
+        """The jobs wait for the next scheduler."""
         pending = list(self.pending.values())
         self.pending.clear()
         self._sent.clear()
@@ -317,3 +418,26 @@ class Alloc:
                 self.enqueue(job)
             elif job.state == CLEANUP:
                 self.jm.life.alloc_ended(job)
+
+
+def _merge(old, new):
+    """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
+
+    A null removes a key, objects are merged key by key, everything else replaces what was there.
+    Nulls are never stored, and an object that a removal leaves empty goes too.
+    """
+    merged = dict(old)
+    for key, value in new.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            before = merged.get(key)
+            inner = _merge(before if isinstance(before, dict) else {}, value)
+            # An empty object that was sent on purpose is kept; one emptied by nulls is not.
+            if inner or not value:
+                merged[key] = inner
+            else:
+                merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
