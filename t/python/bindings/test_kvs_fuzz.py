@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from flux.constants import FLUX_RPC_STREAMING
-from flux_embedded.services.kvs import Kvs
+from flux_embedded.services.kvs.service import Kvs
 
 METHODS = "commit lookup readlink dir watch-cancel getroot wait-version namespace-create namespace-remove namespace-list".split()
 METHODS += ["fault", "watch"]

@@ -22,7 +22,7 @@ from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.kvs import Kvs
+from flux_embedded.services.kvs.service import Kvs
 
 MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 START = 1_700_000_000.0

@@ -11,6 +11,7 @@ A handler that raises `OSError` answers with that error; anything else it raises
 traceback and answered EIO, and the service goes on.
 """
 
+import contextlib
 import errno
 import os
 import traceback
@@ -73,6 +74,15 @@ def check_form(body, form, topic):
         if kind not in kinds and not (kind is int and float in kinds):
             wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
             raise Malformed(f"{topic}: {name!r} must be {wanted}")
+
+
+@contextlib.contextmanager
+def refusing():
+    """A ValueError in the block is an error in the request: EINVAL, with its text."""
+    try:
+        yield
+    except ValueError as exc:
+        raise OSError(errno.EINVAL, str(exc)) from None
 
 
 def request(method, guest=False, streaming=False, form=None):

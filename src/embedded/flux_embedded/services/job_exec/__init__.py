@@ -3,7 +3,3 @@
 `service` has the methods; `mock` pretends to run a job, `local` runs its command in processes of this
 machine, laid out by `layout`.
 """
-
-from flux_embedded.services.job_exec.service import JobExec
-
-__all__ = ["JobExec"]

@@ -5,6 +5,7 @@ import errno
 from flux.idset import IDset
 from flux_embedded.formats import jobid
 from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
+from flux_embedded.kernel.service import refusing
 from flux_embedded.services.job_exec.process import Process
 
 MAX_RANKS = 1 << 20
@@ -79,7 +80,5 @@ class Scripts:
 
 def _ranks(text):
     """The ranks of a request, an IDset: it may name any number, and is asked, not listed."""
-    try:
+    with refusing():
         return IDset(text)
-    except ValueError as exc:
-        raise OSError(errno.EINVAL, str(exc)) from None

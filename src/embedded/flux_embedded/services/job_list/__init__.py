@@ -2,7 +2,3 @@
 
 `service` has the methods, `entry` one job and its attributes, `filter` the constraints of a query.
 """
-
-from flux_embedded.services.job_list.service import JobList
-
-__all__ = ["JobList"]

@@ -3,7 +3,3 @@
 `service.JobManager` lists its methods. Each file here has one part of a job's life; they share the
 `JobManager` object, named ``jm`` everywhere.
 """
-
-from flux_embedded.services.job_manager.service import JobManager
-
-__all__ = ["JobManager"]

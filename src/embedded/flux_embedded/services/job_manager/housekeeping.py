@@ -238,7 +238,7 @@ class Visit:
             self.over = True
             self.jm.housekeeping.ended(self)
         self.jm.sched.give_back(self.job.id, rset.fragment(self.job.R, ranks), final)
-        self.jm.check_idle()
+        self.jm.waits.check()
 
     def kill(self, signum, ranks=None):
         """Signal the scripts; ranks that are offline are given up."""

@@ -42,7 +42,7 @@ from flux.idset import IDset
 from flux_embedded.formats import policy, rset, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
-from flux_embedded.kernel.service import Service, request
+from flux_embedded.kernel.service import Service, refusing, request
 from flux_embedded.services.job_manager.actions import MANY, Actions
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
@@ -196,9 +196,6 @@ class JobManager(Service):
         visited = [visit.job for visit in self.housekeeping.jobs.values()]
         return active + visited
 
-    def check_idle(self):
-        self.waits.check()
-
     # -- requests ----------------------------------------------------------------------------------
 
     @request("alloc-query", guest=True)
@@ -222,10 +219,8 @@ class JobManager(Service):
         body = msg.body or {}
         ranks = None
         if body.get("ranks"):
-            try:
+            with refusing():
                 wanted = IDset(body["ranks"])
-            except ValueError as exc:
-                raise OSError(errno.EINVAL, str(exc)) from None
             # The set may be of any size, so it is asked, not listed.
             visits = self.housekeeping.jobs.values()
             ranks = {rank for visit in visits for rank in visit.active if rank in wanted}

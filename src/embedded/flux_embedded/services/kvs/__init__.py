@@ -75,7 +75,3 @@ stats-get             -> ``{commits, ops, lookups, faults, watchers,
                       namespaces: {NAME: rootseq}}``
 ====================  ======================================================
 """
-
-from flux_embedded.services.kvs.service import Kvs
-
-__all__ = ["Kvs"]

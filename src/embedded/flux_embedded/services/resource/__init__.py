@@ -32,12 +32,3 @@ status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, off
 sched-status           -> ``{all: R, down: R, allocated: R}``; guests too
 =====================  ===========================================================================
 """
-
-
-def __getattr__(name):
-    # The broker's start needs the parts that make an R, not the service: it is imported on demand.
-    if name == "Resource":
-        from flux_embedded.services.resource.service import Resource
-
-        return Resource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
