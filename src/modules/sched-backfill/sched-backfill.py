@@ -294,6 +294,9 @@ class BackfillScheduler(PolicyScheduler):
         self._backlog.unpark()
         self.released()
 
+    def next_look(self):
+        return self.promises.next_after(self.now())
+
     def released(self):
         self._backlog.wake(self.now())
 

@@ -490,6 +490,40 @@ def test_the_plan_shows_windows():
     ]
 
 
+def test_one_timer_for_all_promises_that_come_due_by_the_clock():
+    rig = make(
+        "sched-backfill", cls=Simulation, args=("queue-depth=unlimited", "reservations=unlimited")
+    )
+    reserve(rig, "dat", 50, 50, nodes=8)
+    before = len(rig.task.watchers)
+    begin = rig.now
+    for jobid in range(1, 41):
+        rig.submit(jobid, whole(jobid % 8 + 1, 60 + jobid))
+        rig.settle()
+    rig.prioritize(*[(jobid, jobid) for jobid in range(1, 41)])  # all promises anew
+    rig.settle()
+    rig.wait(2)
+    assert len(rig.task.watchers) <= before + 3
+    promised = dict(rig.first_estimate)
+    rig.wait(20000)
+    assert len(rig.begun) == 40
+    assert min(rig.begun.values()) == pytest.approx(begin + 100, abs=0.1)
+    for jobid, when in promised.items():
+        assert rig.begun[jobid] <= when + 0.1
+
+
+def test_promises_made_before_the_reservation_come_due_too():
+    rig = make("sched-backfill", nodes=4, cls=Simulation)
+    rig.submit(1, whole(2, 0), runtime=0)  # no limit: it goes on
+    rig.submit(2, whole(2, 100), runtime=500)  # it overruns
+    rig.submit(3, whole(2, 50))
+    rig.settle()
+    rig.wait(1)
+    reserve(rig, "dat", 1000, 50, nodes=2)
+    rig.wait(3000)
+    assert rig.begun[3] == pytest.approx(rig.begun[2] + 500, abs=0.1)
+
+
 # -- whatever happens ----------------------------------------------------------------------------------
 
 

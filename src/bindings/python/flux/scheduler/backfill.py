@@ -94,6 +94,11 @@ class Promises:
             job.special = False
             self.plan.cancel(job.jobid)
 
+    def next_after(self, now: float) -> Optional[float]:
+        """When the first promise after `now` comes due; None: none does. O(promises)."""
+        times = [when for when in self._times.values() if when is not None and when > now]
+        return min(times, default=None)
+
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose time has come, in order."""
         if self._first > now:

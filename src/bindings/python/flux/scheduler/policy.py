@@ -108,8 +108,9 @@ class PolicyScheduler(Scheduler):
         self._heads_found: list[tuple[PendingJob, int]] = []
         self._heads_seen: Any = None
         self._stopwatch = stopwatch(h)
-        #: timers of `look_again_at`
-        self._looks: list[Any] = []
+        #: for `look_again_at`: when there is to be a pass
+        self._look_due = math.inf
+        self._look_timer = h.timer_watcher_create(0.0, self._looks_again)
         self._desk = Desk(self)
         self._answering = Answering(h, self._stopwatch)
         #: whether guests are not even told how many jobs others have; None: not read yet
@@ -190,7 +191,7 @@ class PolicyScheduler(Scheduler):
         """
         if self.pool_can("plan"):
             plan = self.resources.plan()
-            self._keeper.attach(plan)
+            self._keeper.ahead.attach(plan)
             return plan
         self.log.critical(
             f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
@@ -235,10 +236,7 @@ class PolicyScheduler(Scheduler):
 
     def _ranks_changed(self, lost: bool) -> None:
         if self._keeper:
-            if lost:
-                self._keeper.forget_plan()
-            self._keeper.repin()
-            self._keeper.refill()
+            self._keeper.ranks_changed(lost)
         self._matching.clear()
         self._down.clear()
         if lost:
@@ -279,7 +277,7 @@ class PolicyScheduler(Scheduler):
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
         if self._keeper.entries:
-            cut = self._keeper.end_of(job.jobid)
+            cut = self._keeper.holding.end_of(job.jobid)
             if cut is not None:
                 end = min(end or cut, cut)
         alloc.set_starttime(now)
@@ -415,7 +413,7 @@ class PolicyScheduler(Scheduler):
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
         if self._keeper.entries or job.reservation is not None:
-            return self._keeper.allocate(job, self._keeper.plan if plan is None else plan)
+            return self._keeper.allocate(job, self._keeper.ahead.plan if plan is None else plan)
         return (plan or self.resources).alloc(job.jobid, job.resource_request)
 
     def set_aside(self, job: PendingJob) -> bool:
@@ -428,59 +426,72 @@ class PolicyScheduler(Scheduler):
         """
         if job.reservation is None:
             return False
-        self._keeper.set_aside(job)
+        self._keeper.members.set_aside(job)
         self._passes.forecast()  # there may be nothing left to make a pass for
         return True
 
     def reserved_spans(self, until: float) -> Iterator[dict[str, Any]]:
         """The windows of reservations up to a time, as ``sched.plan`` shows them."""
-        return self._keeper.spans(until)
+        return self._keeper.board.spans(until)
 
     def reservation_figures(self) -> Iterator[dict[str, Any]]:
         """The reservations, as ``sched.reservations`` shows them."""
         for entry in list(self._keeper.entries.values()):
-            yield self._keeper.describe(entry)
+            yield self._keeper.board.describe(entry)
 
     def reservations_changed(self) -> None:
         """Called when a window began or ended, or a reservation was made or given up."""
-        for job in self._keeper.take_back():
+        for job in self._keeper.members.take_back():
             self._backlog.push(job)
+        self._arm_look()
         self.released()
         self._request_schedule()
 
     def look_again_at(self, when: float) -> None:
         """Have a pass at a time that depends on a reservation: then no job need end, so that nothing
-        else would ask for one. Costs nothing while there are no reservations."""
-        if self._keeper:
-            wait = max(0.0, when - self.now()) + 1e-3
-            timer = self.handle.timer_watcher_create(wait, self._looks_again)
-            timer.start()
-            self._looks.append(timer)
+        else would ask for one. Costs nothing while there are no reservations.
+
+        Only the earliest time is kept; those after it are `next_look`'s to say.
+        """
+        if self._keeper and when < self._look_due:
+            self._look_due = when
+            self._look_timer.stop()
+            self._look_timer.reset(after=max(0.0, when - self.now()) + 1e-3)
+
+    def next_look(self) -> Optional[float]:
+        """The next time, after now, for which `look_again_at` was or would be asked; None: there is
+        none."""
+        return None
+
+    def _arm_look(self) -> None:
+        when = self.next_look() if self._keeper else None
+        if when is not None:
+            self.look_again_at(when)
 
     def _looks_again(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        if watcher in self._looks:
-            self._looks.remove(watcher)
+        self._look_due = math.inf
+        self._arm_look()
         self.released()
         self._request_schedule()
 
     def replan(self) -> None:
         """Called when a reservation cannot be kept beside the promises there are: they are void."""
-        self._keeper.forget_plan()
+        self._keeper.ahead.forget()
         self.ranks_lost()
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
         """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
-        return self._keeper.running()
+        return self._keeper.holding.running()
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        if self._keeper and self._keeper.extended(jobid, expiration):
+        if self._keeper and self._keeper.holding.extended(jobid, expiration):
             self.handle.respond(msg, None)
         else:
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        if self._keeper.aside:
-            for job in self._keeper.take_back():
+        if self._keeper.members.aside:
+            for job in self._keeper.members.take_back():
                 self._backlog.push(job)
         super().prioritize(jobs)
 
@@ -488,9 +499,9 @@ class PolicyScheduler(Scheduler):
         super()._take_back(jobid, R, final)
         if self._keeper.entries:
             if final:
-                self._keeper.ended(jobid)
+                self._keeper.holding.ended(jobid)
             self._keeper.refill()
-            for job in self._keeper.take_back(TRIES):
+            for job in self._keeper.members.take_back(TRIES):
                 self._backlog.push(job)
 
     def _pool_made(self) -> None:
@@ -498,7 +509,7 @@ class PolicyScheduler(Scheduler):
 
     def stand_ins(self) -> list[int]:
         """Ids in the pool that are no job's: what reservations keep."""
-        return self._keeper.stand_ins()
+        return self._keeper.holding.stand_ins()
 
     def _allocated(self) -> Any:
         stand_ins = self.stand_ins()
@@ -582,7 +593,7 @@ class PolicyScheduler(Scheduler):
             return
         if not any(self.is_mature(job) for job in self._queue):
             return
-        plan = self._keeper.plan.copy() if self._keeper else self.resources.plan()
+        plan = self._keeper.ahead.plan.copy() if self._keeper else self.resources.plan()
         turns = Turns()
         for job in in_order(self._queue):
             if job.request.finalized:
@@ -680,8 +691,8 @@ class PolicyScheduler(Scheduler):
                 self._maturity.reset(after=MATURE_GRAIN)
             return
         self._reasons_at = now
-        for job, when in self._keeper.estimates(self.reason_depth):
-            self.show_reason(job, self._keeper.why(job))
+        for job, when in self._keeper.members.estimates(self.reason_depth):
+            self.show_reason(job, self._keeper.reasons.why(job))
             self.show_estimate(job, when)
             yield
         for job in self.first_pending():
@@ -695,14 +706,14 @@ class PolicyScheduler(Scheduler):
 
     def pending_jobs(self, aside: bool = True) -> Iterator[PendingJob]:
         """All pending jobs, in order; those that wait for their reservation (`set_aside`) if `aside`."""
-        waiting = list(self._keeper.aside.values()) if aside else []
+        waiting = list(self._keeper.members.aside.values()) if aside else []
         for job in in_order([*self._queue, *waiting] if waiting else self._queue):
             if not job.request.finalized:
                 yield job
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
-        if self._keeper.is_aside(job):
+        if self._keeper.members.is_aside(job):
             return []
         ranks = self.turn_of(job)
         for head, mask in self.heads():
@@ -763,19 +774,19 @@ class PolicyScheduler(Scheduler):
 
     def why_reserved(self, job: PendingJob) -> Optional[str]:
         """What `job` waits for on account of a reservation; None if it does not."""
-        return self._keeper.why(job)
+        return self._keeper.reasons.why(job)
 
     def reservation_of(self, job: PendingJob) -> Optional[dict[str, Any]]:
         """The reservation that `job` waits for or has to keep off: name, start and end; or None."""
-        return self._keeper.blamed(job)
+        return self._keeper.reasons.blamed(job)
 
     def waits_aside(self, job: PendingJob) -> bool:
         """Whether `job` waits for its reservation, and so for no other job."""
-        return self._keeper.is_aside(job)
+        return self._keeper.members.is_aside(job)
 
     def kind_of_wait(self, job: PendingJob) -> str:
         """What `job` waits for, in a word: ``reservation``, ``order``, ``down`` or ``resources``."""
-        if self._keeper.why(job) is not None:
+        if self._keeper.reasons.why(job) is not None:
             return "reservation"
         if self.ahead_of(job):
             return "order"
@@ -793,7 +804,7 @@ class PolicyScheduler(Scheduler):
         """
         if not self.pool_can("plan"):
             return None
-        return self._keeper.plan if self._keeper else self.resources.plan()
+        return self._keeper.ahead.plan if self._keeper else self.resources.plan()
 
     @property
     def requests_seen(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flux.kvs import get_key_direct
 from flux.scheduler.asking.question import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.keeper import LOOK, Keeper
+from flux.scheduler.reservations.keeper import Keeper
 from flux.scheduler.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Where the reservations are stored, and the version of what is there.
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
+
+#: Longest time between two looks at the clock, seconds: it may be set.
+LOOK = 60.0
 
 #: Most reservations that there can be.
 MOST = 1000
@@ -155,7 +158,7 @@ class Office:
                     self._scheduler.log.debug(f"jobspec of {name_of(jobid)}: {exc}")
                     continue
                 if name in active:
-                    self._keeper.found_inside(jobid, name)
+                    self._keeper.holding.found_inside(jobid, name)
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -175,14 +178,16 @@ class Office:
             raise ValueError(f"there are {MOST} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         keeper.check(reservation)
-        conflicts = [{**job, "name": name_of(job["id"])} for job in keeper.conflicts(reservation)]
+        conflicts = [
+            {**job, "name": name_of(job["id"])} for job in keeper.board.conflicts(reservation)
+        ]
         warnings = []
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
         if asked["dry_run"]:
-            shown = keeper.preview(reservation)
+            shown = keeper.board.preview(reservation)
         else:
-            shown = keeper.describe(keeper.add(reservation))
+            shown = keeper.board.describe(keeper.add(reservation))
         answer = {
             "now": scheduler.now(),
             "reservation": shown,
@@ -225,7 +230,7 @@ class Office:
         read(payload)
         shown = []
         for entry in list(self._keeper.entries.values()):
-            one = self._keeper.describe(entry)
+            one = self._keeper.board.describe(entry)
             if not caller.owner:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)

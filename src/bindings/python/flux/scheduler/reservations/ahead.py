@@ -1,0 +1,238 @@
+"""Windows to come, as promises in the plan."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.reservation import Reservation, Window
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+
+#: Windows of one reservation that the plan knows at a time.
+AHEAD = 64
+
+#: Parts in which a window that cannot be had whole is entered.
+PARTS = 16
+
+#: Later than a time by so little that nothing lies between, seconds.
+TICK = 1e-3
+
+
+class Ahead:
+    """Enters windows to come into the plan that jobs are started through, and takes them out.
+
+    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into it,
+    each part is entered from when it can be had.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+        entries (dict): the reservations, by name
+        demands (Demands): what they ask of the pool
+    """
+
+    def __init__(
+        self, scheduler: PolicyScheduler, entries: dict[str, Entry], demands: Demands
+    ) -> None:
+        self._scheduler = scheduler
+        self._entries = entries
+        self._demands = demands
+        self._plan: Any = None
+
+    def attach(self, plan: Any) -> None:
+        """Enter all reservations into a plan that has no promises yet; it is kept up to date."""
+        self._plan = plan
+        for entry in self._entries.values():
+            entry.keys = []
+            self.enter(entry)
+
+    @property
+    def plan(self) -> Any:
+        """The plan in which the reservations are entered; a new one for a policy that has none."""
+        if self._plan is None:
+            self.attach(self._scheduler.resources.plan())
+        return self._plan
+
+    def forget(self) -> None:
+        """The plan is void: ranks were lost, or another one is made."""
+        self._plan = None
+        for entry in self._entries.values():
+            entry.keys = []
+
+    def enter(self, entry: Entry) -> bool:
+        """Enter the windows to come into the plan; whether all of them could be had whole."""
+        if self._plan is None or entry.window is None:
+            return True
+        entry.parts = []
+        entry.whole = self._enter_missing(self._plan, entry, entry.keys, entry.parts)
+        window = self._next_window(entry)
+        for left in range(AHEAD, 0, -1):
+            if window is None:
+                break
+            following = entry.reservation.window_after(window)
+            endless = left == 1 and following is not None
+            end = math.inf if endless else window.end
+            whole, keys, parts = self._enter_window(self._plan, entry, window, end)
+            entry.whole &= whole
+            entry.keys += keys
+            if left == AHEAD:
+                entry.parts += parts
+            window = following
+        return entry.whole
+
+    def withdraw(self, entry: Entry, again: bool = False) -> None:
+        """Take an entry's promises out of the plan, and enter those that it now needs if `again`."""
+        if self._plan is not None:
+            for key in entry.keys:
+                self._plan.cancel(key)
+        entry.keys = []
+        if again:
+            self.enter(entry)
+
+    def mend(self) -> bool:
+        """Something was released or came up: enter anew what could not be had whole.
+
+        Returns:
+            whether all can be kept as well as if no job had a promise
+        """
+        short = [entry for entry in self._entries.values() if not entry.whole]
+        for entry in short:
+            self.withdraw(entry, again=True)
+        return (
+            all(entry.whole for entry in short)
+            or self._plan is None
+            or not any(key >= 0 for key in self._plan.reservations())
+            or self._kept_as_well_as_can_be()
+        )
+
+    def _enter_missing(
+        self, plan: Any, entry: Entry, keys: list[int], parts: list[tuple[float, int]]
+    ) -> bool:
+        """Enter what the window that lasts is short of, so that nobody else has it when it comes
+        free; whether there is no such."""
+        if not entry.active or entry.window is None:
+            return True
+        missing = self._demands.nodes(entry.reservation) - popcount(entry.ranks)
+        if missing <= 0:
+            return True
+        window = entry.window
+        self._enter_nodes(
+            plan, entry.reservation, window.start, window.end, 0, missing, keys, parts
+        )
+        return False
+
+    def _next_window(self, entry: Entry) -> Optional[Window]:
+        """The first of an entry's windows that has not begun."""
+        if entry.active and entry.window is not None:
+            return entry.reservation.window_after(entry.window)
+        return entry.window
+
+    def _enter_window(
+        self, plan: Any, entry: Entry, window: Window, end: float
+    ) -> tuple[bool, list[int], list[tuple[float, int]]]:
+        """Enter one window into a plan, in as few parts as can be.
+
+        Returns:
+            whether all of it could be had at once; the keys of its parts; their starts and numbers
+        """
+        pinned = entry.ranks if entry.pinned and not entry.active else 0
+        wanted = self._demands.nodes(entry.reservation)
+        whole = True
+        keys: list[int] = []
+        parts: list[tuple[float, int]] = []
+        for ranks, number in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
+            if number > 0:
+                whole &= self._enter_nodes(
+                    plan, entry.reservation, window.start, end, ranks, number, keys, parts
+                )
+        return whole, keys, parts
+
+    def _enter_nodes(
+        self,
+        plan: Any,
+        reservation: Reservation,
+        start: float,
+        end: float,
+        ranks: int,
+        left: int,
+        keys: list[int],
+        parts: list[tuple[float, int]],
+    ) -> bool:
+        """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once."""
+        start = max(start, self._scheduler.now())
+        whole = True
+        for _ in range(PARTS):
+            if not left or start >= end:
+                break
+            count = self._most(plan, reservation, left, start, end, ranks)
+            whole &= count == left
+            if count:
+                keys.append(self._demands.new_id())
+                plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
+                parts.append((start, count))
+                left -= count
+            if left:
+                found = plan.earliest(
+                    self._part(reservation, 1, 0.0, 1.0, ranks),
+                    after=start + TICK,
+                )
+                if found is None or found <= start:
+                    break
+                start = found
+        return whole
+
+    def _kept_as_well_as_can_be(self) -> bool:
+        """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
+        trial = self._scheduler.resources.plan()
+        for entry in self._entries.values():
+            parts: list[tuple[float, int]] = []
+            self._enter_missing(trial, entry, [], parts)
+            window = self._next_window(entry)
+            if window is not None:
+                parts += self._enter_window(trial, entry, window, window.end)[2]
+            if not entry.whole and parts != entry.parts:
+                return False
+        return True
+
+    def _part(
+        self, reservation: Reservation, count: int, start: float, end: float, pinned: int
+    ) -> Any:
+        """A request for some of a window's nodes, from a part of it on."""
+        ranks = idset_text(pinned) if pinned else None
+        return self._demands.request(
+            reservation, count, 0 if end == math.inf else end - start, ranks
+        )
+
+    def _most(
+        self,
+        plan: Any,
+        reservation: Reservation,
+        most: int,
+        start: float,
+        end: float,
+        pinned: int,
+    ) -> int:
+        """The largest number of nodes that a plan has for all of a span."""
+
+        def fits(count: int) -> bool:
+            try:
+                part = self._part(reservation, count, start, end, pinned)
+                found = plan.earliest(part, after=start)
+            except (InfeasibleRequest, InsufficientResources):
+                return False
+            return found is not None and found <= start
+
+        if fits(most):
+            return most
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            if fits(middle):
+                low = middle
+            else:
+                high = middle
+        return low

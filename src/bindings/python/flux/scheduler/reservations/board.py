@@ -1,0 +1,141 @@
+"""Reservations as answers show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.holding import Holding
+from flux.scheduler.reservations.reservation import Reservation, Window
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+
+#: Windows of one reservation that a plan shows.
+SHOWN = 64
+
+
+class Board:
+    """Shows reservations: as a list has them, as a plan has them, and what would be in their way.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+        entries (dict): the reservations, by name
+        demands (Demands): what they ask of the pool
+        holding (Holding): what is held of them
+    """
+
+    def __init__(
+        self,
+        scheduler: PolicyScheduler,
+        entries: dict[str, Entry],
+        demands: Demands,
+        holding: Holding,
+    ) -> None:
+        self._scheduler = scheduler
+        self._entries = entries
+        self._demands = demands
+        self._holding = holding
+
+    def describe(self, entry: Entry) -> dict[str, Any]:
+        """An entry as the answer of ``sched.reservations`` has it."""
+        impl = self._scheduler.resources.impl
+        reservation = entry.reservation
+        wanted = self._demands.nodes(reservation)
+        window = entry.window
+        state = "over" if window is None else "active" if entry.active else "planned"
+        held = popcount(entry.ranks)
+        if entry.active and held < wanted:
+            state = "degraded"
+        elif not entry.active and window is not None:
+            request = self._demands.request(reservation, 1, 1.0)
+            able = impl.match_mask(request) & impl.eligible(request.shape.match)
+            if popcount(able) < wanted:
+                state = "degraded"
+        shown = window or Window(
+            0, reservation.recurrence.start, reservation.recurrence.start + reservation.duration
+        )
+        return {
+            "name": entry.name,
+            "state": state,
+            "start": shown.start,
+            "end": shown.end,
+            "nodes": wanted,
+            "held": held if entry.active else 0,
+            "short": max(0, wanted - held) if entry.active else 0,
+            "ranks": idset_text(entry.ranks) if entry.ranks else None,
+            "every": reservation.recurrence.every,
+            "zone": reservation.recurrence.zone,
+            "at_end": reservation.at_end,
+            "group": _group(reservation),
+            "configured": entry.configured,
+            "note": entry.warned,
+        }
+
+    def preview(self, reservation: Reservation) -> dict[str, Any]:
+        """As `describe`, of a reservation that is not made."""
+        entry = Entry(reservation, configured=False)
+        entry.window = reservation.window_at(self._scheduler.now())
+        return self.describe(entry)
+
+    def spans(self, until: float) -> Iterator[dict[str, Any]]:
+        """The windows up to a time, as ``sched.plan`` shows them."""
+        for entry in list(self._entries.values()):
+            window: Optional[Window] = entry.window
+            for _ in range(SHOWN):
+                if window is None or window.start >= until:
+                    break
+                now = entry.active and window is entry.window
+                ranks = entry.ranks if now or entry.pinned else 0
+                yield {
+                    "name": entry.name,
+                    "start": window.start,
+                    "end": window.end,
+                    "nodes": self._demands.nodes(entry.reservation),
+                    "ranks": idset_text(ranks) if ranks else None,
+                }
+                window = entry.reservation.window_after(window)
+
+    def conflicts(self, reservation: Reservation) -> list[dict[str, Any]]:
+        """Running jobs that would be in the way when the next window begins.
+
+        Of a number of nodes, the jobs that end last are named, as many as have to be.
+        """
+        impl = self._scheduler.resources.impl
+        window = reservation.window_at(self._scheduler.now())
+        if window is None:
+            return []
+        request = self._demands.request(reservation, 1, 1.0)
+        room = impl.match_mask(request) & impl.eligible(request.shape.match)
+        busy: list[tuple[float, int, int]] = []
+        taken = 0
+        for jobid, end in self._holding.running():
+            ranks = selected_ranks(impl.held(jobid)) & room
+            if ranks and (not end or end > window.start):
+                busy.append((end or math.inf, jobid, ranks))
+                taken |= ranks
+        if reservation.nodes is not None:
+            lacking = reservation.nodes - popcount(room & ~taken)
+            if lacking <= 0:
+                return []
+        return [
+            {"id": jobid, "nodes": popcount(ranks), "end": None if end == math.inf else end}
+            for end, jobid, ranks in sorted(busy)
+        ]
+
+
+def _group(reservation: Reservation) -> str:
+    """Who it is for, in words; empty: nobody."""
+    parts = []
+    for noun, names in (
+        ("users", [str(user) for user in reservation.users]),
+        ("queues", list(reservation.queues)),
+        ("banks", list(reservation.banks)),
+    ):
+        if names:
+            parts.append(f"{noun} {','.join(names)}")
+    return "; ".join(parts)

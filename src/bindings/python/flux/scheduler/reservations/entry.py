@@ -1,0 +1,111 @@
+"""A reservation that is kept, and what it asks of the pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.pool.masks import popcount
+from flux.scheduler.reservations.reservation import Reservation, Window
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+
+
+class Entry:
+    """A reservation, and how far it is.
+
+    Attributes:
+        reservation (Reservation): what was asked for
+        configured (bool): it comes from the configuration, and cannot be given up by a request
+        window (Window or None): the one that lasts, else the next; None: all are over
+        active (bool): `window` has begun
+        ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
+        stand_in (int or None): the id of the allocation that keeps what is free of them
+        keys (list): its promises in the plan
+        parts (list): of its next window, pairs of a start and a number of nodes that these keep
+        whole (bool): these keep all that it wants; if not, they are made anew at each release
+    """
+
+    __slots__ = (
+        "active",
+        "configured",
+        "keys",
+        "parts",
+        "ranks",
+        "reservation",
+        "stand_in",
+        "warned",
+        "whole",
+        "window",
+    )
+
+    def __init__(self, reservation: Reservation, configured: bool) -> None:
+        self.reservation = reservation
+        self.configured = configured
+        self.window: Optional[Window] = None
+        self.active = False
+        self.ranks = 0
+        self.stand_in: Optional[int] = None
+        self.keys: list[int] = []
+        self.parts: list[tuple[float, int]] = []
+        self.whole = True
+        self.warned = ""
+
+    @property
+    def name(self) -> str:
+        return self.reservation.name
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its ranks are chosen before it begins. All that have a name or a property are
+        known anyway."""
+        return self.reservation.pin and self.reservation.nodes is not None
+
+
+class Demands:
+    """What reservations ask of the pool, in its terms; and ids in it that are no job's.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+    """
+
+    def __init__(self, scheduler: PolicyScheduler) -> None:
+        self._scheduler = scheduler
+        self._next_id = -1
+
+    def request(
+        self, reservation: Reservation, nodes: int, duration: float, ranks: Optional[str] = None
+    ) -> Any:
+        """A request for so many of a reservation's nodes.
+
+        Args:
+            reservation (Reservation): whose constraint they meet
+            nodes: how many whole nodes
+            duration: for how long, seconds; 0: without end
+            ranks: of these ranks (an idset); None: of any that meet the constraint
+        """
+        return self._scheduler.parse_request(reservation.jobspec(nodes, duration, ranks))
+
+    def nodes(self, reservation: Reservation) -> int:
+        """How many nodes a reservation is for, as the inventory is now."""
+        if reservation.nodes is not None:
+            return reservation.nodes
+        return popcount(self.ranks(reservation))
+
+    def ranks(self, reservation: Reservation) -> int:
+        """Mask of the ranks that a reservation could want, up or not."""
+        request = self.request(reservation, 1, 1.0)
+        mask: int = self._scheduler.resources.impl.match_mask(request)
+        return mask
+
+    def ranks_up(self, reservation: Reservation) -> int:
+        """Mask of the ranks that a reservation could want and that are up."""
+        impl = self._scheduler.resources.impl
+        request = self.request(reservation, 1, 1.0)
+        mask: int = impl.match_mask(request) & impl.eligible(request.shape.match)
+        return mask
+
+    def new_id(self) -> int:
+        """An id that no job has: negative."""
+        self._next_id -= 1
+        return self._next_id

@@ -1,0 +1,114 @@
+"""The jobs of a reservation's group: which they are, and where they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.reservations.ahead import Ahead
+from flux.scheduler.reservations.entry import Entry
+from flux.scheduler.reservations.reservation import Asker
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import PendingJob
+
+
+class Members:
+    """Knows the jobs that name a reservation, and keeps those *aside* that wait for it.
+
+    Such a job waits for its window, and nobody behind it waits for it: it is not in the queue.
+
+    Args:
+        entries (dict): the reservations, by name
+        ahead (Ahead): their windows to come
+    """
+
+    def __init__(self, entries: dict[str, Entry], ahead: Ahead) -> None:
+        self._entries = entries
+        self._ahead = ahead
+        #: jobs of a group that wait for its window, by id
+        self.aside: dict[int, PendingJob] = {}
+
+    def standing(self, job: PendingJob) -> tuple[Optional[Entry], Optional[str]]:
+        """The reservation to whose group a job belongs, and why it cannot run for now.
+
+        Returns:
+            the `Entry` or None, and a reason or None
+
+        Raises:
+            InfeasibleRequest: the job names a reservation that is not for it
+        """
+        name = job.reservation
+        if name is None:
+            return None, None
+        entry = self._entries.get(name)
+        if entry is None:
+            return None, f"reservation {name} does not exist"
+        userid = job.request.userid
+        asker = Asker(
+            -1 if userid is None else userid, _attribute(job, "queue"), _attribute(job, "bank")
+        )
+        if not entry.reservation.admits(asker):
+            raise InfeasibleRequest(
+                f"reservation {name} is not for this job's user, queue and bank"
+            )
+        if entry.window is None:
+            return entry, f"reservation {name} is over"
+        return entry, None
+
+    def set_aside(self, job: PendingJob) -> None:
+        """A job of the group waits for its window, and nobody behind it."""
+        self.aside[job.jobid] = job
+
+    def is_aside(self, job: PendingJob) -> bool:
+        """Whether a job waits for its window, and so for no other job."""
+        return job.jobid in self.aside
+
+    def take_back(self, most: Optional[int] = None) -> Iterator[PendingJob]:
+        """Jobs to be put back into the queue, in order: all, or so many."""
+        jobs = sorted(self.aside.values())[:most]
+        for job in jobs:
+            del self.aside[job.jobid]
+            if not job.request.finalized:
+                yield job
+
+    def estimates(self, most: int) -> Iterator[tuple[PendingJob, Optional[float]]]:
+        """When the first of the jobs that are aside are expected to start; None: nobody knows.
+
+        That is said of a window to come, in which they are planned in order, beside what runs then.
+        """
+        plans: dict[str, Any] = {}
+        for job in sorted(self.aside.values())[:most]:
+            if not job.request.finalized:
+                yield job, self._estimate(job, plans)
+
+    def _estimate(self, job: PendingJob, plans: dict[str, Any]) -> Optional[float]:
+        try:
+            entry, reason = self.standing(job)
+        except InfeasibleRequest:
+            return None
+        if entry is None or reason is not None or entry.active or entry.window is None:
+            return None
+        plan = plans.get(entry.name)
+        if plan is None:
+            plan = plans[entry.name] = self._ahead.plan.copy()
+            for key in entry.keys:
+                plan.cancel(key)
+        request = job.resource_request
+        try:
+            when: Optional[float] = plan.earliest(request, after=entry.window.start)
+            if when is None or when >= entry.window.end:
+                return None
+            plan.reserve(job.jobid, request, when)
+        except (InfeasibleRequest, InsufficientResources):
+            return None
+        return when
+
+
+def _attribute(job: PendingJob, key: str) -> Any:
+    """A system attribute of a job's jobspec."""
+    try:
+        return job.resource_request.jobspec["attributes"]["system"].get(key)
+    except (AttributeError, KeyError, TypeError):
+        return None

@@ -1,0 +1,126 @@
+"""What a job waits for on account of a reservation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Optional
+
+from flux.resource.errors import InfeasibleRequest
+from flux.resource.pool.masks import popcount
+from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.holding import Holding
+from flux.scheduler.reservations.members import Members
+from flux.scheduler.reservations.times import iso_time
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.requests import PendingJob
+
+
+class Reasons:
+    """Finds the reservation that a job waits for, or has to keep off.
+
+    Args:
+        scheduler (PolicyScheduler): whose
+        entries (dict): the reservations, by name
+        demands (Demands): what they ask of the pool
+        members (Members): the jobs of their groups
+        holding (Holding): what is held of them
+    """
+
+    def __init__(
+        self,
+        scheduler: PolicyScheduler,
+        entries: dict[str, Entry],
+        demands: Demands,
+        members: Members,
+        holding: Holding,
+    ) -> None:
+        self._scheduler = scheduler
+        self._entries = entries
+        self._demands = demands
+        self._members = members
+        self._holding = holding
+
+    def why(self, job: PendingJob) -> Optional[str]:
+        """What a job waits for on account of a reservation, in one sentence; None: of none."""
+        return self.blame(job)[0]
+
+    def blamed(self, job: PendingJob) -> Optional[dict[str, Any]]:
+        """The reservation that a job waits for or has to keep off: its name, start and end."""
+        _, entry = self.blame(job)
+        if entry is None or entry.window is None:
+            return None
+        return {"name": entry.name, "start": entry.window.start, "end": entry.window.end}
+
+    def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[Entry]]:
+        """As `why`, and the reservation if there is one of that name."""
+        try:
+            entry, reason = self._members.standing(job)
+        except InfeasibleRequest as exc:
+            return str(exc), None
+        if reason is not None:
+            return reason, entry
+        now = self._scheduler.now()
+        if entry is not None and entry.window is not None and not entry.active:
+            begins = self._text(entry, entry.window.start)
+            return f"reservation {entry.name} begins at {begins}", entry
+        if entry is not None:
+            wanted = self._demands.nodes(entry.reservation)
+            free = popcount(entry.ranks & ~self._holding.held_inside(entry))
+            return f"reservation {entry.name}: {free} of {wanted} nodes are free", entry
+        return self._in_the_way(job, now)
+
+    def _in_the_way(self, job: PendingJob, now: float) -> tuple[Optional[str], Optional[Entry]]:
+        """The first reservation without which a job could start now."""
+        if not self._entries:
+            return None, None
+        request = job.resource_request
+        scheduler = self._scheduler
+        facts = scheduler.resources.explain(request)
+        wanted = scheduler.ranks_of(job)
+        active = reserved = 0
+        for entry in self._entries.values():
+            if entry.active:
+                active |= entry.ranks
+        if facts["available"] < facts["needed"]:
+            if not wanted & active or facts["unit"] != "nodes":
+                return None, None
+            reserved = popcount(wanted & active)
+            if facts["available"] + reserved < facts["needed"]:
+                return None, None
+            names = [e.name for e in self._entries.values() if e.active and e.ranks & wanted]
+            first = self._entries[names[0]]
+            assert first.window is not None
+            text = (
+                f"{reserved} of {facts['matching']} nodes are reserved for {', '.join(names)} "
+                f"until {self._text(first, first.window.end)}"
+            )
+            return text, first
+        length = request.duration if request.duration > 0 else math.inf
+        ahead = [
+            (entry.window.start, entry)
+            for entry in self._entries.values()
+            if entry.window is not None
+            and not entry.active
+            and entry.window.start < now + length
+            and self._demands.ranks(entry.reservation) & wanted
+        ]
+        if not ahead:
+            return None, None
+        start, entry = min(ahead, key=lambda one: one[0])
+        # How long it may be is not said here: the sentence would change every second.
+        if request.duration <= 0:
+            text = (
+                f"no time limit: it could run into reservation {entry.name}, which begins at "
+                f"{self._text(entry, start)}"
+            )
+        else:
+            text = (
+                f"time limit too long before reservation {entry.name}, which begins at "
+                f"{self._text(entry, start)}"
+            )
+        return text, entry
+
+    def _text(self, entry: Entry, when: float) -> str:
+        return str(iso_time(when, entry.reservation.recurrence.zone))
