@@ -245,7 +245,7 @@ test_expect_success 'reservations of the configuration, at flux config reload as
 test_expect_success 'a bad table is a line in the log, and nothing else stops' '
 	echo "[reservations.bad]" >bad.toml &&
 	flux config load <bad.toml &&
-	dmesg-grep.py -t 20 "configuration: reservation bad: start is missing" &&
+	dmesg-grep.py -t 20 "configuration: [[]reservations.bad[]]: start is missing" &&
 	flux config load </dev/null &&
 	flux run -N1 true
 '

@@ -434,12 +434,80 @@ def test_configured_reservations():
     rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
     rig.settle()
     assert listed(rig)["nightly"]["configured"]
-    assert any("configuration: reservation bad: start is missing" in t for t in rig.logged(3))
+    assert any("configuration: [reservations.bad]: start is missing" in t for t in rig.logged(3))
     errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
     assert errnum == errno.EINVAL and "comes from the configuration" in text
     rig.send("sched-fifo.config-reload", {})
     rig.settle()
     assert listed(rig) == {}
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        (3, "expected a table, got 3"),
+        ({}, "start is missing"),
+        ({"start": "+1h", "duration": "1h", "nodes": 1}, "start='+1h' depends on when it is read"),
+        (
+            {"start": "monday 08:00", "duration": "1h", "nodes": 1, "every": "1w"},
+            "start='monday 08:00' depends on when it is read: give a date",
+        ),
+        ({"start": "2030-01-01", "duration": "1 hour", "nodes": 1}, "duration='1 hour' is invalid"),
+        ({"start": "2030-01-01", "duration": "1h", "node": 1}, "unknown key 'node': expected"),
+        ({"start": "2030-01-01", "duration": "1h", "nodes": 1, "zone": "Mars"}, "time zone 'Mars'"),
+        (
+            {"start": "2030-01-01", "duration": "1h", "nodes": 1, "users": "no such"},
+            "users='no such': there is no user",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
+    rig = make("sched-fifo")
+    rig.task.aux["conf"] = {}
+    good = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
+    errnum, _ = rig.ask("sched-fifo.config-reload", {"reservations": {"bad": table, "good": good}})
+    assert errnum == 0
+    (line,) = rig.logged(3)
+    assert line.startswith("configuration: [reservations.bad]: ") and text in line
+    assert list(listed(rig)) == ["good"]
+
+
+def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
+    rig = make("sched-fifo")
+    rig.task.aux["conf"] = {}
+    table = {"start": rig.now, "duration": "1m", "nodes": 4, "zone": "UTC", "users": 0}
+    rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}})
+    rig.alloc(1, whole(4, 30, reservation="class"))
+    rig.settle()
+    assert rig.started() == [1] and ranks(rig, 1) == {0, 1, 2, 3}
+    rig.wait(5)
+    rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}, "other": {}})
+    rig.ask("sched-fifo.config-reload", {"reservations": {"class": {"start": "bad"}}})
+    assert listed(rig)["class"]["state"] == "active"
+    assert listed(rig)["class"]["ranks"] == "0-3"
+    rig.ask("sched-fifo.config-reload", {"reservations": {"class": {**table, "nodes": 8}}})
+    assert listed(rig)["class"]["nodes"] == 8
+
+
+@pytest.mark.parametrize("what", [{"nodes": 6}, {"hosts": "n[0-5]"}])
+@pytest.mark.parametrize("module", MODULES)
+def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
+    rig = make(module)
+    reserve(rig, "dat", 100, 50, **what)
+    rig.unload()
+    stored = rig.kvs_value(KEY)
+    small = Simulation(R(4, 4))
+    kvs.put(small.handle, KEY, json.loads(stored))
+    kvs.commit(small.handle)
+    small.load_file(module, "queue-depth=unlimited")
+    assert listed(small)["dat"]["state"] == "degraded"
+    small.submit(1, whole(1, 200))
+    small.submit(2, whole(4, 10))
+    small.settle()
+    small.wait(1000)
+    assert small.begun[1] - small.now <= -800 and small.begun[1] >= rig.now + 100
+    entry = listed(small)
+    assert set(entry) == {"dat"} and entry["dat"]["nodes"] == 6
 
 
 # -- the door ------------------------------------------------------------------------------------------
@@ -451,7 +519,14 @@ def test_configured_reservations():
         (None, "a reservation is an object"),
         ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
         ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "it would be over since"),
-        ({"name": "x", "start": "now", "duration": 1, "hosts": "m[1-3]"}, "no node of this"),
+        (
+            {"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"},
+            "hosts=m[1-3]: not of",
+        ),
+        (
+            {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
+            "no node of this instance is meant by it",
+        ),
         (
             {"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}},
             "unknown constraint operator",

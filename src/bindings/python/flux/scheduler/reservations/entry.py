@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
+from flux.hostlist import Hostlist
+from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import popcount
 from flux.scheduler.reservations.reservation import Reservation, Window
 
@@ -87,10 +89,23 @@ class Demands:
         return self._scheduler.parse_request(reservation.jobspec(nodes, duration, ranks))
 
     def nodes(self, reservation: Reservation) -> int:
-        """How many nodes a reservation is for, as the inventory is now."""
+        """How many nodes a reservation is for: as it says, or as many as meet its constraint."""
         if reservation.nodes is not None:
             return reservation.nodes
+        if reservation.named is not None:
+            return reservation.named
         return popcount(self.ranks(reservation))
+
+    def missing_hosts(self, reservation: Reservation) -> str:
+        """The hosts that a reservation names and the instance does not have (RFC 29)."""
+        if reservation.hosts is None:
+            return ""
+        inventory = self._scheduler.resources.impl.inventory
+        names = Hostlist(reservation.hosts)
+        if popcount(inventory.matching(_on(reservation.hosts))) == len(set(names)):
+            return ""
+        missing = [name for name in names if not inventory.matching(_on(name))]
+        return str(Hostlist(missing).encode()) if missing else ""
 
     def ranks(self, reservation: Reservation) -> int:
         """Mask of the ranks that a reservation could want, up or not."""
@@ -109,3 +124,8 @@ class Demands:
         """An id that no job has: negative."""
         self._next_id -= 1
         return self._next_id
+
+
+def _on(hosts: str) -> Any:
+    """The constraint that a node is one of these hosts."""
+    return parse_constraint({"hostlist": [hosts]})

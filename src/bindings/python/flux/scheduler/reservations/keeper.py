@@ -85,14 +85,23 @@ class Keeper:
 
     # -- the table -------------------------------------------------------------------------------------
 
-    def add(self, reservation: Reservation, configured: bool = False) -> Entry:
+    def add(
+        self, reservation: Reservation, configured: bool = False, anyway: bool = False
+    ) -> Entry:
         """Keep a reservation from now on.
 
+        Args:
+            reservation (Reservation): what is asked for
+            configured: whether it comes from the configuration
+            anyway: even if the instance has not all of it now: it is kept as far as can be
+
         Raises:
-            ValueError: there is one of that name, its windows are all over, or it names nothing
-                that the instance has
+            ValueError: there is one of that name, its windows are all over, or the instance does not
+                have what it asks for
         """
-        self.check(reservation)
+        self._check_name_and_time(reservation)
+        if not anyway:
+            self._check_nodes(reservation)
         entry = self.entries[reservation.name] = Entry(reservation, configured)
         entry.window = reservation.window_at(self._scheduler.now())
         self.holding.pin(entry)
@@ -108,6 +117,10 @@ class Keeper:
         Raises:
             ValueError: why not
         """
+        self._check_name_and_time(reservation)
+        self._check_nodes(reservation)
+
+    def _check_name_and_time(self, reservation: Reservation) -> None:
         name = reservation.name
         if name in self.entries:
             raise ValueError(f"reservation {name} exists already: unreserve it first")
@@ -117,14 +130,23 @@ class Keeper:
         expiration = self._scheduler.resources.expiration
         if expiration and reservation.recurrence.start >= expiration:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
+
+    def _check_nodes(self, reservation: Reservation) -> None:
+        missing = self._demands.missing_hosts(reservation)
+        if missing:
+            raise ValueError(
+                f"reservation {reservation.name}: hosts={missing}: not of this instance"
+            )
         nodes = self._demands.nodes(reservation)
         if not nodes:
-            raise ValueError(f"reservation {name}: no node of this instance is meant by it")
+            raise ValueError(
+                f"reservation {reservation.name}: no node of this instance is meant by it"
+            )
         try:
             request = self._demands.request(reservation, nodes, reservation.duration)
             self._scheduler.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
-            raise ValueError(f"reservation {name}: {exc}") from None
+            raise ValueError(f"reservation {reservation.name}: {exc}") from None
 
     def remove(self, name: str) -> Entry:
         """Give a reservation up; jobs that run inside go on as ordinary jobs.

@@ -91,11 +91,12 @@ class Office:
             self._add_anyway(reservation, configured=False)
 
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
-        """Keep a reservation, even if what it names is not there for now."""
+        """Keep a reservation, even if not all that it names is there for now."""
         try:
-            self._keeper.add(reservation, configured)
+            self._keeper.add(reservation, configured, anyway=True)
         except ValueError as exc:
-            self._scheduler.log.warning(str(exc))
+            where = "configuration: " if configured else ""
+            self._scheduler.log.warning(f"{where}{exc}")
 
     def _tables(self) -> Any:
         try:
@@ -104,24 +105,41 @@ class Office:
             return {}
 
     def _configure(self, tables: Any) -> None:
-        """Have the reservations of the configuration be these tables."""
+        """Have the reservations of the configuration be these tables.
+
+        One that is as before goes on as it is, and so does one whose table cannot be read any more.
+        """
         keeper = self._keeper
-        for name, entry in list(keeper.entries.items()):
-            if entry.configured:
-                keeper.remove(name)
-        now = self._scheduler.now()
         if not isinstance(tables, dict):
             self._mishaps.report("configuration: reservations: expected tables [reservations.NAME]")
             return
+        wanted = {}
         for name, table in tables.items():
             try:
-                if not isinstance(table, dict):
-                    raise ValueError(f"reservation {name}: expected a table [reservations.{name}]")
-                reservation = Reservation.from_dict({**table, "name": name}, now)
+                wanted[name] = self._read_table(name, table)
             except ValueError as exc:
-                self._mishaps.report(f"configuration: {exc}")
+                text = str(exc).replace(f"reservation {name}: ", "", 1)
+                self._mishaps.report(f"configuration: [reservations.{name}]: {text}")
+        for name, entry in list(keeper.entries.items()):
+            if not entry.configured:
+                continue
+            if name not in tables or (name in wanted and wanted[name] != entry.reservation):
+                keeper.remove(name)
             else:
-                self._add_anyway(reservation, configured=True)
+                wanted.pop(name, None)
+        for reservation in wanted.values():
+            self._add_anyway(reservation, configured=True)
+
+    def _read_table(self, name: str, table: Any) -> Reservation:
+        if not isinstance(table, dict):
+            raise ValueError(f"expected a table, got {table!r}")
+        now = self._scheduler.now()
+        reservation = Reservation.from_dict({**table, "name": name}, now)
+        later = Reservation.from_dict({**table, "name": name}, now + 40 * 86400)
+        if later != reservation:
+            # Each reload would move it.
+            raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
+        return reservation
 
     def recognise(self, holding: set[int]) -> None:
         """Of the jobs found running, know those that were started inside a window that lasts.

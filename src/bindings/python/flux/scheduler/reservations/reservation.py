@@ -167,6 +167,13 @@ class Reservation:
     # -- what --------------------------------------------------------------------------------------
 
     @property
+    def named(self) -> Optional[int]:
+        """How many nodes it names; None if it names none, or they must meet a constraint as well."""
+        if self.hosts is None or self.requires is not None:
+            return None
+        return len(set(Hostlist(self.hosts)))
+
+    @property
     def constraint(self) -> Optional[Dict[str, Any]]:
         """The constraint its nodes meet, host names included (RFC 31); None: none."""
         parts = []
@@ -305,6 +312,15 @@ class Reservation:
             pin=pin,
             made=float(made),
         )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they ask for the same, whenever they were made."""
+        if not isinstance(other, Reservation):
+            return NotImplemented
+        return {**self.to_dict(), "made": 0} == {**other.to_dict(), "made": 0}
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.recurrence))
 
     def __repr__(self) -> str:
         return f"Reservation({self.name!r}, start={iso_time(self.recurrence.start)})"
