@@ -9,6 +9,7 @@ SHELL = "the job shell's own messages and events"
 TEXT = "help texts and the wording of errors in the configuration of this project's own parts"
 CORES = "the machine that recorded has other cores and host names"
 STATS = "stats of services other than job-manager, resource and the schedulers are their own"
+COUNTS = "counts the jobs of scenarios before, some of which are not here"
 KVS = "a job has no namespace of its own"
 
 #: (pattern in the command or what it printed, why): such lines need not be alike.
@@ -97,6 +98,7 @@ SET_ASIDE = {
 
 #: scenario of many calls -> [(pattern of a line of output, why)]: such lines are left out on both sides
 PARTS = {
+    "rpc-jobmgr": [(r"^job-manager\.stats-get", COUNTS)],
     "rpc-ingest": [(r"^job-ingest\.stats-get", STATS)],
-    "rpc-joblist": [(r"^job-list\.stats-get", STATS)],
+    "rpc-joblist": [(r"^job-list\.stats-get", COUNTS)],
 }

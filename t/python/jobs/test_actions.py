@@ -39,6 +39,10 @@ def test_bad_exception(inst, body):
     assert inst.state(id) == SCHED
 
 
+#: What the bulk forms of requests have in common.
+EVERYBODY = {"dry_run": False, "userid": -1}
+
+
 def test_severity_text(inst):
     id = inst.submit()
     assert (
@@ -52,15 +56,16 @@ def test_raiseall(inst):
     running = inst.submit(run=100)
     inst.sched.auto = None
     pending = [inst.submit() for _ in range(3)]
-    body = {"type": "cancel", "severity": 0, "states": 14}
+    body = {**EVERYBODY, "type": "cancel", "severity": 0, "states": 14}
     assert inst.rpc("job-manager.raiseall", {**body, "dry_run": True}) == {"count": 3, "errors": 0}
     assert inst.state(pending[0]) == SCHED
     assert inst.rpc("job-manager.raiseall", body) == {"count": 3, "errors": 0}
     assert {inst.state(id) for id in pending} == {INACTIVE} and inst.state(running) == RUN
-    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0}) == {
-        "count": 1,
-        "errors": 0,
-    }
+    body["states"] = 62
+    assert inst.rpc("job-manager.raiseall", body) == {"count": 1, "errors": 0}
+    for key in body:
+        less = {name: value for name, value in body.items() if name != key}
+        assert error(inst, "raiseall", less) == (errno.EPROTO, "Protocol error")
 
 
 def test_guests_and_other_peoples_jobs(inst):
@@ -74,7 +79,10 @@ def test_guests_and_other_peoples_jobs(inst):
         assert error(inst, topic, {"id": mine, **body})[0] == errno.EPERM
     assert error(inst, "urgency", {"id": theirs, "urgency": 17})[0] == errno.EPERM
     assert inst.rpc("job-manager.urgency", {"id": theirs, "urgency": 5}) == {"old_urgency": 16}
-    assert inst.rpc("job-manager.raiseall", {"type": "cancel", "severity": 0})["count"] == 1
+    body = {"dry_run": False, "states": 62, "type": "cancel", "severity": 0}
+    text = "guests can only raise exceptions on their own jobs"
+    assert error(inst, "raiseall", {**body, "userid": -1}) == (errno.EPERM, text)
+    assert inst.rpc("job-manager.raiseall", {**body, "userid": 1234})["count"] == 1
     assert error(inst, "queue-start", {"start": False, "all": True})[0] == errno.EPERM
     assert error(inst, "submit", {"jobs": []})[0] == errno.EPERM
     as_owner(inst)
@@ -111,7 +119,10 @@ def test_kill(inst):
 def test_killall(inst):
     inst.load_sched(auto=lambda body: make_R())
     ids = [inst.submit(run=100) for _ in range(2)]
-    assert inst.rpc("job-manager.killall", {"signum": 15}) == {"count": 2, "errors": 0}
+    body = {**EVERYBODY, "signum": 15}
+    assert inst.rpc("job-manager.killall", body) == {"count": 2, "errors": 0}
+    assert error(inst, "killall", {"signum": 15}) == (errno.EPROTO, "error decoding request")
+    assert error(inst, "killall", {**body, "signum": 0}) == (errno.EINVAL, "Invalid signal number")
     assert error(inst, "killall", {}) == (errno.EPROTO, "error decoding request")
     inst.run()
     # signalled, but of the mock execution (see test_kill)
@@ -196,7 +207,7 @@ def test_memo(inst):
 
 
 def annotations(inst, id):
-    return inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"]
+    return inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
 
 
 def test_volatile_memo(inst):
@@ -229,16 +240,31 @@ def purge(inst, **body):
 def test_purge_in_batches(inst):
     for _ in range(3):
         inst.cancel(inst.submit())
-    assert [purge(inst, force=True, batch=2) for _ in range(3)] == [2, 1, 0]
+    assert [purge(inst, force=True, batch=2, num_limit=0) for _ in range(3)] == [2, 1, 0]
+
+
+def test_purge_without_limits(inst):
+    inst.cancel(inst.submit())
+    assert purge(inst, force=True) == 0 and len(inst.jm.inactive) == 1
+
+
+def test_purge_is_strict_about_numbers(inst):
+    """The age is a real number, the batch has a limit, and one job is purged by 0 or 1."""
+    with pytest.raises(OSError, match="Protocol error"):
+        purge(inst, age_limit=100)
+    with pytest.raises(OSError, match="batch must be >= 1 and <= 100"):
+        purge(inst, batch=101)
+    assert error(inst, "purge-id", {"id": 1, "force": True})[0] == errno.EPROTO
+    assert error(inst, "purge-id", {"id": -1, "force": 1})[0] == errno.EINVAL
 
 
 def test_purge_one(inst):
     ids = [inst.submit() for _ in range(3)]
     for id in ids[:2]:
         inst.cancel(id)
-    one = {"id": ids[0], "force": False}
+    one = {"id": ids[0], "force": 0}
     assert inst.rpc("job-manager.purge-id", one) == {"count": 1} and len(inst.jm.inactive) == 2
-    assert inst.rpc("job-manager.purge-id", {**one, "force": True}) == {"count": 1}
+    assert inst.rpc("job-manager.purge-id", {**one, "force": 1}) == {"count": 1}
     assert list(inst.jm.inactive) == [ids[1]]
     assert error(inst, "purge-id", one) == (errno.ENOENT, "id not found")
     assert error(inst, "purge-id", {**one, "id": ids[2]}) == (
@@ -258,7 +284,7 @@ def test_purge_takes_all_of_its_limits(inst, body):
 @pytest.mark.parametrize("key", ["age_limit", "num_limit", "batch"])
 def test_purge_limits_below_none(inst, key):
     with pytest.raises(OSError, match="must be >= "):
-        purge(inst, **{key: -2})
+        purge(inst, **{key: -2.0 if key == "age_limit" else -2})
 
 
 def test_inactive_limits(inst):
@@ -602,12 +628,18 @@ def test_same_dependency_twice(inst):
 def test_history(inst):
     ids = [inst.submit() for _ in range(3)]
     inst.cancel(ids[1])
-    assert inst.rpc("job-manager.history.get") == {"jobs": ids[::-1]}
-    assert inst.rpc("job-manager.history.get", {"count": 1}) == {"jobs": ids[2:]}
-    assert inst.rpc("job-manager.history.get", {"userid": 4294967295}) == {"jobs": ids[::-1]}
+
+    def history(text):
+        return inst.rpc("job-manager.history.get", {"slice": text})["jobs"]
+
+    assert history("[:]") == ids[::-1] and history("[::-1]") == ids
+    assert history("[:1]") == ids[2:] and history("[-1:]") == ids[:1] and history("[7:]") == []
+    for bad in ("", ":", "[1]", "[x:]", "[::0]", "[:"):
+        with pytest.raises(OSError, match="could not parse python-style slice expression"):
+            history(bad)
+    assert error(inst, "history.get", {"userid": 0}) == (errno.EPROTO, "Protocol error")
     as_guest(inst)
-    assert inst.rpc("job-manager.history.get") == {"jobs": []}
-    assert error(inst, "history.get", {"userid": 0})[0] == errno.EPERM
+    assert history("[:]") == []
     as_owner(inst)
 
 
@@ -624,7 +656,8 @@ def test_post_event(inst):
 def test_update_duration(inst):
     id = inst.submit()
     for value in (-1, "x", True, None, [1]):
-        with pytest.raises(OSError, match="expected seconds"):
+        text = "duration must not be negative" if value == -1 else "plugin args unpack failed"
+        with pytest.raises(OSError, match=text):
             inst.rpc(
                 "job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}}
             )

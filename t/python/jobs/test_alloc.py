@@ -125,7 +125,10 @@ def test_annotations(inst):
         inst.sched.answer(id, type=1, annotations=update)
         inst.run()
         assert inst.jm.jobs[id].annotations == after
-        assert inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"] == after
+        assert (
+            inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
+            == after
+        )
     assert len(inst.events(id)) == before
 
 
@@ -385,7 +388,7 @@ def test_unload_and_reload(inst):
     inst.run()
     inst.unload_sched()
     assert inst.jm.jobs[pending].annotations == {"user": {"y": 2}}
-    assert inst.rpc("job-manager.queue-status") == {
+    assert inst.rpc("job-manager.queue-status", {}) == {
         "enable": True, "start": False, "blocked": "scheduler", "stop_reason": "Scheduler is offline",
     }  # fmt: skip
     inst.load_sched()
@@ -399,7 +402,7 @@ def test_unload_and_reload(inst):
     ]
     assert inst.sched.count == 1
     assert seen(inst) == [("alloc", pending)]
-    assert inst.rpc("job-manager.queue-status") == {"enable": True, "start": True}
+    assert inst.rpc("job-manager.queue-status", {}) == {"enable": True, "start": True}
 
 
 def test_a_second_hello_replaces_the_scheduler(inst):
@@ -503,5 +506,5 @@ def test_scheduler_reload_with_updated_expiration(inst):
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     inst.unload_sched()
     inst.load_sched()
-    R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R"})["R"]
+    R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R", "flags": 0})["R"]
     assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20

@@ -98,7 +98,7 @@ def test_mock_exception(inst, when):
     inst.advance(2)
     end = ["start", "exception", "finish"] if when == "run" else ["alloc", "exception"]
     assert inst.events(id)[-len(end) - 3 :] == [*end, "release", "free", "clean"]
-    job = inst.rpc("job-list.list-id", {"id": id})["job"]
+    job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
     what = "initialization" if when == "init" else when
     assert job["exception_note"] == f"mock {what} exception generated"
     assert job.get("waitstatus") == (15 if when == "run" else None)
@@ -108,7 +108,7 @@ def test_mock_exception(inst, when):
 def test_bad_test_configuration(inst, test):
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": test})
-    note = inst.rpc("job-list.list-id", {"id": id})["job"]["exception_note"]
+    note = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["exception_note"]
     assert note == "failed to initialize testconf" and inst.state(id) == INACTIVE
 
 

@@ -67,7 +67,7 @@ def test_lookup_flags(auto):
     assert json.loads(current["jobspec"])["attributes"]["system"]["duration"] == 300
     assert current["eventlog"].startswith('{"timestamp"')
     assert (
-        auto.rpc("job-info.update-lookup", {"id": id, "key": "jobspec"})["jobspec"]["version"] == 1
+        auto.rpc("job-info.update-lookup", {"id": id, "key": "R", "flags": 0})["R"]["version"] == 1
     )
 
 
@@ -91,7 +91,10 @@ def test_lookup_errors(inst):
         {"id": id, "keys": [3]},
     ):
         assert error(inst, "job-info.lookup", payload)[0] == errno.EPROTO
-    assert error(inst, "job-info.update-lookup", {"id": id, "key": "eventlog"})[0] == errno.EINVAL
+    assert (
+        error(inst, "job-info.update-lookup", {"id": id, "key": "eventlog", "flags": 0})[0]
+        == errno.EINVAL
+    )
 
 
 def test_guests(inst):
@@ -184,10 +187,9 @@ def test_watch_cancel(inst):
 def test_update_watch(inst):
     inst.load_sched()
     id = inst.submit(run=50)
-    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R"})
-    assert stream.take() == []
     inst.sched.allocate(id, make_R(start=inst.kernel.time))
     inst.run()
+    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R", "flags": 0})
     assert stream.take()[0]["R"]["execution"]["expiration"] == 0.0
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
     assert stream.take()[1]["R"]["execution"]["expiration"] == inst.kernel.time + 10
@@ -198,10 +200,16 @@ def test_update_watch(inst):
 
 def test_update_watch_without_R(inst):
     id = inst.submit()
-    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R"})
-    inst.cancel(id)
+    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R", "flags": 0})
+    assert stream.take() == [] and stream.errnum == errno.ENOENT
+
+
+@pytest.mark.parametrize("method", ["lookup", "update-lookup", "update-watch", "eventlog-watch"])
+def test_unknown_flags(inst, method):
+    payload = {"id": inst.submit(), "keys": ["R"], "key": "R", "path": "eventlog", "flags": 64}
+    stream = Stream(inst, f"job-info.{method}", payload)
     stream.take()
-    assert stream.errnum == errno.ENOENT
+    assert stream.errnum == errno.EPROTO
 
 
 # -- job-list ------------------------------------------------------------------------------------------------
@@ -302,7 +310,10 @@ def test_selected_attributes(five):
         ({"not": [{"states": ["inactive"]}]}, "high low running"),
         ({"or": [{"results": ["failed"]}, {"name": ["runner"]}]}, "running failed"),
         ({"and": [{"states": ["inactive"]}, {"not": [{"results": ["failed"]}]}]}, "done"),
-        ({"states": ["inactive"], "results": ["completed"]}, "done"),
+        ({"states": ["S", "r"]}, "high low running"),
+        ({"results": ["cd"]}, "done"),
+        ({"userid": []}, ""),
+        ({"t_sched": [">0"]}, "high low running failed done"),
         ({}, "high low running failed done"),
         ({"or": []}, "high low running failed done"),
     ],
@@ -316,6 +327,7 @@ def test_constraints(five, constraint, expected):
     [
         3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]},
         {"ranks": ["x"]}, {"ranks": [1]}, {"hostlist": ["["]}, {"t_run": ["5"]}, {"t_run": [">x"]}, {"t_run": []}, {"and": [3]},
+        {"states": ["inactive"], "results": ["completed"]}, {"t_run": [">-1"]}, None,
     ],
 )  # fmt: skip
 def test_bad_constraints(five, constraint):
@@ -340,14 +352,15 @@ def test_deep_constraint(five):
 
 def test_since(five):
     f = five.five
-    t_done = five.rpc("job-list.list-id", {"id": f["done"]})["job"]["t_inactive"]
+    t_done = five.rpc("job-list.list-id", {"id": f["done"], "attrs": ["all"]})["job"]["t_inactive"]
     assert ids(five, since=t_done, constraint={"states": ["inactive"]}) == [f["failed"]]
 
 
 def test_list_stream(five):
     stream = Stream(five, "job-list.list", {"max_entries": 0, "attrs": ["state"]})
-    [first] = stream.take()
-    assert first["version"] == 1 and len(first["jobs"]) == 5 and stream.errnum == ENODATA
+    first, *rest = stream.take()
+    assert first["version"] == 1 and len(first["jobs"]) == 1 and stream.errnum == ENODATA
+    assert [len(item["jobs"]) for item in rest] == [1, 1, 1, 1]
 
 
 def test_bad_list_requests(inst):
@@ -356,14 +369,18 @@ def test_bad_list_requests(inst):
     for missing, payload in (("max_entries", {"attrs": []}), ("attrs", {"max_entries": 0})):
         text = f"invalid payload: Object item not found: {missing}"
         assert error(inst, "job-list.list", payload) == (errno.EPROTO, text)
-    assert error(inst, "job-list.list-id", {"id": "x"})[0] == errno.EPROTO
+    assert error(inst, "job-list.list-id", {"id": "x", "attrs": []})[0] == errno.EPROTO
 
 
 def test_list_id(auto):
-    assert error(auto, "job-list.list-id", {"id": 1234}) == (
+    assert error(auto, "job-list.list-id", {"id": 1234, "attrs": ["all"]}) == (
         errno.ENOENT,
         "No such file or directory",
     )
+    no_attrs = (errno.EPROTO, "invalid payload: Object item not found: attrs")
+    assert error(auto, "job-list.list-id", {"id": 1234}) == no_attrs
+    no_state = {"id": 1234, "attrs": [], "state": 1}
+    assert error(auto, "job-list.list-id", no_state)[0] == errno.EPROTO
     id = auto.submit(run=5)
     future = auto.handle.rpc(
         "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
@@ -378,7 +395,11 @@ def test_list_id_right_after_submission(inst):
     """The job is found even if the list has not heard of it yet."""
     future = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()})
     found = []
-    future.then(lambda f: found.append(inst.handle.rpc("job-list.list-id", {"id": f.get()["id"]})))
+    future.then(
+        lambda f: found.append(
+            inst.handle.rpc("job-list.list-id", {"id": f.get()["id"], "attrs": ["all"]})
+        )
+    )
     inst.kernel.call_later(0, inst.handle.reactor_stop)
     inst.run()
     while inst.handle.task.inbox:
@@ -390,13 +411,13 @@ def test_list_id_right_after_submission(inst):
 def test_dependencies_and_exceptions(inst):
     first = inst.submit()
     second = inst.submit(dependencies=[{"scheme": "afterok", "value": str(first)}])
-    job = inst.rpc("job-list.list-id", {"id": second})["job"]
+    job = inst.rpc("job-list.list-id", {"id": second, "attrs": ["all"]})["job"]
     assert len(job["dependencies"]) == 1 and job["dependencies"][0].startswith("after-success=")
     inst.rpc("job-manager.raise", {"id": second, "type": "warn", "severity": 4})
     inst.cancel(first, note="why")
-    job = inst.rpc("job-list.list-id", {"id": second})["job"]
+    job = inst.rpc("job-list.list-id", {"id": second, "attrs": ["all"]})["job"]
     assert (job["exception_type"], job["exception_severity"]) == ("dependency", 0)
-    first = inst.rpc("job-list.list-id", {"id": first})["job"]
+    first = inst.rpc("job-list.list-id", {"id": first, "attrs": ["all"]})["job"]
     assert (first["exception_type"], first["exception_note"], first["result"]) == (
         "cancel",
         "why",
@@ -451,7 +472,7 @@ def test_job_manager_comes_back(five):
 def test_expiration_and_duration_follow_updates(auto):
     id = auto.submit(run=50)
     auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
-    job = auto.rpc("job-list.list-id", {"id": id})["job"]
+    job = auto.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
     assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
 
 
@@ -480,11 +501,11 @@ def test_journal(auto):
     some = Stream(auto, "job-manager.events-journal", {"allow": {"finish": 1, "depend": 1}})
     less = Stream(auto, "job-manager.events-journal", {"deny": {"release": 1, "clean": 1}})
     items = full.take()
-    assert [item["id"] for item in items] == [over, old, (1 << 64) - 1]
+    assert [item["id"] for item in items] == [over, old, -1]
     assert items[-1]["events"] == []
     assert [event["name"] for event in items[0]["events"]][-1] == "clean"
     assert {"jobspec", "R"} <= items[1].keys()
-    assert [item["id"] for item in active.take()] == [old, (1 << 64) - 1]
+    assert [item["id"] for item in active.take()] == [old, -1]
     for stream in (some, less):
         stream.take()
     for stream in (active, some, less):

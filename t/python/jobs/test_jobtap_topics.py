@@ -15,7 +15,7 @@ def load(inst, tmp_path):
     def load(source, name="test.py", **args):
         path = tmp_path / name
         path.write_text("from flux.jobtap import CURRENT_JOB\nlog = []\n" + textwrap.dedent(source))
-        inst.rpc("job-manager.jobtap", {"load": str(path), "args": args})
+        inst.rpc("job-manager.jobtap", {"load": str(path), "conf": args})
         plugin = inst.jm.jobtap.plugins[-1]
         plugin.log = (
             plugin.handlers.callbacks[0].__globals__["log"] if plugin.handlers.callbacks else None
@@ -408,7 +408,9 @@ def test_annotations_from_a_callback(inst, load):
     )
     inst.load_sched()
     id = inst.submit(run=1)
-    assert inst.rpc("job-list.list-id", {"id": id})["job"]["annotations"] == {"test": "value"}
+    assert inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"] == {
+        "test": "value"
+    }
     inst.sched.allocate(id)
     inst.run()
     assert inst.jm.jobs[id].annotations == {"test": "value"}  # only while the job is pending
@@ -449,7 +451,7 @@ def test_inactive_add_and_remove(inst, load):
     id = inst.submit()
     inst.cancel(id)
     assert topics(plugin) == ["job.inactive-add", "job.destroy"]
-    assert inst.rpc("job-manager.purge-id", {"id": id, "force": True}) == {"count": 1}
+    assert inst.rpc("job-manager.purge-id", {"id": id, "force": 1}) == {"count": 1}
     assert topics(plugin)[-1] == "job.inactive-remove"
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
 

@@ -26,7 +26,7 @@ class Echo(Service):
         self.parked = []
         self.gone = []
 
-    @request("say", guest=True)
+    @request("say", guest=True, form=object)
     def say(self, msg):
         self.respond(msg, {"said": msg.body})
 
@@ -302,9 +302,9 @@ def test_what_arrives_during_get_is_handled_in_order_afterwards(kernel, h):
 
     module(kernel, "slow", body)
     kernel.run_until_idle()
-    futures = [h.rpc("slow.x", number) for number in range(4)]
+    futures = [h.rpc("slow.x", {"n": number}) for number in range(4)]
     futures[-1].get()
-    assert seen == [0, 1, 2, 3]
+    assert [payload["n"] for payload in seen] == [0, 1, 2, 3]
     assert kernel.now() == 1005.0
 
 

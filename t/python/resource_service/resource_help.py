@@ -61,7 +61,7 @@ class Resources:
 
     def call(self, method, _payload=None, **payload):
         topic = method if "." in method else f"resource.{method}"
-        return self.h.rpc(topic, _payload or payload or None).get()
+        return self.h.rpc(topic, _payload or payload).get()
 
     def fails(self, method, **payload):
         """Return (errno, text) of a request that must fail."""

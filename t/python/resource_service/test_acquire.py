@@ -194,7 +194,7 @@ def test_excluded_at_start(make, exclude, left, hosts):
     status = there.call("status")
     assert status["R"] == make_R(hosts="n[0-3]") and status["exclude"] in ("3", "0,2")
     # A change takes effect when the module is loaded anew, not before.
-    there.call("config.load")
+    there.call("config.load", {})
     assert holder.sent() == []
     holder.leave()
     there.reload_module()

@@ -39,7 +39,6 @@ class JobStats:
             setattr(self, name, sum(table["job_states"][name] for table in tables))
         for name in ENDS:
             setattr(self, name, sum(table[name] for table in tables))
-        self.failed -= self.canceled + self.timeout
         self.pending = self.depend + self.priority + self.sched
         self.running = self.run + self.cleanup
         self.active = self.pending + self.running

@@ -143,7 +143,14 @@ def wind_down(h):
         ("resource.acquire-mute", {}),
         (
             "job-manager.raiseall",
-            {"states": 48, "type": "cancel", "severity": 0, "note": "instance is shutting down"},
+            {
+                "dry_run": False,
+                "userid": -1,
+                "states": 48,
+                "type": "cancel",
+                "severity": 0,
+                "note": "instance is shutting down",
+            },
         ),
         ("job-manager.idle", {}),
     ):

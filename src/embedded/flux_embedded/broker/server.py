@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.service import Service
@@ -133,14 +133,6 @@ class Client(Endpoint):
             )
             return
         msg.sender = self
-        try:
-            if msg.body is not None and not isinstance(msg.body, dict):
-                raise ValueError("a payload must be a JSON object")
-        except (ValueError, RecursionError) as exc:
-            self.server.ctx.log(LOG_DEBUG, f"{self.name}: {msg.topic}: {exc}")
-            text = os.strerror(errno.EPROTO)
-            self.kernel.respond(msg, msg.error_response(errno.EPROTO, text))
-            return
         self.kernel.request(msg)
 
     def _answer(self, msg):
@@ -153,7 +145,7 @@ class Client(Endpoint):
         if msg.matchtag and (msg.errnum or not request.flags & message.FLAG_STREAMING):
             del waiting[key]
         msg.matchtag = request.matchtag
-        if not msg.errnum and not _is_object(msg):
+        if not msg.errnum and not msg.has_object:
             msg = request.error_response(
                 errno.EPROTO, f"{msg.topic}: the answer is not a JSON object"
             )
@@ -168,14 +160,6 @@ class Client(Endpoint):
         self.sock.close()
         self.server.clients.discard(self)
         self.kernel.close(self)
-
-
-def _is_object(msg):
-    """Whether a payload, if there is one, is what RFC 3 allows."""
-    try:
-        return msg.body is None or isinstance(msg.body, dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 class SocketServer:

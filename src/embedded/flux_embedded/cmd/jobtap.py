@@ -87,7 +87,10 @@ def load_plugin(args):
 
 
 def remove_plugin(args):
-    connect().rpc("job-manager.jobtap", {"remove": args.plugin})
+    try:
+        connect().rpc("job-manager.jobtap", {"remove": args.plugin})
+    except FileNotFoundError:
+        raise CommandError(f"{args.plugin} not found") from None
     return 0
 
 

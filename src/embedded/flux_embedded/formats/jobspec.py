@@ -300,3 +300,14 @@ def count_tasks(jobspec, nslots):
         count = task["count"]
         total += count["total"] if "total" in count else count.get("per_slot", 1) * nslots
     return total
+
+
+def without_environment(jobspec):
+    """The jobspec as the scheduler and plugins see it: the environment is large and private."""
+    attributes = jobspec["attributes"]
+    system = attributes.get("system") or {}
+    if "environment" not in system:
+        if "system" in attributes:
+            return jobspec
+    system = {key: value for key, value in system.items() if key != "environment"}
+    return {**jobspec, "attributes": {**attributes, "system": system}}

@@ -98,6 +98,18 @@ class Message:
             obj = self._obj = loads(self._text)
         return obj
 
+    @property
+    def has_object(self):
+        """Whether the payload, if there is one, is a JSON object, which RFC 3 demands."""
+        try:
+            return self.body is None or isinstance(self.body, dict)
+        except (ValueError, RecursionError):
+            return False
+
+    def drop_payload(self):
+        """Be a message without one: for whoever takes none, and is handed something."""
+        self._text = self._obj = None
+
     # -- what the bindings show ----------------------------------------------------------------
 
     @property

@@ -22,10 +22,16 @@ from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import GUEST_REFUSED, Task
 
+
+class Real:
+    """In a form: a number that is written with a point or an exponent, and nothing else."""
+
+
 #: What a value of a form is called in an error text.
 _NAMES = {
     int: "an integer",
     float: "a number",
+    Real: "a real number",
     str: "a string",
     bool: "true or false",
     list: "an array",
@@ -49,17 +55,15 @@ def check_form(body, form, topic):
     """Check a payload at the door.
 
     Args:
-        body: the payload, None for none
+        body: the payload, None for none, which is no object either
         form (dict): key -> type or tuple of types; a key that ends with ``?`` may be missing.
-            float also takes an int, int does not take a bool; ``object`` is any value
+            float also takes an int (`Real` does not), int does not take a bool; ``object`` is any value
         topic (str): for the text
 
     Raises:
         Malformed: what is wrong
     """
-    if body is None:
-        body = {}
-    elif type(body) is not dict:
+    if type(body) is not dict:
         raise Malformed(f"{topic}: the payload must be an object")
     for key, kinds in form.items():
         name = key.rstrip("?")
@@ -71,6 +75,8 @@ def check_form(body, form, topic):
             continue
         kinds = kinds if isinstance(kinds, tuple) else (kinds,)
         kind = type(body[name])
+        if kind is float and Real in kinds:
+            continue
         if kind not in kinds and not (kind is int and float in kinds):
             wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
             raise Malformed(f"{topic}: {name!r} must be {wanted}")
@@ -93,7 +99,8 @@ def request(method, guest=False, streaming=False, form=None):
         guest (bool): let other users than the instance owner in
         streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
             this text if it is one
-        form (dict): what the payload must look like, see `check_form`
+        form (dict): what the payload must look like, see `check_form`; without one a payload that is no
+            object counts as none. ``object``: the method takes anything, JSON or not, and looks itself
     """
 
     def mark(function):
@@ -160,10 +167,13 @@ class ServiceTask(Task):
             self.refuse(msg, errno.EPROTO, text)
         else:
             form = self.service.forms.get(msg.topic)
-            if form is not None:
+            if form is not object:
                 try:
-                    check_form(msg.body, form, msg.topic)
-                except ValueError as exc:
+                    if form is not None:
+                        check_form(msg.body, form, msg.topic)
+                    elif not isinstance(msg.body, dict):
+                        msg.drop_payload()
+                except (ValueError, RecursionError) as exc:
                     self._malformed(msg, Malformed(f"{msg.topic}: {exc}"))
                     return
                 except Malformed as exc:

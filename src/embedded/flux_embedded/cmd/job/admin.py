@@ -40,7 +40,7 @@ def purge(argv):
     try:
         if numbers:
             calls = [
-                client.send("job-manager.purge-id", {"id": number, "force": force})
+                client.send("job-manager.purge-id", {"id": number, "force": int(force)})
                 for number in numbers
             ]
             count = sum(call.get()["count"] for call in calls)

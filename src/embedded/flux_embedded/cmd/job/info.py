@@ -41,15 +41,17 @@ def info(argv):
     word, key = opts.args
     jobid = jobids.parse(word)
     client = connect()
-    original = opts.get("original") or opts.get("base")
-    flags = CURRENT if key in ("R", "jobspec") and not original else 0
+    flags = CURRENT if key in ("R", "jobspec") and not opts.get("base") else 0
+    name = key
+    if key == "jobspec" and opts.get("original"):
+        name, flags = "J", 0
     try:
-        answer = client.rpc("job-info.lookup", {"id": jobid, "keys": [key], "flags": flags})
+        answer = client.rpc("job-info.lookup", {"id": jobid, "keys": [name], "flags": flags})
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
         raise CommandError(_not_found(client, jobid, key)) from None
-    text = answer[key]
+    text = answer[name]
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     return 0
 

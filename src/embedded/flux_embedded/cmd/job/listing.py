@@ -4,7 +4,7 @@ import sys
 
 from flux_embedded.cmd.lib import jobids, values
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, strerror
+from flux_embedded.cmd.lib.errors import CommandError, error_text, strerror
 from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.formats import jobid as encodings
@@ -160,12 +160,10 @@ def last(argv):
 
 def _history(word):
     """The jobs that a slice in brackets picks from the latest submitted, latest first."""
-    jobs = connect().rpc("job-manager.history.get", {"userid": values.ANYONE})["jobs"]
     try:
-        parts = [int(part) if part else None for part in word.strip("[]").split(":")]
-        jobs = jobs[slice(*parts)] if len(parts) > 1 else [jobs[parts[0]]]
-    except (ValueError, IndexError, TypeError):
-        raise CommandError("error parsing optional count or slice argument") from None
+        jobs = connect().rpc("job-manager.history.get", {"slice": word})["jobs"]
+    except OSError as exc:
+        raise CommandError(error_text(exc)) from None
     if not jobs:
         raise CommandError("job history is empty")
     return jobs

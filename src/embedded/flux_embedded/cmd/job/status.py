@@ -12,7 +12,10 @@ from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.formats import states
-from flux_embedded.formats.jobid import MAX_ID, f58
+from flux_embedded.formats.jobid import f58
+
+#: The id that stands for any waitable job.
+ANY = -1
 
 
 def status(argv):
@@ -153,7 +156,7 @@ def wait(argv):
     client = connect()
     if opts.get("all"):
         return _wait_all(client, bool(opts.get("verbose")))
-    id = jobids.parse(opts.args[0]) if opts.args else MAX_ID
+    id = jobids.parse(opts.args[0]) if opts.args else ANY
     try:
         answer = client.rpc("job-manager.wait", {"id": id})
     except OSError as exc:
@@ -171,7 +174,7 @@ def _wait_all(client, verbose):
     code = 0
     while True:
         try:
-            answer = client.rpc("job-manager.wait", {"id": MAX_ID})
+            answer = client.rpc("job-manager.wait", {"id": ANY})
         except OSError as exc:
             if exc.errno == errno.ECHILD:
                 return code

@@ -6,6 +6,7 @@ signal counting as 128 + its number.
 """
 
 import errno
+import json
 import os
 import signal
 
@@ -67,8 +68,8 @@ class LocalJob(base.ExecJob):
         self._early = []
 
     def start(self):
-        # The request lacks the environment, which only the KVS has.
-        lookup = {"id": self.id, "keys": ["jobspec"], "flags": 3}
+        # The environment is only in what was submitted.
+        lookup = {"id": self.id, "keys": ["jobspec", "J"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
         self.service.rpc("job-info.lookup", lookup).then(self._launch)
 
@@ -84,6 +85,8 @@ class LocalJob(base.ExecJob):
         try:
             jobspec = future.body["jobspec"]
             system = jobspec["attributes"]["system"]
+            submitted = json.loads(future.body["J"])["attributes"].get("system") or {}
+            environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
             self._tasks = layout.place(jobspec, self.R)
             if not self._tasks:
@@ -112,7 +115,7 @@ class LocalJob(base.ExecJob):
             cwd = "/tmp"
         self.answer("start", {})
         self._shell_events()
-        self._spawn_all(argv, self._environment(system), cwd, options)
+        self._spawn_all(argv, self._environment(environment), cwd, options)
         self._watch_time()
 
     def _make_directory(self, system, name):
@@ -179,9 +182,8 @@ class LocalJob(base.ExecJob):
             ("shell.start", {"taskmap": {"version": 1, "map": counts}}),
         )
 
-    def _environment(self, system):
+    def _environment(self, given):
         """The job's environment: what the jobspec says and no more."""
-        given = system.get("environment") or {}
         return {
             key: self._templates.render(str(value))
             for key, value in given.items()

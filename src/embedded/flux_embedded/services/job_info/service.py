@@ -34,7 +34,7 @@ from flux_embedded.services.job_info.watch import (
 )
 
 JSON_DECODE, CURRENT = 1, 2
-WAITCREATE = 1
+WAITCREATE, SENTINEL = 1, 2
 
 
 class JobInfo(Service):
@@ -54,14 +54,15 @@ class JobInfo(Service):
         keys, flags = body["keys"], body["flags"]
         if not all(isinstance(key, str) and key for key in keys):
             raise Malformed("job-info.lookup: 'keys' must be an array of strings")
-        if flags & ~(JSON_DECODE | CURRENT):
-            raise OSError(errno.EPROTO, "lookup request rejected with invalid flag")
+        _check_flags(body, "lookup", JSON_DECODE | CURRENT)
         self._fetch(msg, body["id"], keys, flags)
 
-    @request("update-lookup", guest=True, form={"id": int, "key": str})
+    @request("update-lookup", guest=True, form={"id": int, "key": str, "flags": int})
     def update_lookup(self, msg):
-        key = _update_key(msg.body, "update-lookup")
-        self._fetch(msg, msg.body["id"], [key], JSON_DECODE | CURRENT)
+        _check_flags(msg.body, "update-lookup", 0)
+        if msg.body["key"] != "R":
+            raise OSError(errno.EINVAL, "update-lookup unsupported key specified")
+        self._fetch(msg, msg.body["id"], ["R"], JSON_DECODE | CURRENT)
 
     def _fetch(self, msg, id, keys, flags):
         if not 0 <= id <= jobid.MAX_ID:
@@ -86,7 +87,7 @@ class JobInfo(Service):
             return
         log = values.get(f"{where}.eventlog")
         if msg.is_guest and not may_see(msg, log):
-            self.respond_error(msg, errno.EPERM)
+            self.respond_error(msg, errno.EPERM, "access is restricted to job/instance owner")
             return
         answer = {"id": id}
         for key in keys:
@@ -125,6 +126,7 @@ class JobInfo(Service):
     )
     def eventlog_watch(self, msg):
         body = msg.body
+        _check_flags(body, "eventlog-watch", WAITCREATE | SENTINEL)
         waitcreate = bool(body["flags"] & WAITCREATE)
         self._add(EventlogWatch(self, msg, body["id"], body["path"], waitcreate))
 
@@ -132,11 +134,13 @@ class JobInfo(Service):
         "update-watch",
         guest=True,
         streaming="update-watch request rejected without streaming RPC flag",
-        form={"id": int, "key": str},
+        form={"id": int, "key": str, "flags": int},
     )
     def update_watch(self, msg):
-        key = _update_key(msg.body, "update-watch")
-        self._add(UpdateWatch(self, msg, msg.body["id"], key))
+        _check_flags(msg.body, "update-watch", 0)
+        if msg.body["key"] not in UPDATE_EVENT:
+            raise OSError(errno.EINVAL, "update-watch unsupported key specified")
+        self._add(UpdateWatch(self, msg, msg.body["id"], msg.body["key"]))
 
     def _add(self, watch):
         self._watches[watch.msg.sender, watch.msg.matchtag] = watch
@@ -173,10 +177,10 @@ class JobInfo(Service):
         self.respond(msg, body)
 
 
-def _update_key(body, method):
-    if body["key"] not in UPDATE_EVENT:
-        raise OSError(errno.EINVAL, f"{method} unsupported key specified")
-    return body["key"]
+def _check_flags(body, method, known):
+    """Raise OSError EPROTO if a flag of a request is not one of `known`."""
+    if body["flags"] & ~known:
+        raise OSError(errno.EPROTO, f"{method} request rejected with invalid flag")
 
 
 def _names(entries):

@@ -158,47 +158,42 @@ class UpdateWatch(Watch):
         super().__init__(service, msg, id)
         self.key = key
         self._obj = None
-        self._text = ""
-        self._asked = False
+        self._early = ""
+        self._allowed = None  # not known yet
 
     def begin(self):
-        self.follow("eventlog", self._main)
+        # What is there now and what comes later follow each other; the key has to be there from the start.
+        self.follow("eventlog", self._events)
+        keys = {"keys": [f"{self.where}.{self.key}"]}
+        future = self.service.rpc("kvs.lookup", keys)
+        future.then(self._looked_up)
 
-    def _main(self, text):
-        if not self._text and self.msg.is_guest and not may_see(self.msg, text):
-            self.end(errno.EPERM)
-            return
-        self._text += text
-        if self._obj is None:
-            # There is an R from `alloc` on; a job that ends without one never has any.
-            if self.key == "jobspec" or _has(self._text, "alloc"):
-                self._ask()
-            elif _has(self._text, "clean"):
-                self.end(errno.ENOENT)
-            return
-        if UPDATE_EVENT[self.key] in text:
-            self._obj = apply_updates(self.key, self._obj, eventlog.parse(text))
-            self.service.respond(self.msg, {"id": self.id, self.key: self._obj})
-        self._check_end(text)
-
-    def _ask(self):
-        if not self._asked:
-            self._asked = True
-            self.service.rpc("kvs.lookup", {"key": f"{self.where}.{self.key}"}).then(self._got)
-
-    def _got(self, future):
+    def _looked_up(self, future):
         if self.is_over:
             return
         try:
-            text = future.body["value"]
+            [text] = future.body["values"].values()
         except OSError as exc:
             self.lost(self.key, exc)
             return
-        self._obj = apply_updates(self.key, json.loads(text), eventlog.parse(self._text))
-        self.service.respond(self.msg, {"id": self.id, self.key: self._obj})
-        self._check_end(self._text)
+        self._obj = json.loads(text)
+        early, self._early = self._early, ""
+        if early:
+            self._events(early)
 
-    def _check_end(self, text):
+    def _events(self, text):
+        if self._obj is None:
+            self._early += text
+            return
+        first = self._allowed is None
+        if first:
+            self._allowed = not self.msg.is_guest or may_see(self.msg, text)
+            if not self._allowed:
+                self.end(errno.EPERM)
+                return
+        if first or UPDATE_EVENT[self.key] in text:
+            self._obj = apply_updates(self.key, self._obj, eventlog.parse(text))
+            self.service.respond(self.msg, {self.key: self._obj})
         if _has(text, "clean"):
             self.end(errno.ENODATA)
 

@@ -3,8 +3,8 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-submit                   ``{jobspec or J, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its
-                         JSON text, J one in the envelope of flux-security's mechanism ``none``
+submit                   ``{J, urgency, flags}`` or, ours, ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec
+                         is an object or its JSON text, J one in the envelope of flux-security's mechanism ``none``
                          (``job-exec.write``), which is /dev/null otherwise
 config-reload            the new configuration
 getinfo                  -> ``{timestamp}``: of the ids that are made now
@@ -12,14 +12,14 @@ stats-get                -> ``{submitted, rejected}``
 =======================  ===================================================================================
 
 A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
-RFC 33), written to the KVS with its ``submit`` event and then shown to the job manager, which may still
+RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
 refuse it: then it is removed again. What arrives together is committed together.
 
 Module arguments: ``disable-validator``; ``validator-plugins=LIST`` of jobspec and feasibility (default
 jobspec). Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins``. The feasibility check
 asks ``feasibility.check`` and is skipped while there is no scheduler.
 
-Errors: EINVAL for urgency and flags and for what the job manager refuses, EPERM for what the validator and
+Errors: EPROTO for flags nobody knows, EINVAL for the urgency and for what the job manager refuses, EPERM for what the validator and
 the queue rules refuse; the scheduler's own errno for infeasible jobs.
 """
 
@@ -38,14 +38,17 @@ from flux_embedded.formats.states import (
     URGENCY_MAX,
     URGENCY_MIN,
 )
-from flux_embedded.kernel.service import Service, request
+from flux_embedded.kernel.service import Malformed, Service, check_form, request
 from flux_embedded.services.job_ingest.completion import Completion, with_system
 from flux_embedded.services.job_ingest.ids import IdGenerator
 
-KNOWN_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+#: Forms of a submission.
+WRAPPED = {"J": str, "urgency": int, "flags": int}
+BARE = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
 
-_encode = jsontext.encoder(", ", ": ", ensure_ascii=False)
+_encode = jsontext.encoder(ensure_ascii=False)
 
 
 class Submission:
@@ -120,7 +123,7 @@ class JobIngest(Service):
         self._configure(msg.body or {})
         self.respond(msg)
 
-    @request("getinfo", guest=True)
+    @request("getinfo")
     def _getinfo(self, msg):
         self.respond(msg, {"timestamp": self._ids.timestamp(self.kernel.time)})
 
@@ -130,19 +133,21 @@ class JobIngest(Service):
 
     # -- one submission ----------------------------------------------------------------------------
 
-    @request("submit", guest=True)
+    @request("submit", guest=True, form=object)
     def submit(self, msg):
         job = Submission()
         job.msg = msg
-        body = msg.body or {}
-        given = body.get("jobspec", body.get("J"))
-        if not isinstance(given, (dict, str)):
-            text = f"error decoding job request: {os.strerror(errno.EPROTO)}"
-            raise OSError(errno.EPROTO, text)
+        body = msg.body
+        bare = isinstance(body, dict) and "jobspec" in body
+        try:
+            check_form(body, BARE if bare else WRAPPED, msg.topic)
+        except Malformed as exc:
+            raise OSError(errno.EPROTO, f"error decoding job request: {exc.strerror}") from exc
+        given = body["jobspec" if bare else "J"]
         job.urgency = body.get("urgency", URGENCY_DEFAULT)
         job.flags = body.get("flags", 0)
         self._check_flags(job)
-        if "J" in body:
+        if not bare:
             given = _unwrap(given)
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
@@ -151,12 +156,11 @@ class JobIngest(Service):
         except ValueError as exc:
             self._rejected += 1
             raise OSError(errno.EPERM, str(exc)) from None
-        job.jobspec = self._completion.complete(with_system(jobspec), msg.userid)
-        if isinstance(given, str):
-            job.original = given
-            job.text = given if job.jobspec is jobspec else _encode(job.jobspec)
-        else:
-            job.original = job.text = _encode(job.jobspec)
+        complete = self._completion.complete(with_system(jobspec), msg.userid)
+        # The environment is large, and only who runs the job looks at it: it stays in J.
+        job.jobspec = spec.without_environment(complete)
+        job.text = _encode(job.jobspec)
+        job.original = given if isinstance(given, str) else _encode(complete)
         if self._check_feasibility and not job.flags & FLAG_NOVALIDATE:
             self.rpc("feasibility.check", {"jobspec": job.jobspec}).then(self._feasible, job)
         else:
@@ -165,16 +169,18 @@ class JobIngest(Service):
     @staticmethod
     def _check_flags(job):
         guest = job.msg.is_guest
-        if type(job.urgency) is not int or not URGENCY_MIN <= job.urgency <= URGENCY_MAX:
+        if job.flags & ~KNOWN_FLAGS:
+            raise OSError(errno.EPROTO, "invalid job flags")
+        if guest and job.flags & FLAG_NOVALIDATE:
+            raise OSError(
+                errno.EPERM, "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
+            )
+        if not URGENCY_MIN <= job.urgency <= URGENCY_MAX:
             raise OSError(errno.EINVAL, f"urgency range is [{URGENCY_MIN}:{URGENCY_MAX}]")
         if guest and job.urgency > URGENCY_DEFAULT:
             raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
-        if type(job.flags) is not int or job.flags & ~KNOWN_FLAGS:
-            raise OSError(errno.EINVAL, "unknown flag in job submission")
-        if guest and job.flags & FLAG_NOVALIDATE:
-            raise OSError(
-                errno.EINVAL, "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
-            )
+        if guest and job.flags & FLAG_WAITABLE:
+            raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_WAITABLE")
 
     def _feasible(self, future, job):
         try:

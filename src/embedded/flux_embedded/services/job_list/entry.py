@@ -65,6 +65,12 @@ class Entry:
                 self.times[after] = event["timestamp"]
         return before
 
+    def has_been_in(self, mask):
+        """Whether it has been in one of the states of `mask`, or is inactive: then it will not come to another."""
+        return self.state == INACTIVE or any(
+            state & mask for state in self.times if state != "submit"
+        )
+
     # -- attributes ------------------------------------------------------------------------------------
 
     @property

@@ -10,14 +10,20 @@ ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127
 STATE_MASKS = {
     **{name.lower(): state for state, name in states.NAMES.items()},
+    **{letter.lower(): state for state, letter in states.STATE_LETTERS.items()},
     "pending": states.PENDING,
     "running": states.RUNNING,
     "active": states.ACTIVE,
 }
-RESULT_MASKS = {name.lower(): mask for mask, name in states.RESULT_NAMES.items()}
+RESULT_MASKS = {
+    **{name.lower(): mask for mask, name in states.RESULT_NAMES.items()},
+    **{name.lower(): mask for mask, name in states.RESULT_LETTERS.items()},
+}
 TIMES = {
     "t_submit": "submit",
     "t_depend": states.DEPEND,
+    "t_priority": states.PRIORITY,
+    "t_sched": states.SCHED,
     "t_run": states.RUN,
     "t_cleanup": states.CLEANUP,
     "t_inactive": states.INACTIVE,
@@ -40,14 +46,14 @@ def compile_constraint(constraint):
     Raises:
         OSError: EPROTO, with what is wrong
     """
-    if constraint is None:
-        return (lambda job: True), EVERY_STATE
     return _object(constraint, 0)
 
 
 def _object(constraint, depth):
     if not isinstance(constraint, dict):
-        raise _invalid("expected an object")
+        raise _invalid("constraint must be JSON object")
+    if len(constraint) > 1:
+        raise _invalid("constraint must only contain 1 element")
     if depth > MAX_DEPTH:
         raise _invalid("nested too deeply")
     parts = [_operator(name, values, depth) for name, values in constraint.items()]
@@ -56,7 +62,7 @@ def _object(constraint, depth):
 
 def _operator(name, values, depth):
     if not isinstance(values, list):
-        raise _invalid("operator and values not an array")
+        raise _invalid(f"operator {name} values not an array")
     if name in ("and", "or", "not"):
         parts = [_object(value, depth + 1) for value in values]
         return {"and": _and, "or": _or, "not": _not}[name](parts)
@@ -100,7 +106,7 @@ def _userid(values):
         if type(value) is not int:
             raise _invalid("userid value must be an integer")
         wanted.add(value)
-    if ANY_USER in wanted or not wanted:
+    if ANY_USER in wanted:
         return (lambda job: True), EVERY_STATE
     return (lambda job: job.userid in wanted), EVERY_STATE
 
@@ -122,9 +128,11 @@ def _mask_of(kind, values, names):
     for value in values:
         if type(value) is int:
             if value & ~known:
-                raise _invalid(f"invalid {kind} value '{value:x}h' specified")
+                raise _invalid(f"invalid {kind} value '{value:X}h' specified")
             mask |= value
-        elif isinstance(value, str) and value.lower() in names:
+        elif not isinstance(value, str):
+            raise _invalid(f"{kind} value invalid type")
+        elif value.lower() in names:
             mask |= names[value.lower()]
         else:
             raise _invalid(f"invalid {kind} value '{value}' specified")
@@ -144,9 +152,11 @@ def _results(values):
 def _hostlist(values):
     wanted = set()
     for value in values:
+        if not isinstance(value, str):
+            raise _invalid("host value must be a string")
         try:
             wanted.update(hostlist.decode(value))
-        except (ValueError, TypeError):
+        except ValueError:
             raise _invalid("host value not in valid Hostlist format") from None
     test = lambda job: job.R is not None and not wanted.isdisjoint(rset.hosts(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
@@ -155,17 +165,21 @@ def _hostlist(values):
 def _ranks(values):
     wanted = set()
     for value in values:
+        if not isinstance(value, str):
+            raise _invalid("ranks value must be a string")
         try:
             wanted.update(idset.members(idset.decode(value)))
-        except (ValueError, TypeError):
-            raise _invalid("ranks value not in valid Idset format") from None
+        except ValueError:
+            raise _invalid(f"ranks value '{value}': error parsing range '{value}'") from None
     test = lambda job: job.R is not None and not wanted.isdisjoint(rset.ranks(job.R))  # noqa: E731
     return test, states.RUNNING | states.INACTIVE
 
 
 def _time(name, values):
-    if len(values) != 1 or not isinstance(values[0], str):
-        raise _invalid(f"{name}: expected one comparison, such as '>=100.5'")
+    if not values:
+        raise _invalid("timestamp value not specified")
+    if not isinstance(values[0], str):
+        raise _invalid(f"{name} value must be a string")
     text = values[0]
     for sign, compare in COMPARISONS:
         if text.startswith(sign):
@@ -173,12 +187,14 @@ def _time(name, values):
                 limit = float(text[len(sign) :])
             except ValueError:
                 break
+            if limit < 0:
+                raise _invalid("timestamp value must be >= 0.0")
             key = TIMES[name]
             test = lambda job: key in job.times and compare(job.times[key], limit)  # noqa: E731
             return test, EVERY_STATE
     else:
         raise _invalid("timestamp comparison operator not specified")
-    raise _invalid("invalid timestamp value specified")
+    raise _invalid("Invalid timestamp value specified")
 
 
 def _invalid(text):

@@ -4,13 +4,14 @@
 method                   payload -> response
 =======================  ===================================================================================
 list                     ``{max_entries, attrs, since?, constraint?}`` -> ``{jobs: [{...}]}``. Streaming:
-                         ``{version: 1, jobs}`` in pieces, then ENODATA. max_entries 0: all. attrs: names,
+                         ``{version: 1, jobs}``, a job a response, then ENODATA. max_entries 0: all. attrs: names,
                          or ``["all"]``. since: only inactive jobs that ended later. Pending jobs by
                          priority, then running ones, latest first, then inactive ones, latest first
-list-id                  ``{id, attrs?, state?}`` -> ``{job: {...}}``, once it has reached that state; ENOENT
+list-id                  ``{id, attrs, state?}`` -> ``{job: {...}}``, once it has been in one of these states or is
+                         inactive; ENOENT
 list-attrs               -> ``{attrs: [name]}``
 job-stats                -> ``{job_states: {depend, ..., total}, successful, failed, canceled, timeout,
-                         inactive_purged, queues: [...]}``; failed counts all that did not succeed
+                         inactive_purged, queues: [...]}``; failed has neither canceled nor timed out ones
 stats-get                -> ``{jobs: {pending, running, inactive}, ...}``
 =======================  ===================================================================================
 """
@@ -25,8 +26,8 @@ from flux_embedded.services.job_list.entry import GETTERS, Entry
 from flux_embedded.services.job_list.filter import compile_constraint
 
 ATTRS = ["id", *GETTERS]
-#: jobs in one response of a stream
-PIECE = 500
+#: The states that a job can be in.
+STATES = states.ACTIVE | INACTIVE
 
 
 class JobList(Service):
@@ -103,7 +104,7 @@ class JobList(Service):
     def _answer_waiting(self, job):
         left = []
         for msg, state in self._waiting.pop(job.id):
-            if job.state >= state:
+            if job.has_been_in(state):
                 self._answer_id(msg, job)
             else:
                 left.append((msg, state))
@@ -124,24 +125,27 @@ class JobList(Service):
             return True
         return False
 
-    @request("list", guest=True)
+    @request("list", guest=True, form=object)
     def list(self, msg):
         if self._is_early(self.list, msg):
             return
-        body = msg.body or {}
+        body = _object(msg)
         limit = _member(body, "max_entries", (int,), "integer")
-        given = _member(body, "attrs", (object,), "")
+        given = _member(body, "attrs")
         since = _member(body, "since", (int, float), "real or integer", 0.0)
         if limit < 0:
             raise _invalid("max_entries < 0 not allowed")
+        if since < 0:
+            raise _invalid("since < 0.0 not allowed")
         attrs = _attrs_of(given)
-        jobs = self._select(body.get("constraint"), limit, since)
+        jobs = self._select(body.get("constraint", {}), limit, since)
         if not msg.streaming:
             self.respond(msg, {"jobs": [job.attributes(attrs) for job in jobs]})
             return
-        for start in range(0, max(1, len(jobs)), PIECE):
-            answer = {"jobs": [job.attributes(attrs) for job in jobs[start : start + PIECE]]}
-            self.respond(msg, {"version": 1, **answer} if start == 0 else answer)
+        more = {"version": 1}
+        for job in jobs:
+            self.respond(msg, {"jobs": [job.attributes(attrs)], **more})
+            more = {}
         self.respond_error(msg, errno.ENODATA)
 
     def _select(self, constraint, limit, since):
@@ -166,16 +170,20 @@ class JobList(Service):
         if mask & INACTIVE:
             yield reversed(list(self._inactive.values()))
 
-    @request("list-id", guest=True)
+    @request("list-id", guest=True, form=object)
     def list_id(self, msg):
         if self._is_early(self.list_id, msg):
             return
-        body = msg.body or {}
+        body = _object(msg)
         id = _member(body, "id", (int,), "integer")
-        _member(body, "state", (int,), "integer", 0)
+        attrs = _member(body, "attrs")
+        if not isinstance(attrs, list):
+            raise _invalid("attrs must be an array")
+        if _member(body, "state", (int,), "integer", 0) & ~STATES:
+            raise _invalid("invalid state specified")
         job = self._jobs.get(id)
         if job is not None:
-            _attrs_of(body.get("attrs", ["all"]))
+            _attrs_of(attrs)
         else:
             # It may be so new that the journal has not brought it yet.
             self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"], "flags": 0}).then(
@@ -194,17 +202,17 @@ class JobList(Service):
         except OSError:
             self.respond_error(msg, errno.ENOENT)
             return
-        self._waiting.setdefault(id, []).append((msg, msg.body.get("state", 1)))
+        self._waiting.setdefault(id, []).append((msg, msg.body.get("state") or STATES))
 
     def _answer_or_wait(self, msg, job):
         state = msg.body.get("state", 0)
-        if state and job.state < state:
+        if state and not job.has_been_in(state):
             self._waiting.setdefault(job.id, []).append((msg, state))
         else:
             self._answer_id(msg, job)
 
     def _answer_id(self, msg, job):
-        self.respond(msg, {"job": job.attributes(_attrs_of(msg.body.get("attrs", ["all"])))})
+        self.respond(msg, {"job": job.attributes(_attrs_of(msg.body["attrs"]))})
 
     @request("list-attrs", guest=True)
     def list_attrs(self, msg):
@@ -249,7 +257,20 @@ def _invalid(text):
     return OSError(errno.EPROTO, f"invalid payload: {text}")
 
 
-def _member(body, key, kinds, name, default=None):
+def _object(msg):
+    """The payload.
+
+    Raises:
+        OSError: EPROTO, it is no object
+    """
+    if msg.body is None:
+        raise _invalid("message does not have a string payload")
+    if not isinstance(msg.body, dict):
+        raise _invalid("payload is not a JSON object")
+    return msg.body
+
+
+def _member(body, key, kinds=(object,), name="", default=None):
     """A value of the payload.
 
     Raises:
@@ -260,7 +281,7 @@ def _member(body, key, kinds, name, default=None):
             raise _invalid(f"Object item not found: {key}")
         return default
     value = body[key]
-    if isinstance(value, bool) or not isinstance(value, kinds):
+    if object not in kinds and (isinstance(value, bool) or not isinstance(value, kinds)):
         raise _invalid(f"Expected {name}, got {json_name(value)}")
     return value
 
@@ -297,7 +318,7 @@ def _count(jobs):
     return {
         "job_states": {**counts, "total": total},
         "successful": ends[states.COMPLETED],
-        "failed": sum(ends.values()) - ends[states.COMPLETED],
+        "failed": ends[states.FAILED],
         "canceled": ends[states.CANCELED],
         "timeout": ends[states.TIMEOUT],
     }

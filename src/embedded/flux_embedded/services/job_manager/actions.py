@@ -4,13 +4,18 @@ Errors are what the commands print: ``unknown job id``, ``job is inactive`` and 
 """
 
 import errno
+import os
 import signal
 
 from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
 from flux_embedded.kernel.service import Malformed, check_form
 
 #: What requests for several jobs at once have in their forms.
-MANY = {"states?": int, "userid?": (int, type(None))}
+MANY = {"dry_run": bool, "userid": int}
+#: What requests for an exception have in theirs.
+EXCEPTION = {"severity": int, "type": str, "note?": str}
+#: The userid that stands for everybody, as the 32 bits it has.
+ANY_USER = 0xFFFFFFFF
 
 
 class Actions:
@@ -30,9 +35,14 @@ class Actions:
             raise OSError(errnum, "job is inactive" if id in self.jm.inactive else unknown)
         return job
 
-    def _permit(self, msg, job):
-        if msg.is_guest and msg.userid != job.userid:
-            raise OSError(errno.EPERM, "Operation not permitted")
+    def permit(self, msg, userid, what):
+        """Let in the owner of the instance, and guests in their own affairs.
+
+        Raises:
+            OSError: EPERM, ``guests WHAT their own jobs``
+        """
+        if msg.is_guest and msg.userid != userid:
+            raise OSError(errno.EPERM, f"guests {what} their own jobs")
 
     # -- exceptions ------------------------------------------------------------------------------
 
@@ -41,31 +51,28 @@ class Actions:
         body = msg.body
         severity, kind, note = _exception_of(body)
         job = self.find(body["id"])
-        self._permit(msg, job)
+        self.permit(msg, job.userid, "can only raise exceptions on")
         self.jm.raise_exception(job, kind, severity, note, msg.userid)
         self.jm.events.send(self.jm.respond, msg)
 
     def raiseall(self, msg):
-        """``raiseall`` {type, severity, note?, states?, userid?, dry_run?} -> {count, errors}."""
-        severity, kind, note = _exception_of(msg.body)
-        matches = self._select(msg)
-        if not msg.body.get("dry_run"):
+        """``raiseall`` {type, severity, note?, states, userid, dry_run} -> {count, errors}."""
+        body = msg.body
+        self.permit(msg, body["userid"] & ANY_USER, "can only raise exceptions on")
+        severity, kind, note = _exception_of(body)
+        matches = self._select(body["userid"], body["states"])
+        if not body["dry_run"]:
             for job in matches:
                 if job.state & ACTIVE:
                     self.jm.raise_exception(job, kind, severity, note, msg.userid)
         self.jm.events.send(self.jm.respond, msg, {"count": len(matches), "errors": 0})
 
-    def _select(self, msg, default=ACTIVE):
-        body = msg.body
-        mask = body.get("states", default) & ACTIVE
-        userid = body.get("userid", msg.userid)
-        if msg.is_guest and userid != msg.userid:
-            raise OSError(errno.EPERM, "guests can only act on their own jobs")
-        anybody = userid == 0xFFFFFFFF or userid is None
+    def _select(self, userid, mask):
+        userid &= ANY_USER
         return [
             job
             for job in self.jm.jobs.values()
-            if job.state & mask and (anybody or job.userid == userid)
+            if job.state & mask and userid in (ANY_USER, job.userid)
         ]
 
     # -- signals ---------------------------------------------------------------------------------
@@ -74,21 +81,22 @@ class Actions:
         """``kill`` {id, signum}."""
         signum = _signal_number(msg.body["signum"])
         job = self.find(msg.body["id"], errno.EINVAL)
-        self._permit(msg, job)
+        self.permit(msg, job.userid, "may only send signals to")
         if not job.state & RUNNING:
             raise OSError(errno.EINVAL, "job is not running")
         self._signal(job, signum)
         self.jm.respond(msg)
 
     def killall(self, msg):
-        """``killall`` {signum, userid?, dry_run?} -> {count, errors}."""
+        """``killall`` {signum, userid, dry_run} -> {count, errors}."""
         try:
             check_form(msg.body, {"signum": int, **MANY}, msg.topic)
         except Malformed as exc:
             raise OSError(errno.EPROTO, "error decoding request") from exc
+        self.permit(msg, msg.body["userid"] & ANY_USER, "can only kill")
         signum = _signal_number(msg.body["signum"])
-        matches = self._select(msg, RUN)
-        if not msg.body.get("dry_run"):
+        matches = self._select(msg.body["userid"], RUN)
+        if not msg.body["dry_run"]:
             for job in matches:
                 self._signal(job, signum)
         self.jm.respond(msg, {"count": len(matches), "errors": 0})
@@ -106,9 +114,9 @@ class Actions:
         if not URGENCY_MIN <= urgency <= URGENCY_MAX:
             raise OSError(errno.EINVAL, "urgency value is out of range")
         job = self.find(body["id"], errno.EINVAL, "unknown job")
-        self._permit(msg, job)
+        self.permit(msg, job.userid, "can only reprioritize")
         if msg.is_guest and urgency > max(16, job.urgency):
-            raise OSError(errno.EPERM, "guests can only adjust urgency <= 16")
+            raise OSError(errno.EPERM, "guests can only adjust urgency <= default")
         if job.state & (RUN | CLEANUP):
             raise OSError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
         old = job.urgency
@@ -121,16 +129,18 @@ class Actions:
         Null removes a key. Unless it is volatile the memo is an event of the job's eventlog too.
         """
         job = self.find(msg.body["id"])
-        self._permit(msg, job)
+        self.permit(msg, job.userid, "can only add a memo to")
         memo = msg.body["memo"]
-        if memo and not msg.body.get("volatile"):
+        if not isinstance(memo, dict):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if not msg.body.get("volatile"):
             self.jm.events.post(job, "memo", memo)
         self.jm.sched.annotate(job, {"user": memo})
         self.jm.events.send(self.jm.respond, msg)
 
 
 def _signal_number(signum):
-    if not 0 <= signum < signal.NSIG:
+    if not 0 < signum < signal.NSIG:
         raise OSError(errno.EINVAL, "Invalid signal number")
     return signum
 
@@ -141,11 +151,9 @@ def _exception_of(body):
     Raises:
         OSError: EPROTO
     """
-    severity, kind, note = body.get("severity", 0), body.get("type"), body.get("note") or ""
-    if type(severity) is not int or not 0 <= severity <= 7:
+    severity, kind = body["severity"], body["type"]
+    if not 0 <= severity <= 7:
         raise OSError(errno.EPROTO, "invalid exception severity")
-    if not isinstance(kind, str) or not kind or any(c.isspace() for c in kind):
+    if not kind or any(c.isspace() for c in kind):
         raise OSError(errno.EPROTO, "invalid exception type")
-    if not isinstance(note, str):
-        raise OSError(errno.EPROTO, "invalid exception note")
-    return severity, kind, note
+    return severity, kind, body.get("note") or ""

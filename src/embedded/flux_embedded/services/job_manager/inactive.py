@@ -5,15 +5,17 @@ Purging a job removes it here, from the KVS and, by an event ``job-purge-inactiv
 """
 
 import errno
+import os
 
 from flux_embedded.formats import fsd
+from flux_embedded.formats.jobid import MAX_ID
 
 #: seconds between looks at the limits
 INTERVAL = 2.0
 #: a limit that is none
 UNLIMITED = -1
 #: most jobs that one request removes
-BATCH_MAX = 1000
+BATCH_MAX = 100
 
 
 class Inactive:
@@ -87,7 +89,7 @@ class Inactive:
         )
 
     def purge_request(self, msg):
-        """``purge``: the jobs beyond a limit, a batch at a time; with no limit at all, all of them."""
+        """``purge``: the jobs beyond a limit, a batch at a time; without a limit there are none."""
         body = msg.body
         age, number, batch = body["age_limit"], body["num_limit"], body["batch"]
         if age < 0 and age != UNLIMITED:
@@ -98,7 +100,7 @@ class Inactive:
             raise OSError(errno.EINVAL, f"batch must be >= 1 and <= {BATCH_MAX}")
         age = None if age == UNLIMITED else age
         number = None if number == UNLIMITED else number
-        jobs = self._select(age, 0 if age is None and number is None else number)
+        jobs = self._select(age, number)
         if body["force"]:
             jobs = jobs[:batch]
             self._purge(jobs)
@@ -107,6 +109,8 @@ class Inactive:
     def purge_one(self, msg):
         """``purge-id``: one job."""
         id = msg.body["id"]
+        if id in (-1, MAX_ID):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         job = self.jobs.get(id)
         if id in self.jm.jobs:
             raise OSError(errno.EINVAL, "cannot purge active job")

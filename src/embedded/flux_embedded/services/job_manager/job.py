@@ -140,17 +140,6 @@ class Job:
         return before
 
 
-def without_environment(jobspec):
-    """The jobspec as the scheduler and plugins see it: the environment is large and private."""
-    attributes = jobspec["attributes"]
-    system = attributes.get("system") or {}
-    if "environment" not in system:
-        if "system" in attributes:
-            return jobspec
-    system = {key: value for key, value in system.items() if key != "environment"}
-    return {**jobspec, "attributes": {**attributes, "system": system}}
-
-
 # -- what each event changes, besides the state ------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 ``events-journal``: ``{full?: bool, allow?: {NAME: 1}, deny?: {NAME: 1}}``. Each response is
 ``{"id", "events": [EVENT], "jobspec"?, "R"?}``: of one job; jobspec comes with ``submit``, R with
 ``alloc``. First come all events so far of the active jobs, with `full` of the inactive ones too, a
-response each; then a response without events, whose id is 2^64-1 (-1 in C); then every event as it is
+response each; then a response without events, whose id is -1; then every event as it is
 posted. ``allow`` and ``deny`` choose events by name.
 
 ``journal-batches`` (ours): the same events from the first on, as
@@ -15,8 +15,6 @@ the seq of the event before.
 """
 
 import errno
-
-from flux_embedded.formats.jobid import MAX_ID
 
 NOT_STREAMING = "job-manager.events requires streaming RPC flag"
 
@@ -60,12 +58,13 @@ class Journal:
             for key in ("jobspec", "R"):
                 if key in entry:
                     job[key] = entry[key]
-            if self._wants(entry["event"]):
+            event = entry["event"]
+            # what is in no eventlog belongs to the present
+            if event["name"] != "annotations" and self._wants(event):
                 job["events"].append(entry["event"])
         for job in jobs.values():
-            if job["events"]:
-                self.jm.respond(self.msg, job)
-        self.jm.respond(self.msg, {"id": MAX_ID, "events": []})
+            self.jm.respond(self.msg, job)
+        self.jm.respond(self.msg, {"id": -1, "events": []})
 
     def send(self, entries, body):
         for entry in entries:
@@ -88,6 +87,9 @@ class Journals:
 
     def events_journal(self, msg):
         """``events-journal``."""
+        for key in ("allow", "deny"):
+            if not isinstance((msg.body or {}).get(key, {}), dict):
+                raise OSError(errno.EPROTO, f"job-manager.events {key} should be an object")
         self._add(Journal(self.jm, msg))
 
     def batches(self, msg):

@@ -18,7 +18,7 @@ class Queue:
         self.enabled = True
         self.disable_reason = ""
         self.started = started
-        self.stop_reason = ""
+        self.stop_reason = None
         self.configure(config)
 
     def configure(self, config):
@@ -99,7 +99,7 @@ class Queues:
         status = {"enable": queue.enabled, "start": queue.started}
         if not queue.enabled:
             status["disable_reason"] = queue.disable_reason
-        if queue.stop_reason and not queue.started:
+        if queue.stop_reason is not None and not queue.started:
             status["stop_reason"] = queue.stop_reason
         if queue.started and not self.jm.sched.is_ready:
             status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
@@ -126,7 +126,7 @@ class Queues:
         value = body["start"]
         for queue in self._targets(body):
             queue.started = value
-            queue.stop_reason = "" if value else body.get("reason") or ""
+            queue.stop_reason = None if value else body.get("reason")
         self.jm.sched.requeue_eligible(list(self.jm.jobs.values()))
         self.jm.events.send(self.jm.respond, msg)
 

@@ -8,9 +8,10 @@ import json
 
 from flux.jobtap.errors import JobtapError
 from flux_embedded.formats import eventlog, rset
+from flux_embedded.formats.jobspec import without_environment
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
-from flux_embedded.services.job_manager.job import Job, without_environment
+from flux_embedded.services.job_manager.job import Job
 
 REQUEST = {"key": "job", "recursive": True, "values": True}
 

@@ -8,8 +8,8 @@ sched-hello (S),        RFC 27, see `sched`
 sched-ready
 exec-hello              RFC 32, see `start`
 raise                   ``{id, type, severity, note?}``
-raiseall                ``{type, severity, note?, states?: mask, userid?, dry_run?}`` -> ``{count, errors}``
-kill, killall           ``{id, signum}``; ``{signum, userid?, dry_run?}`` -> ``{count, errors}``
+raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
+kill, killall           ``{id, signum}``; ``{signum, userid, dry_run}`` -> ``{count, errors}``
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
 memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
@@ -20,13 +20,14 @@ queue-enable,           ``{enable | start: bool, all: bool, name?, reason?}``
 queue-start
 alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
-jobtap                  ``{load?: path, args?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
+jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
 events-journal (S),     see `journal`
 journal-batches (S)
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
 purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
+list, getattr           see `listing`
 getinfo                 -> ``{max_jobid}``
 housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
@@ -42,14 +43,15 @@ from flux.idset import IDset
 from flux_embedded.formats import policy, rset, states
 from flux_embedded.formats.jsontext import dumps
 from flux_embedded.kernel.message import OWNER, RESPONSE
-from flux_embedded.kernel.service import Service, refusing, request
-from flux_embedded.services.job_manager.actions import MANY, Actions
+from flux_embedded.kernel.service import Real, Service, request
+from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.inactive import Inactive
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
+from flux_embedded.services.job_manager.listing import Listing
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
@@ -57,9 +59,6 @@ from flux_embedded.services.job_manager.start import Start
 from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
-
-#: Parts of the forms of requests.
-TEXT = (str, type(None))
 
 
 class JobManager(Service):
@@ -93,6 +92,7 @@ class JobManager(Service):
         self.actions = Actions(self)
         self.waits = Waits(self)
         self.updates = Update(self)
+        self.listing = Listing(self)
         self.restart = Restart(self)
         self.jobtap = Jobtap(self)
         self.submission = Submit(self)
@@ -104,41 +104,46 @@ class JobManager(Service):
         add("sched-hello", self.sched.hello, streaming=True)
         add("sched-ready", self.sched.ready)
         add("exec-hello", self.execution.hello)
-        add("raise", self.actions.raise_, guest=True, form={"id": int})
-        add("raiseall", self.actions.raiseall, guest=True, form={"type": object, **MANY})
+        add("raise", self.actions.raise_, guest=True, form={"id": int, **EXCEPTION})
+        add(
+            "raiseall", self.actions.raiseall, guest=True, form={**EXCEPTION, **MANY, "states": int}
+        )
         add("kill", self.actions.kill, guest=True, form={"id": int, "signum": int})
-        add("killall", self.actions.killall, guest=True)
+        add("killall", self.actions.killall, guest=True, form=object)
         add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": int})
         add(
             "memo",
             self.actions.memo,
             guest=True,
-            form={"id": int, "memo": dict, "volatile?": bool},
+            form={"id": int, "memo": object, "volatile?": bool},
         )
-        add("update", self.updates.request, guest=True, form={"id": int, "updates": dict})
-        add("wait", self.waits.wait, guest=True, form={"id?": (int, type(None))})
+        add("update", self.updates.request, guest=True, form={"id": int, "updates": object})
+        add("wait", self.waits.wait, form=object)
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
-        add("queue-status", self.queues.status, guest=True, form={"name?": TEXT})
+        add("queue-status", self.queues.status, guest=True, form={"name?": str})
         add("queue-list", self.queues.list, guest=True)
-        which = {"all": bool, "name?": TEXT, "reason?": TEXT}
+        which = {"all": bool, "name?": str, "reason?": str}
         add("queue-enable", self.queues.enable, form={"enable": bool, **which})
-        add("queue-start", self.queues.start, form={"start": bool, **which})
-        add("jobtap", self.jobtap.request, form={"load?": TEXT, "remove?": TEXT})
+        add("queue-start", self.queues.start, form={"start": bool, "nocheckpoint?": bool, **which})
+        plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
+        add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
         add(
             "events-journal",
             self.journal.events_journal,
             streaming=NOT_STREAMING,
-            form={"full?": bool, "allow?": dict, "deny?": dict},
+            form={"full?": bool, "allow?": object, "deny?": object},
         )
         add("journal-batches", self.journal.batches, streaming=True)
         add(
             "purge",
             self.history.purge_request,
-            form={"age_limit": float, "num_limit": int, "batch": int, "force": bool},
+            form={"age_limit": Real, "num_limit": int, "batch": int, "force": bool},
         )
-        add("purge-id", self.history.purge_one, form={"id": int, "force": (bool, int)})
+        add("purge-id", self.history.purge_one, form={"id": int, "force": int})
+        add("list", self.listing.list, form={"max_entries": int})
+        add("getattr", self.listing.getattr, guest=True, form={"id": int, "attrs": object})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -208,19 +213,18 @@ class JobManager(Service):
         }
         self.respond(msg, body)
 
-    @request("resource-status", guest=True)
+    @request("resource-status")
     def _resource_status(self, msg):
         held = [(job.R, job.freed or ()) for job in self.jobs.values() if job.has_resources]
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.jobs.values()]
         self.respond(msg, {"allocated": rset.union(held)})
 
-    @request("housekeeping-kill", form={"signum": int, "jobid?": (int, type(None)), "ranks?": TEXT})
+    @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
     def _housekeeping_kill(self, msg):
-        body = msg.body or {}
+        body = msg.body
         ranks = None
-        if body.get("ranks"):
-            with refusing():
-                wanted = IDset(body["ranks"])
+        if "ranks" in body:
+            wanted = _ranks(body["ranks"])
             # The set may be of any size, so it is asked, not listed.
             visits = self.housekeeping.jobs.values()
             ranks = {rank for visit in visits for rank in visit.active if rank in wanted}
@@ -283,3 +287,17 @@ class JobManager(Service):
         if job is None:
             raise OSError(errno.ENOENT, "unknown job id")
         return job
+
+
+def _ranks(text):
+    """The ranks of a request.
+
+    Raises:
+        OSError: EINVAL
+    """
+    if not text:
+        raise OSError(errno.EINVAL, "cannot create an empty idset")
+    try:
+        return IDset(text)
+    except ValueError:
+        raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None

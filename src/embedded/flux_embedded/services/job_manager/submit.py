@@ -6,8 +6,9 @@ refused; ingest removes what it stored of them.
 """
 
 from flux.jobtap.errors import Rejected
+from flux_embedded.formats.jobspec import without_environment
 from flux_embedded.kernel.service import check_form
-from flux_embedded.services.job_manager.job import Job, without_environment
+from flux_embedded.services.job_manager.job import Job
 
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}

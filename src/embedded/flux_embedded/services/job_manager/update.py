@@ -25,11 +25,14 @@ class Update:
     def request(self, msg):
         """``update`` {id, updates}."""
         body = msg.body
-        job = self.jm.actions.find(body["id"])
         updates = body["updates"]
         check_updates(updates)
-        if msg.is_guest and msg.userid != job.userid:
-            raise OSError(errno.EPERM, "Operation not permitted")
+        job = self.jm.jobs.get(body["id"])
+        if job is None:
+            if body["id"] in self.jm.inactive:
+                raise OSError(errno.EINVAL, "job is inactive")
+            raise OSError(errno.ENOENT, "unknown job id")
+        self.jm.actions.permit(msg, job.userid, "may only update")
         if job.state > RUN:
             raise OSError(
                 errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
@@ -91,7 +94,7 @@ class Update:
         duration = pending.updates[DURATION]
         # A scheduler may leave R without times; counted from 0, the job would end at once.
         start = job.R["execution"].get("starttime") or self.jm.now()
-        pending.expiration = start + duration if duration else duration
+        pending.expiration = start + duration if duration else 0.0
         if duration and pending.expiration <= self.jm.now():
             text = "requested duration places job expiration in the past"
             self.jm.respond_error(pending.msg, errno.EINVAL, text)
@@ -139,11 +142,14 @@ class _Pending:
 
 
 def check_updates(updates):
-    """Raise OSError EPROTO or EINVAL unless `updates` is a jobspec-update context (RFC 21)."""
-    if not isinstance(updates, dict) or not updates:
-        raise OSError(errno.EPROTO, "updates must be an object with at least one key")
+    """Raise OSError EINVAL unless `updates` can be the context of a jobspec-update event (RFC 21)."""
+    if not isinstance(updates, dict):
+        raise OSError(errno.EINVAL, "failed to pack jobspec-update event")
     for key in updates:
-        if not key.startswith("attributes.") or "" in key.split("."):
+        first, *rest = key.split(".")
+        if first not in ("attributes", "resources", "tasks"):
+            raise OSError(errno.EINVAL, "one or more jobspec updates are invalid")
+        if first != "attributes" or not rest or "" in rest:
             raise OSError(errno.EINVAL, f"update of {key} not supported")
 
 

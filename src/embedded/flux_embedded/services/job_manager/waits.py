@@ -1,7 +1,7 @@
 """Requests that are answered when something has come to an end: wait, drain, idle.
 
 ==========  ==========================================================================================
-wait        ``{id}`` -> ``{id, success, errstr}`` when that waitable job, or any (2^64-1), is inactive; each
+wait        ``{id}`` -> ``{id, success, errstr}`` when that waitable job, or any (-1), is inactive; each
             job can be waited for once. ECHILD: not waitable, waited for before, or none left
 drain       -> answered when no job is active
 idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are still pending
@@ -13,9 +13,9 @@ import signal
 
 from flux_embedded.formats.jobid import MAX_ID
 from flux_embedded.formats.states import FLAG_WAITABLE, PENDING, RUNNING
+from flux_embedded.kernel.service import Malformed, check_form
 
 ANY = MAX_ID
-NOT_WAITABLE = "invalid job id, or job may be inactive and not waitable"
 
 
 class Waits:
@@ -28,11 +28,20 @@ class Waits:
         self._drain = []
         self._idle = []
 
+    @property
+    def zombies(self):
+        """Waitable jobs that are inactive and that nobody has waited for."""
+        return list(self._zombies.values())
+
     def wait(self, msg):
         """``wait``."""
-        id = (msg.body or {}).get("id")
-        if id is None:
-            raise OSError(errno.EPROTO, "malformed wait request")
+        try:
+            check_form(msg.body, {"id": int}, msg.topic)
+        except Malformed as exc:
+            raise OSError(errno.EPROTO, "malformed wait request") from exc
+        id = msg.body["id"]
+        if id == -1:
+            id = ANY
         if id == ANY:
             if self._zombies:
                 self._answer(msg, self._zombies.pop(next(iter(self._zombies))))
@@ -44,9 +53,13 @@ class Waits:
             return
         else:
             job = self.jm.jobs.get(id)
-            taken = any(other == id for _, other in self._waiting)
-            if job is None or not job.flags & FLAG_WAITABLE or taken:
-                raise OSError(errno.ECHILD, NOT_WAITABLE)
+            if job is None:
+                text = "invalid job id, or job may be inactive and not waitable"
+                raise OSError(errno.ECHILD, text)
+            if any(other == id for _, other in self._waiting):
+                raise OSError(errno.ECHILD, "job id already has a waiter")
+            if not job.flags & FLAG_WAITABLE:
+                raise OSError(errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
         self._waiting.append((msg, id))
 
     def _waitable_left(self):

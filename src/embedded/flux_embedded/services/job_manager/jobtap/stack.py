@@ -134,7 +134,7 @@ class Jobtap(Calls):
                 and fnmatch.fnmatchcase(plugin.name, pattern)
             ]
             if not matches:
-                raise OSError(errno.ENOENT, f"{pattern} not found")
+                raise OSError(errno.ENOENT, "Failed to find plugin to remove")
         for plugin in matches:
             self._drop(plugin)
 
@@ -212,16 +212,16 @@ class Jobtap(Calls):
     # -- requests ------------------------------------------------------------------------------------
 
     def request(self, msg):
-        """``jobtap``: {load?, args?, remove?} -> nothing; {query_only} -> {plugins: [name]}."""
+        """``jobtap``: {load?, conf?, remove?} -> nothing; {query_only} -> {plugins: [name]}."""
         body = msg.body or {}
         answer = None
         if body.get("query_only"):
             answer = {"plugins": [plugin.name for plugin in self.plugins]}
         else:
-            if body.get("remove"):
+            if "remove" in body:
                 self.remove(body["remove"])
-            if body.get("load"):
-                self.load(body["load"], body.get("args") or body.get("conf") or {})
+            if "load" in body:
+                self.load(body["load"], body.get("conf") or {})
         self.jm.events.send(self.jm.respond, msg, answer)
 
     def query(self, msg):

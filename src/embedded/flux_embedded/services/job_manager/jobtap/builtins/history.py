@@ -1,11 +1,14 @@
-"""``.history``: ``job-manager.history.get`` ``{userid?, count?}`` -> ``{jobs: [id, ...]}``, latest first.
+"""``.history``: ``job-manager.history.get`` ``{slice}`` -> ``{jobs: [id, ...]}``: the sender's own jobs, latest first.
 
-userid defaults to the sender's; 4294967295 stands for all users, which only the owner may ask for.
+The slice is written as in Python, in brackets: ``[0:1]`` is the latest, ``[::-1]`` all of them, oldest first.
 """
 
 import errno
+import re
 
-ANY_USER = 0xFFFFFFFF
+from flux_embedded.kernel.service import check_form
+
+SLICE = re.compile(r"\[\s*([+-]?[0-9]+)?:\s*([+-]?[0-9]+)?(?::\s*([+-]?[0-9]+)?)?\]")
 
 
 def plugin_init(p):
@@ -14,12 +17,11 @@ def plugin_init(p):
 
 
 def get(p, msg):
-    body = msg.body or {}
-    userid, count = body.get("userid", msg.userid), body.get("count")
-    if msg.is_guest and userid != msg.userid:
-        raise OSError(errno.EPERM, "guests can only see their own history")
-    everybody = userid == ANY_USER
+    check_form(msg.body, {"slice": str}, msg.topic)
+    match = SLICE.fullmatch(msg.body["slice"])
+    parts = [int(part) if part else None for part in match.groups()] if match else []
+    if not match or parts[2] == 0:
+        raise OSError(errno.EINVAL, "could not parse python-style slice expression")
     jobs = [*p.jm.jobs.values(), *p.jm.inactive.values()]
-    ids = [job.id for job in jobs if everybody or job.userid == userid]
-    ids.sort(reverse=True)
-    p.handle.respond(msg, {"jobs": ids[:count]})
+    ids = sorted((job.id for job in jobs if job.userid == msg.userid), reverse=True)
+    p.handle.respond(msg, {"jobs": ids[slice(*parts)]})

@@ -4,6 +4,7 @@ import errno
 import os
 
 from flux_embedded.kernel.message import ROLE_OWNER
+from flux_embedded.kernel.service import check_form
 
 
 def plugin_init(p):
@@ -12,12 +13,11 @@ def plugin_init(p):
 
 
 def post(p, msg):
-    body = msg.body or {}
-    if type(body.get("id")) is not int or type(body.get("name")) is not str:
-        raise OSError(errno.EPROTO, "id must be an integer and name a string")
+    body = msg.body
+    check_form(body, {"id": int, "name": str, "context?": object}, msg.topic)
     context = body.get("context")
-    if context is not None and not isinstance(context, dict):
-        raise OSError(errno.EPROTO, "context must be an object")
+    if "context" in body and not isinstance(context, dict):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     if body["id"] not in p.jm.jobs:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     p.event_post(body["id"], body["name"], context)

@@ -16,8 +16,10 @@ def plugin_init(p):
 
 def update(p, topic, args):
     duration = args["updates"][KEY]
-    if type(duration) not in (int, float) or not 0 <= duration < float("inf"):
-        p.error(f"{KEY}={duration!r}: expected seconds, 0 for no limit")
+    if type(duration) not in (int, float):
+        p.error("plugin args unpack failed")
+    if not 0 <= duration < float("inf"):
+        p.error("duration must not be negative")
     if not args["cred"]["rolemask"] & ROLE_OWNER:
         if args["state"] == RUN:
             p.error("only the instance owner can update the duration of a running job")
