@@ -5,31 +5,27 @@ import os
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 
 
-def getattr_(argv):
-    parser = Parser("flux-getattr", "name", "Get broker attribute")
-    args = parser.parse(argv).args
-    if len(args) != 1:
-        raise parser.fail_usage()
-    print(get(connect(), args[0]))
+@command("flux-getattr", "name", "Get broker attribute", args=1)
+def getattr_(opts):
+    print(get(connect(), opts.args[0]))
 
 
-def setattr_(argv):
-    parser = Parser(
-        "flux-setattr",
-        "name value",
-        "Set broker attribute",
-        [Opt("force", "f", usage="Set the attribute even if unknown")],
-    )
-    args = parser.parse(argv).args
-    if len(args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-setattr",
+    "name value",
+    "Set broker attribute",
+    [Opt("force", "f", usage="Set the attribute even if unknown")],
+    args=2,
+)
+def setattr_(opts):
+    name, value = opts.args
     try:
-        connect().rpc("attr.set", {"name": args[0], "value": args[1]})
+        connect().rpc("attr.set", {"name": name, "value": value})
     except OSError as exc:
-        raise CommandError(f"{args[0]}: {error_text(exc)}") from None
+        raise CommandError(f"{name}: {error_text(exc)}") from None
 
 
 def get(client, name):
@@ -43,16 +39,14 @@ def get(client, name):
         raise CommandError(f"{name}: {reason}") from None
 
 
-def lsattr(argv):
-    parser = Parser(
-        "flux-lsattr",
-        "[OPTIONS]",
-        "List broker attributes",
-        [Opt("values", "v", usage="List values with attributes")],
-    )
-    opts = parser.parse(argv)
-    if opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-lsattr",
+    "[OPTIONS]",
+    "List broker attributes",
+    [Opt("values", "v", usage="List values with attributes")],
+    args=0,
+)
+def lsattr(opts):
     answer = connect().rpc("attr.list")
     for name in sorted(answer["names"]):
         if opts.get("values"):

@@ -1,6 +1,7 @@
 """The commands there are: one table, from which a command line is run and help is printed.
 
-A new command is a module with a function ``f(argv)`` that returns the exit code (None is 0), and a line here.  Modules
+A new command is a module with a function ``f(argv)`` that returns the exit code (None is 0), mostly made of one of options by
+`flux_embedded.cmd.lib.optparse.command`, and a line here.  Modules
 are imported only when their command is asked for: what a command costs is mostly what it imports.  Failure is an
 exception (`flux_embedded.cmd.lib.errors`, or OSError); `flux_embedded.cmd.dispatch` prints it in the command's style.
 """
@@ -142,7 +143,7 @@ def find(name):
             sub: (lambda argv, entry=entry: entry.load()(argv), entry.doc)
             for sub, entry in SUBCOMMANDS[name].items()
         }
-        return Group(f"flux-{name}", "", table).run, command.style
+        return Group(f"flux-{name}", "", more=table), command.style
     return command.load(), command.style
 
 

@@ -6,7 +6,7 @@ from flux_embedded.broker import paths
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
+from flux_embedded.cmd.lib.optparse import Group, Opt, command
 from flux_embedded.formats import fsd
 
 #: --type: what a value must be, and how it is printed
@@ -24,25 +24,23 @@ TYPES = {
 }
 
 
-def get(argv):
-    parser = Parser(
-        "flux-config get",
-        "[--default=VAL] [--type=TYPE] [NAME]",
-        "Query broker configuration values",
-        [
-            Opt(
-                "type",
-                "t",
-                "TYPE",
-                "Set expected type (any, string, integer, real, boolean, object, array, fsd, fsd-integer, fsd-real)",
-            ),
-            Opt("default", "d", "VAL", "Set default value to use if config value is not set"),
-            Opt("quiet", "q", usage="Suppress printing of errors and values"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command(
+    "flux-config get",
+    "[--default=VAL] [--type=TYPE] [NAME]",
+    "Query broker configuration values",
+    [
+        Opt(
+            "type",
+            "t",
+            "TYPE",
+            "Set expected type (any, string, integer, real, boolean, object, array, fsd, fsd-integer, fsd-real)",
+        ),
+        Opt("default", "d", "VAL", "Set default value to use if config value is not set"),
+        Opt("quiet", "q", usage="Suppress printing of errors and values"),
+    ],
+    args=(0, 1),
+)
+def get(opts):
     value = connect().rpc("config.get")
     name = opts.args[0] if opts.args else None
     for key in name.split(".") if name else ():
@@ -76,13 +74,10 @@ def _text(value, kind, name):
         raise CommandError(f"{name} is not a valid Flux Standard Duration") from None
 
 
-def load(argv):
-    parser = Parser(
-        "flux-config load", "[PATH]", "Load broker configuration from TOML files or stdin"
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command(
+    "flux-config load", "[PATH]", "Load broker configuration from TOML files or stdin", args=(0, 1)
+)
+def load(opts):
     from flux_embedded.broker import config
 
     if opts.args and opts.args[0] != "-":
@@ -100,10 +95,8 @@ def load(argv):
     return 0
 
 
-def reload(argv):
-    parser = Parser("flux-config reload", "", "Reload broker configuration from files")
-    if parser.parse(argv).args:
-        raise parser.fail_usage()
+@command("flux-config reload", "", "Reload broker configuration from files", args=0)
+def reload(opts):
     connect().rpc("config.reload")
     return 0
 
@@ -117,21 +110,11 @@ BUILTIN = {
 }
 
 
-def builtin(argv):
-    parser = Parser("flux-config builtin", "NAME", "Print compiled-in Flux configuration values")
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command("flux-config builtin", "NAME", "Print compiled-in Flux configuration values", args=1)
+def builtin(opts):
     if opts.args[0] not in BUILTIN:
         raise CommandError(f"{opts.args[0]} is invalid")
     print(BUILTIN[opts.args[0]])
 
 
-def main(argv):
-    commands = {
-        "builtin": (builtin, "Print compiled-in Flux configuration values"),
-        "get": (get, "Query broker configuration values"),
-        "load": (load, "Load broker configuration from TOML files or stdin"),
-        "reload": (reload, "Reload broker configuration from files"),
-    }
-    return Group("flux-config", "Manage/query Flux configuration", commands).run(argv)
+main = Group("flux-config", "Manage/query Flux configuration", [builtin, get, load, reload])

@@ -4,24 +4,22 @@ import json
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
+from flux_embedded.cmd.lib.optparse import Group, Opt, command
 
 
-def pub(argv):
-    parser = Parser(
-        "flux-event pub",
-        "[OPTIONS] topic [payload]",
-        "Publish event",
-        [
-            Opt("raw", "r", usage="Payload is raw bytes"),
-            Opt("synchronous", "s", usage="Wait until event is published"),
-            Opt("loopback", "l", usage="Wait until the event is received"),
-            Opt("private", "p", usage="Set privacy flag on published event"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-event pub",
+    "[OPTIONS] topic [payload]",
+    "Publish event",
+    [
+        Opt("raw", "r", usage="Payload is raw bytes"),
+        Opt("synchronous", "s", usage="Wait until event is published"),
+        Opt("loopback", "l", usage="Wait until the event is received"),
+        Opt("private", "p", usage="Set privacy flag on published event"),
+    ],
+    args=(1, None),
+)
+def pub(opts):
     topic, *words = opts.args
     payload = {"topic": topic}
     text = " ".join(words)
@@ -36,17 +34,16 @@ def pub(argv):
     return 0
 
 
-def sub(argv):
-    parser = Parser(
-        "flux-event sub",
-        "[OPTIONS] [topic] [topic ...]",
-        "Subscribe to events",
-        [
-            Opt("count", "c", "N", "Process N events then exit", kind="int"),
-            Opt("raw", "r", usage="Dump raw event payload"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-event sub",
+    "[OPTIONS] [topic] [topic ...]",
+    "Subscribe to events",
+    [
+        Opt("count", "c", "N", "Process N events then exit", kind="int"),
+        Opt("raw", "r", usage="Dump raw event payload"),
+    ],
+)
+def sub(opts):
     left = [opts.get("count", 0)]
     client = connect()
 
@@ -63,6 +60,4 @@ def sub(argv):
     return 0
 
 
-def main(argv):
-    commands = {"pub": (pub, "Publish event"), "sub": (sub, "Subscribe to events")}
-    return Group("flux-event", "", commands).run(argv)
+main = Group("flux-event", "", [pub, sub])

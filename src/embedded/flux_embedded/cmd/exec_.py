@@ -12,28 +12,26 @@ import time
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import idset
 
 
-def main(argv):
-    parser = Parser(
-        "flux-exec",
-        "[OPTIONS] COMMAND...",
-        "Execute a process remotely",
-        [
-            Opt("rank", "r", "IDSET", 'Specify specific target ranks. Default is "all"'),
-            Opt("exclude", "x", "IDSET", "Exclude ranks from target."),
-            Opt("dir", "d", "PATH", "Set the working directory to PATH"),
-            Opt("label-io", "l", usage="Label lines of output with the source broker RANK"),
-            Opt("noinput", "n", usage="Redirect stdin from /dev/null"),
-            Opt("verbose", "v", usage="Run with more verbosity."),
-            Opt("quiet", "q", usage="Suppress extraneous output."),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-exec",
+    "[OPTIONS] COMMAND...",
+    "Execute a process remotely",
+    [
+        Opt("rank", "r", "IDSET", 'Specify specific target ranks. Default is "all"'),
+        Opt("exclude", "x", "IDSET", "Exclude ranks from target."),
+        Opt("dir", "d", "PATH", "Set the working directory to PATH"),
+        Opt("label-io", "l", usage="Label lines of output with the source broker RANK"),
+        Opt("noinput", "n", usage="Redirect stdin from /dev/null"),
+        Opt("verbose", "v", usage="Run with more verbosity."),
+        Opt("quiet", "q", usage="Suppress extraneous output."),
+    ],
+    args=(1, None),
+)
+def main(opts):
     size = int(connect().rpc("attr.get", {"name": "size"})["value"])
     ranks = _ranks(opts, size)
     environ = dict(os.environ)

@@ -2,21 +2,20 @@
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats.levels import LEVELS
 
 
-def main(argv):
-    parser = Parser(
-        "flux-logger",
-        "[OPTIONS] message ...",
-        "create a log entry",
-        [
-            Opt("severity", "s", "LEVEL", "Set log message severity (default: notice)"),
-            Opt("appname", "n", "NAME", "Set log message appname (default: logger)"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-logger",
+    "[OPTIONS] message ...",
+    "create a log entry",
+    [
+        Opt("severity", "s", "LEVEL", "Set log message severity (default: notice)"),
+        Opt("appname", "n", "NAME", "Set log message appname (default: logger)"),
+    ],
+)
+def main(opts):
     severity = opts.get("severity", "notice")
     severity = {"error": "err", "warn": "warning"}.get(severity, severity)
     if severity not in LEVELS:

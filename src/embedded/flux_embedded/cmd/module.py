@@ -1,12 +1,13 @@
 """``flux module``: load, unload and look at broker modules."""
 
+import functools
 import json
 import os
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, strerror
 from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
+from flux_embedded.cmd.lib.optparse import Group, Opt, command
 
 
 def canonical(path):
@@ -70,50 +71,63 @@ LOAD_OPTIONS = [
 ]
 
 
-def load(argv):
-    parser = Parser("flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS)
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+def _on_rank(function):
+    """A command that changes modules; on another rank than 0, as ``flux exec`` plays it, it does nothing.
+
+    A real broker rank has modules of its own: here all ranks share those of rank 0.
+    """
+
+    @functools.wraps(function)
+    def call(argv):
+        if os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0":
+            return 0
+        return function(argv)
+
+    return call
+
+
+@_on_rank
+@command(
+    "flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS, args=(1, None)
+)
+def load(opts):
     word, *args = opts.args
     path = canonical(word)
     _load(connect(), word, path, args, opts.get("name"), opts.get("exec"))
     return 0
 
 
-def remove(argv):
-    parser = Parser(
-        "flux-module remove",
-        "[OPTIONS] module",
-        "Unload module",
-        [
-            Opt("force", "f", usage="Ignore nonexistent modules"),
-            Opt(
-                "cancel",
-                None,
-                usage="Forcibly stop an unresponsive module thread when it reaches the next "
-                "pthread(7) cancellation point",
-            ),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@_on_rank
+@command(
+    "flux-module remove",
+    "[OPTIONS] module",
+    "Unload module",
+    [
+        Opt("force", "f", usage="Ignore nonexistent modules"),
+        Opt(
+            "cancel",
+            None,
+            usage="Forcibly stop an unresponsive module thread when it reaches the next "
+            "pthread(7) cancellation point",
+        ),
+    ],
+    args=1,
+)
+def remove(opts):
     client = connect()
     _remove(client, _loaded_name(client, opts.args[0]), opts.get("force"))
     return 0
 
 
-def reload(argv):
-    parser = Parser(
-        "flux-module reload",
-        "[OPTIONS] module [args...]",
-        "Reload module",
-        [Opt("force", "f", usage="Ignore nonexistent modules"), *LOAD_OPTIONS],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@_on_rank
+@command(
+    "flux-module reload",
+    "[OPTIONS] module [args...]",
+    "Reload module",
+    [Opt("force", "f", usage="Ignore nonexistent modules"), *LOAD_OPTIONS],
+    args=(1, None),
+)
+def reload(opts):
     word, *args = opts.args
     path = canonical(word)
     client = connect()
@@ -125,16 +139,14 @@ def reload(argv):
 STATES = "IRFE"
 
 
-def list_modules(argv):
-    parser = Parser(
-        "flux-module list",
-        "[OPTIONS]",
-        "List loaded modules",
-        [Opt("long", "l", usage="Include full DSO path for each module")],
-    )
-    opts = parser.parse(argv)
-    if opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-module list",
+    "[OPTIONS]",
+    "List loaded modules",
+    [Opt("long", "l", usage="Include full DSO path for each module")],
+    args=0,
+)
+def list_modules(opts):
     long = opts.get("long")
     modules = connect().rpc("module.list")["mods"]
     head = f"{'Module':<24} {'Idle':>5}  S {'Sendq':>5} {'Recvq':>5} "
@@ -160,29 +172,27 @@ def _ask(client, topic, payload=None):
         raise CommandError(f"{topic}: {error_text(exc)}") from None
 
 
-def stats(argv):
-    parser = Parser(
-        "flux-module stats",
-        "[OPTIONS] NAME",
-        "Display stats on module",
-        [
-            Opt("parse", "p", "OBJNAME", "Parse object period-delimited object name"),
-            Opt("scale", "s", "N", "Scale numeric JSON value by N"),
-            Opt("type", "t", "int|double", "Convert JSON value to specified type"),
-            Opt(
-                "rusage",
-                "R",
-                "[self|children|thread]",
-                "Request rusage data instead of stats",
-                optional=True,
-            ),
-            Opt("clear", "c", usage="Clear stats on target rank"),
-            Opt("clear-all", "C", usage="Clear stats on all ranks"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-module stats",
+    "[OPTIONS] NAME",
+    "Display stats on module",
+    [
+        Opt("parse", "p", "OBJNAME", "Parse object period-delimited object name"),
+        Opt("scale", "s", "N", "Scale numeric JSON value by N"),
+        Opt("type", "t", "int|double", "Convert JSON value to specified type"),
+        Opt(
+            "rusage",
+            "R",
+            "[self|children|thread]",
+            "Request rusage data instead of stats",
+            optional=True,
+        ),
+        Opt("clear", "c", usage="Clear stats on target rank"),
+        Opt("clear-all", "C", usage="Clear stats on all ranks"),
+    ],
+    args=1,
+)
+def stats(opts):
     name = opts.args[0]
     client = connect()
     if opts.get("clear") or opts.get("clear-all"):
@@ -220,21 +230,19 @@ def _stat_text(value, kind, scale):
     return value if isinstance(value, str) else compact(value)
 
 
-def debug(argv):
-    parser = Parser(
-        "flux-module debug",
-        "[OPTIONS] NAME",
-        "Get/set module debug flags",
-        [
-            Opt("setbit", "s", "MASK", "Set one debug flag MASK bit", kind="int"),
-            Opt("clearbit", "c", "MASK", "Clear one debug flag MASK bit", kind="int"),
-            Opt("set", "S", "MASK", "Set debug flags to MASK", kind="int"),
-            Opt("clear", "C", usage="Set debug flags to 0"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-module debug",
+    "[OPTIONS] NAME",
+    "Get/set module debug flags",
+    [
+        Opt("setbit", "s", "MASK", "Set one debug flag MASK bit", kind="int"),
+        Opt("clearbit", "c", "MASK", "Clear one debug flag MASK bit", kind="int"),
+        Opt("set", "S", "MASK", "Set debug flags to MASK", kind="int"),
+        Opt("clear", "C", usage="Set debug flags to 0"),
+    ],
+    args=1,
+)
+def debug(opts):
     op, flags = "setbit", 0
     if "clear" in opts:
         op = "clr"
@@ -260,29 +268,9 @@ def trace(argv):
     )
 
 
-def _on_rank(function):
-    """A command that changes modules; on another rank than 0, as ``flux exec`` plays it, it does nothing.
-
-    A real broker rank has modules of its own: here all ranks share those of rank 0.
-    """
-
-    def call(argv):
-        if os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0":
-            return 0
-        return function(argv)
-
-    return call
-
-
-def main(argv):
-    commands = {
-        "list": (list_modules, "List loaded modules"),
-        "remove": (_on_rank(remove), "Unload module"),
-        "unload": (_on_rank(remove), ""),
-        "load": (_on_rank(load), "Load module"),
-        "reload": (_on_rank(reload), "Reload module"),
-        "stats": (stats, "Display stats on module"),
-        "debug": (debug, "Get/set module debug flags"),
-        "trace": (trace, "Trace module messages"),
-    }
-    return Group("flux-module", "", commands).run(argv)
+main = Group(
+    "flux-module",
+    "",
+    [list_modules, remove, load, reload, stats, debug],
+    {"unload": (remove, ""), "trace": (trace, "Trace module messages")},
+)

@@ -2,19 +2,17 @@
 
 from flux_embedded.cmd.lib.client import connect, rank_of
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.optparse import Group, Parser
+from flux_embedded.cmd.lib.optparse import Group, command
 from flux_embedded.formats import hostlist, idset
 
 
-def disconnect(argv):
-    parser = Parser(
-        "flux-overlay disconnect",
-        "[OPTIONS] TARGET",
-        "Disconnect a subtree rooted at TARGET (hostname or rank)",
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-overlay disconnect",
+    "[OPTIONS] TARGET",
+    "Disconnect a subtree rooted at TARGET (hostname or rank)",
+    args=1,
+)
+def disconnect(opts):
     client = connect()
     rank = rank_of(client, opts.args[0])
     if rank is None:
@@ -26,10 +24,8 @@ def disconnect(argv):
     return 0
 
 
-def status(argv):
-    parser = Parser("flux-overlay status", "[OPTIONS]", "Display overlay subtree health status")
-    if parser.parse(argv).args:
-        raise parser.fail_usage()
+@command("flux-overlay status", "[OPTIONS]", "Display overlay subtree health status", args=0)
+def status(opts):
     client = connect()
     hosts = hostlist.decode(client.rpc("attr.get", {"name": "hostlist"})["value"])
     online = next(iter(client.stream("overlay.monitor", {})))["online"]
@@ -44,9 +40,4 @@ def status(argv):
         print(f"{branch}{rank} {host}: {state}")
 
 
-def main(argv):
-    commands = {
-        "status": (status, "Display overlay subtree health status"),
-        "disconnect": (disconnect, "Disconnect a subtree rooted at TARGET (hostname or rank)"),
-    }
-    return Group("flux-overlay", "", commands).run(argv)
+main = Group("flux-overlay", "", [status, disconnect])

@@ -4,27 +4,25 @@ import time
 
 from flux_embedded.cmd.lib.client import connect, rank_of
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.kernel import message
 
 
-def main(argv):
-    parser = Parser(
-        "flux-ping",
-        "[OPTIONS] target",
-        "Measure round-trip latency to a Flux service",
-        [
-            Opt("rank", "r", "N", "Find target on a specific broker rank", kind="int"),
-            Opt("pad", "p", "N", "Include in the payload a string of length N bytes", kind="int"),
-            Opt("interval", "i", "N", "Specify the delay, in seconds, between successive requests"),
-            Opt("count", "c", "N", "Specify the number of requests", kind="int"),
-            Opt("batch", "b", usage="Send all requests at once"),
-            Opt("userid", "u", usage="Include userid and rolemask in ping output"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-ping",
+    "[OPTIONS] target",
+    "Measure round-trip latency to a Flux service",
+    [
+        Opt("rank", "r", "N", "Find target on a specific broker rank", kind="int"),
+        Opt("pad", "p", "N", "Include in the payload a string of length N bytes", kind="int"),
+        Opt("interval", "i", "N", "Specify the delay, in seconds, between successive requests"),
+        Opt("count", "c", "N", "Specify the number of requests", kind="int"),
+        Opt("batch", "b", usage="Send all requests at once"),
+        Opt("userid", "u", usage="Include userid and rolemask in ping output"),
+    ],
+    args=1,
+)
+def main(opts):
     client = connect()
     target = opts.args[0]
     rank = str(opts.get("rank", "any"))

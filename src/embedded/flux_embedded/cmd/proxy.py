@@ -5,7 +5,7 @@ import os
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import parse
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import jobid as encodings
 
 
@@ -42,24 +42,22 @@ def uri_of(target):
     )
 
 
-def main(argv):
-    parser = Parser(
-        "flux-proxy",
-        "[OPTIONS] JOBID|URI [COMMAND...]",
-        "Connect to a running Flux instance",
-        [
-            Opt(
-                "force",
-                "f",
-                usage="Allow the proxy command to connect to a broker running a different version",
-            ),
-            Opt("nohup", "n", usage="accepted for compatibility"),
-            Opt("reconnect", None, usage="accepted for compatibility"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-proxy",
+    "[OPTIONS] JOBID|URI [COMMAND...]",
+    "Connect to a running Flux instance",
+    [
+        Opt(
+            "force",
+            "f",
+            usage="Allow the proxy command to connect to a broker running a different version",
+        ),
+        Opt("nohup", "n", usage="accepted for compatibility"),
+        Opt("reconnect", None, usage="accepted for compatibility"),
+    ],
+    args=(1, None),
+)
+def main(opts):
     uri = uri_of(opts.args[0])
     connect(uri)
     from flux_embedded.cmd.env import execute

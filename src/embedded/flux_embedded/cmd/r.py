@@ -5,7 +5,7 @@ import socket
 import sys
 
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.rset import RSet, kinds, short_kinds
 
@@ -59,23 +59,22 @@ def _add_properties(rset, texts):
             raise CommandError(f"failed to assign properties: {exc}") from None
 
 
-def encode(argv):
-    parser = Parser(
-        "flux-R encode",
-        "[OPTIONS]...",
-        "Encode simple R objects on stdout",
-        [
-            Opt("local", "l", usage="Encode R from local system with HWLOC"),
-            Opt("xml", "x", "FILE", "Encode R from an HWLOC XML file"),
-            Opt("hwloc-xml", None, "FILE", "The same, and keep the topology for TreePool"),
-            Opt("ranks", "r", "IDS", "Ranks to encode (default: 0)"),
-            Opt("cores", "c", "IDS", "Assign cores with IDS to each rank in R"),
-            Opt("gpus", "g", "IDS", "Assign gpus with IDS to each rank in R"),
-            Opt("hosts", "H", "HOSTS", "Host list to encode (default: hostname, once per rank)"),
-            Opt("property", "p", "NAME:RANKS", "Assign property NAME to target RANKS"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-R encode",
+    "[OPTIONS]...",
+    "Encode simple R objects on stdout",
+    [
+        Opt("local", "l", usage="Encode R from local system with HWLOC"),
+        Opt("xml", "x", "FILE", "Encode R from an HWLOC XML file"),
+        Opt("hwloc-xml", None, "FILE", "The same, and keep the topology for TreePool"),
+        Opt("ranks", "r", "IDS", "Ranks to encode (default: 0)"),
+        Opt("cores", "c", "IDS", "Assign cores with IDS to each rank in R"),
+        Opt("gpus", "g", "IDS", "Assign gpus with IDS to each rank in R"),
+        Opt("hosts", "H", "HOSTS", "Host list to encode (default: hostname, once per rank)"),
+        Opt("property", "p", "NAME:RANKS", "Assign property NAME to target RANKS"),
+    ],
+)
+def encode(opts):
     hosts = None
     if "hosts" in opts:
         try:
@@ -114,27 +113,26 @@ def encode(argv):
     return 0
 
 
-def decode(argv):
-    parser = Parser(
-        "flux-R decode",
-        "[OPTIONS]...",
-        "Read R on stdin and emit data, R, or a summary",
-        [
-            Opt("short", "s", usage="Print short-form list of resources"),
-            Opt("nodelist", "l", usage="Print nodelist"),
-            Opt("ranks", "r", usage="Print idset of ranks"),
-            Opt("count", "c", "TYPE", "Print count of resource TYPE"),
-            Opt("include", "i", "RANKS", "Include only ranks in RANKS"),
-            Opt("exclude", "x", "RANKS", "Exclude ranks in RANKS"),
-            Opt(
-                "properties",
-                "p",
-                "LIST",
-                "Include only resources with properties in LIST, comma separated",
-            ),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-R decode",
+    "[OPTIONS]...",
+    "Read R on stdin and emit data, R, or a summary",
+    [
+        Opt("short", "s", usage="Print short-form list of resources"),
+        Opt("nodelist", "l", usage="Print nodelist"),
+        Opt("ranks", "r", usage="Print idset of ranks"),
+        Opt("count", "c", "TYPE", "Print count of resource TYPE"),
+        Opt("include", "i", "RANKS", "Include only ranks in RANKS"),
+        Opt("exclude", "x", "RANKS", "Exclude ranks in RANKS"),
+        Opt(
+            "properties",
+            "p",
+            "LIST",
+            "Include only resources with properties in LIST, comma separated",
+        ),
+    ],
+)
+def decode(opts):
     rset = _stdin_sets()[0]
     try:
         if "properties" in opts:
@@ -162,10 +160,8 @@ def decode(argv):
 
 
 def _fold(name, operation):
-    def command(argv):
-        parser = Parser(f"flux-R {name}", "")
-        if parser.parse(argv).args:
-            raise parser.fail_usage()
+    @command(f"flux-R {name}", "", args=0)
+    def run(opts):
         result, *others = _stdin_sets(command=name)
         for other in others:
             try:
@@ -175,20 +171,18 @@ def _fold(name, operation):
         print(result.encode())
         return 0
 
-    return command
+    return run
 
 
-def remap(argv):
+@command("flux-R remap", "", args=0)
+def remap(opts):
     for rset in _stdin_sets():
         print(rset.remap().encode())
     return 0
 
 
-def rerank(argv):
-    parser = Parser("flux-R rerank", "HOSTLIST", "Re-rank hosts in R in the order of HOSTLIST")
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command("flux-R rerank", "HOSTLIST", "Re-rank hosts in R in the order of HOSTLIST", args=1)
+def rerank(opts):
     try:
         hosts = hostlist.decode(opts.args[0])
         print(_stdin_sets()[0].rerank(hosts).encode())
@@ -197,13 +191,13 @@ def rerank(argv):
     return 0
 
 
-def set_property(argv):
-    parser = Parser(
-        "flux-R set-property", "PROPERTY:RANKS [PROPERTY:RANKS]...", "Set properties on R"
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-R set-property",
+    "PROPERTY:RANKS [PROPERTY:RANKS]...",
+    "Set properties on R",
+    args=(1, None),
+)
+def set_property(opts):
     rset = _stdin_sets()[0]
     _add_properties(rset, opts.args)
     print(rset.encode())
@@ -217,7 +211,8 @@ def _append(one, other):
     return one.union(other)
 
 
-def verify(argv):
+@command("flux-R verify", "", args=0)
+def verify(opts):
     """The second R must have all that the first one promises."""
     found = _stdin_sets(0)
     if len(found) != 2:
@@ -246,12 +241,9 @@ def verify(argv):
     return 1 if any(text.startswith("error") for text in found) else 0
 
 
-def parse_config(argv):
+@command("flux-R parse-config", "PATH", "Read config from PATH and emit R", args=1)
+def parse_config(opts):
     """R from the ``[resource]`` table of a TOML file or directory."""
-    parser = Parser("flux-R parse-config", "PATH", "Read config from PATH and emit R")
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
     from flux_embedded.broker import config
     from flux_embedded.services.resource import sources
 

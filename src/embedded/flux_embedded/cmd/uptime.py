@@ -5,7 +5,7 @@ import time
 from flux_embedded.cmd.lib import clock
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.jobinfo import username
-from flux_embedded.cmd.lib.optparse import Parser
+from flux_embedded.cmd.lib.optparse import command
 from flux_embedded.cmd.lib.times import fsd
 
 
@@ -16,10 +16,8 @@ def _attribute(client, name, default):
         return default
 
 
-def main(argv):
-    parser = Parser("flux-uptime", "", "Tell how long Flux has been up and running")
-    if parser.parse(argv).args:
-        raise parser.fail_usage()
+@command("flux-uptime", "", "Tell how long Flux has been up and running", args=0)
+def main(opts):
     client = connect()
     now = clock.now(client)
     started = float(_attribute(client, "broker.starttime", now))

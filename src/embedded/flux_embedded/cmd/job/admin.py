@@ -3,31 +3,28 @@
 from flux_embedded.cmd.lib import jobids
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, UsageError, error_text
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import fsd
 
 
-def purge(argv):
-    parser = Parser(
-        "flux-job purge",
-        "[--age-limit=FSD] [--num-limit=N] [ID ...]",
-        "Purge the oldest inactive jobs, or those named",
-        [
-            Opt("age-limit", None, "FSD", "Purge jobs that became inactive beyond age-limit."),
-            Opt(
-                "num-limit",
-                None,
-                "COUNT",
-                "Purge oldest inactive jobs until COUNT are left.",
-                kind="int",
-            ),
-            Opt("force", "f", usage="Perform the irreversible purge."),
-            Opt(
-                "batch", None, "COUNT", "Limit number of jobs per request (default 50).", kind="int"
-            ),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job purge",
+    "[--age-limit=FSD] [--num-limit=N] [ID ...]",
+    "Purge the oldest inactive jobs, or those named",
+    [
+        Opt("age-limit", None, "FSD", "Purge jobs that became inactive beyond age-limit."),
+        Opt(
+            "num-limit",
+            None,
+            "COUNT",
+            "Purge oldest inactive jobs until COUNT are left.",
+            kind="int",
+        ),
+        Opt("force", "f", usage="Perform the irreversible purge."),
+        Opt("batch", None, "COUNT", "Limit number of jobs per request (default 50).", kind="int"),
+    ],
+)
+def purge(opts):
     force = "force" in opts
     numbers = jobids.parse_all(opts.args)
     limits = {

@@ -7,7 +7,7 @@ import sys
 from flux_embedded.cmd.lib import jobids, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats.dotted import update_path
 
 
@@ -33,20 +33,18 @@ def _each(words, topic, payload, verb):
     return code
 
 
-def raise_exception(argv):
-    parser = Parser(
-        "flux-job raise",
-        "[OPTIONS] ids... [--] [message ...]",
-        "Raise exception on one or more jobs",
-        [
-            Opt("severity", "s", "N", "Set exception severity [0-7] (default=0)", kind="int"),
-            Opt("type", "t", "TYPE", "Set exception type (default=cancel)"),
-            Opt("message", "m", "NOTE", "Set optional exception note"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job raise",
+    "[OPTIONS] ids... [--] [message ...]",
+    "Raise exception on one or more jobs",
+    [
+        Opt("severity", "s", "N", "Set exception severity [0-7] (default=0)", kind="int"),
+        Opt("type", "t", "TYPE", "Set exception type (default=cancel)"),
+        Opt("message", "m", "NOTE", "Set optional exception note"),
+    ],
+    args=(1, None),
+)
+def raise_exception(opts):
     words, note = _split_note(opts.args)
     note = opts.get("message", note)
     payload = {"type": opts.get("type", "cancel"), "severity": opts.get("severity", 0)}
@@ -75,16 +73,14 @@ def _signal(text):
     return number
 
 
-def kill(argv):
-    parser = Parser(
-        "flux-job kill",
-        "[OPTIONS] ids...",
-        "Send signal to running job",
-        [Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)")],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job kill",
+    "[OPTIONS] ids...",
+    "Send signal to running job",
+    [Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)")],
+    args=(1, None),
+)
+def kill(opts):
     return _each(opts.args, "job-manager.kill", {"signum": _signal(opts.get("signal"))}, "kill ")
 
 
@@ -111,19 +107,17 @@ def _bulk(topic, payload, opts, done):
     return 1 if failed else 0
 
 
-def raiseall(argv):
-    parser = Parser(
-        "flux-job raiseall",
-        "OPTIONS type [--] [message ...]",
-        "Raise an exception on multiple jobs based on search criteria.",
-        [
-            *BULK_OPTIONS,
-            Opt("severity", "s", "N", "Set exception severity [0-7] (default=7)", kind="int"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job raiseall",
+    "OPTIONS type [--] [message ...]",
+    "Raise an exception on multiple jobs based on search criteria.",
+    [
+        *BULK_OPTIONS,
+        Opt("severity", "s", "N", "Set exception severity [0-7] (default=7)", kind="int"),
+    ],
+    args=(1, None),
+)
+def raiseall(opts):
     payload = {
         "type": opts.args[0],
         "severity": opts.get("severity", 7),
@@ -134,33 +128,30 @@ def raiseall(argv):
     return _bulk("job-manager.raiseall", payload, opts, "Raised exception on")
 
 
-def killall(argv):
-    parser = Parser(
-        "flux-job killall",
-        "[OPTIONS]",
-        "Send signal to multiple running jobs",
-        [
-            Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)"),
-            Opt("user", "u", "USER", "Set target user or 'all' (instance owner only)"),
-            Opt("force", "f", usage="Confirm the command"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job killall",
+    "[OPTIONS]",
+    "Send signal to multiple running jobs",
+    [
+        Opt("signal", "s", "SIG", "Send signal SIG (default SIGTERM)"),
+        Opt("user", "u", "USER", "Set target user or 'all' (instance owner only)"),
+        Opt("force", "f", usage="Confirm the command"),
+    ],
+)
+def killall(opts):
     signum = _signal(opts.get("signal"))
     payload = {"signum": signum, "userid": values.user_id(opts.get("user"))}
     return _bulk("job-manager.killall", payload, opts, signal.strsignal(signum))
 
 
-def urgency(argv):
-    parser = Parser(
-        "flux-job urgency",
-        "[OPTIONS] id urgency",
-        "Set job urgency (0-31, HOLD, EXPEDITE, DEFAULT)",
-        [Opt("verbose", "v", usage="Output old urgency value on success")],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-job urgency",
+    "[OPTIONS] id urgency",
+    "Set job urgency (0-31, HOLD, EXPEDITE, DEFAULT)",
+    [Opt("verbose", "v", usage="Output old urgency value on success")],
+    args=2,
+)
+def urgency(opts):
     word, text = opts.args
     jobid = jobids.parse(word)
     names = {"hold": 0, "default": 16, "expedite": 31}
@@ -177,16 +168,14 @@ def urgency(argv):
     return 0
 
 
-def memo(argv):
-    parser = Parser(
-        "flux-job memo",
-        "[--volatile] id key=value [key=value...]",
-        "Post an RFC 21 memo to a job",
-        [Opt("volatile", None, usage="Memo will not appear in eventlog (will be lost on restart)")],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) < 2:
-        raise parser.fail_usage()
+@command(
+    "flux-job memo",
+    "[--volatile] id key=value [key=value...]",
+    "Post an RFC 21 memo to a job",
+    [Opt("volatile", None, usage="Memo will not appear in eventlog (will be lost on restart)")],
+    args=(2, None),
+)
+def memo(opts):
     jobid = jobids.parse(opts.args[0])
     notes = {}
     for text in opts.args[1:]:

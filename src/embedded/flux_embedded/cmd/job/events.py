@@ -6,7 +6,7 @@ from flux_embedded.cmd.lib import follow, jobids
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import EventFormatter, compact, parse
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import fsd
 
 FORMAT_OPTIONS = [
@@ -55,21 +55,19 @@ def log_path(name):
     return name
 
 
-def eventlog(argv):
-    opts = Parser(
-        "flux-job eventlog",
-        "[OPTIONS] id",
-        "Display eventlog for a job",
-        [
-            *FORMAT_OPTIONS,
-            Opt("follow", "F", usage="Follow the eventlog"),
-            COLOR,
-            Opt("path", "p", "PATH", PATH_USAGE),
-        ],
-    )
-    result = opts.parse(argv)
-    if len(result.args) != 1:
-        raise opts.fail_usage()
+@command(
+    "flux-job eventlog",
+    "[OPTIONS] id",
+    "Display eventlog for a job",
+    [
+        *FORMAT_OPTIONS,
+        Opt("follow", "F", usage="Follow the eventlog"),
+        COLOR,
+        Opt("path", "p", "PATH", PATH_USAGE),
+    ],
+    args=1,
+)
+def eventlog(result):
     word = result.args[0]
     jobid = jobids.parse(word, "job {} not found")
     path = log_path(result.get("path"))
@@ -116,26 +114,24 @@ def _context_match(text):
     return match
 
 
-def wait_event(argv):
-    parser = Parser(
-        "flux-job wait-event",
-        "[OPTIONS] id event",
-        "Wait for an event ",
-        [
-            *FORMAT_OPTIONS,
-            Opt("timeout", "t", "DURATION", "timeout after DURATION"),
-            Opt("match-context", "m", "KEY=VAL", "match key=val in context"),
-            Opt("count", "c", "COUNT", "required number of matches (default 1)", kind="int"),
-            Opt("quiet", "q", usage="Do not output matched event"),
-            Opt("verbose", "v", usage="Output all events before matched event"),
-            COLOR,
-            Opt("path", "p", "PATH", PATH_USAGE),
-            Opt("waitcreate", "W", usage="If path does not exist, wait for its creation"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-job wait-event",
+    "[OPTIONS] id event",
+    "Wait for an event ",
+    [
+        *FORMAT_OPTIONS,
+        Opt("timeout", "t", "DURATION", "timeout after DURATION"),
+        Opt("match-context", "m", "KEY=VAL", "match key=val in context"),
+        Opt("count", "c", "COUNT", "required number of matches (default 1)", kind="int"),
+        Opt("quiet", "q", usage="Do not output matched event"),
+        Opt("verbose", "v", usage="Output all events before matched event"),
+        COLOR,
+        Opt("path", "p", "PATH", PATH_USAGE),
+        Opt("waitcreate", "W", usage="If path does not exist, wait for its creation"),
+    ],
+    args=2,
+)
+def wait_event(opts):
     word, name = opts.args
     jobid = jobids.parse(word, "job {} not found")
     path = log_path(opts.get("path"))

@@ -7,7 +7,7 @@ from flux_embedded.cmd.lib import jobids
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 
 CURRENT = 2
 
@@ -25,17 +25,16 @@ Use flux job info -h to list available options
 """
 
 
-def info(argv):
-    parser = Parser(
-        "flux-job info",
-        "[OPTIONS] id key",
-        "Display info for a job",
-        [
-            Opt("original", "o", usage='For key "jobspec", return the original submitted jobspec'),
-            Opt("base", "b", usage='For key "jobspec" or "R", do not apply updates from eventlog'),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job info",
+    "[OPTIONS] id key",
+    "Display info for a job",
+    [
+        Opt("original", "o", usage='For key "jobspec", return the original submitted jobspec'),
+        Opt("base", "b", usage='For key "jobspec" or "R", do not apply updates from eventlog'),
+    ],
+)
+def info(opts):
     if len(opts.args) != 2:
         raise UsageError(KEYS)
     word, key = opts.args
@@ -64,9 +63,7 @@ def _not_found(client, jobid, key):
     return f"{key}: key not found"
 
 
-def stats(argv):
-    parser = Parser("flux-job stats", "[OPTIONS]", "Get current job stats")
-    if parser.parse(argv).args:
-        raise parser.fail_usage()
+@command("flux-job stats", "[OPTIONS]", "Get current job stats", args=0)
+def stats(opts):
     print(compact(connect().rpc("job-list.job-stats", {})))
     return 0

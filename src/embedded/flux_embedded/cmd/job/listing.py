@@ -6,7 +6,7 @@ from flux_embedded.cmd.lib import jobids, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, strerror
 from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import jobid as encodings
 from flux_embedded.formats import states
 
@@ -23,22 +23,20 @@ def _print_jobs(client, payload):
             print(compact({key: job[key] for key in sorted(job)}))
 
 
-def list_jobs(argv):
-    parser = Parser(
-        "flux-job list",
-        "[OPTIONS]",
-        "List jobs",
-        [
-            Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
-            Opt("states", "s", "STATES", "List jobs in specific states"),
-            Opt("user", "u", "USER", 'Limit output to specific user. Specify "all" for all users.'),
-            Opt("all-user", "a", usage="List my jobs, regardless of state"),
-            Opt("all", "A", usage="List jobs for all users, regardless of state"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job list",
+    "[OPTIONS]",
+    "List jobs",
+    [
+        Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
+        Opt("states", "s", "STATES", "List jobs in specific states"),
+        Opt("user", "u", "USER", 'Limit output to specific user. Specify "all" for all users.'),
+        Opt("all-user", "a", usage="List my jobs, regardless of state"),
+        Opt("all", "A", usage="List jobs for all users, regardless of state"),
+    ],
+    args=0,
+)
+def list_jobs(opts):
     mask = states.ACTIVE
     if "all-user" in opts or "all" in opts:
         mask |= states.INACTIVE
@@ -57,22 +55,21 @@ def list_jobs(argv):
     return 0
 
 
-def list_inactive(argv):
-    parser = Parser(
-        "flux-job list-inactive",
-        "[OPTIONS]",
-        "List jobs from most recently inactive to least",
-        [
-            Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
-            Opt(
-                "since",
-                "s",
-                "T",
-                "Limit output to jobs that entered the inactive state since timestamp T",
-            ),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job list-inactive",
+    "[OPTIONS]",
+    "List jobs from most recently inactive to least",
+    [
+        Opt("count", "c", "N", "Limit output to N jobs", kind="int"),
+        Opt(
+            "since",
+            "s",
+            "T",
+            "Limit output to jobs that entered the inactive state since timestamp T",
+        ),
+    ],
+)
+def list_inactive(opts):
     payload = {
         "max_entries": opts.get("count", 0),
         "attrs": ATTRS,
@@ -87,16 +84,14 @@ def list_inactive(argv):
     return 0
 
 
-def list_ids(argv):
-    parser = Parser(
-        "flux-job list-ids",
-        "[OPTIONS] ID [ID ...]",
-        "List job(s) by id",
-        [Opt("wait-state", "W", "STATE", "Wait until state reached before returning")],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job list-ids",
+    "[OPTIONS] ID [ID ...]",
+    "List job(s) by id",
+    [Opt("wait-state", "W", "STATE", "Wait until state reached before returning")],
+    args=(1, None),
+)
+def list_ids(opts):
     extra = {}
     if "wait-state" in opts:
         extra["state"] = values.state_mask(opts.get("wait-state"))
@@ -114,21 +109,20 @@ def list_ids(argv):
     return 0
 
 
-def convert(argv):
-    parser = Parser(
-        "flux-job id",
-        "[OPTIONS] [id ...]",
-        "Convert jobid(s) to another form",
-        [
-            Opt(
-                "to",
-                "t",
-                "dec|kvs|hex|dothex|words|f58|f58plain",
-                "Convert jobid to specified form",
-            )
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job id",
+    "[OPTIONS] [id ...]",
+    "Convert jobid(s) to another form",
+    [
+        Opt(
+            "to",
+            "t",
+            "dec|kvs|hex|dothex|words|f58|f58plain",
+            "Convert jobid to specified form",
+        )
+    ],
+)
+def convert(opts):
     form = opts.get("to", "dec")
     encode = jobids.ENCODERS.get(form)
     if encode is None:
@@ -143,17 +137,14 @@ def convert(argv):
     return 0
 
 
-def last(argv):
-    parser = Parser("flux-job last", "SLICE", "List my most recently submitted job id(s)")
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command("flux-job last", "SLICE", "List my most recently submitted job id(s)", args=(0, 1))
+def last(opts):
     word = opts.args[0] if opts.args else "1"
     if "[" not in word:
         try:
             word = f"[:{int(word)}]"
         except ValueError:
-            raise parser.fail_usage() from None
+            raise opts.fail_usage() from None
     for jobid in _history(word):
         print(encodings.f58(jobid))
 

@@ -10,7 +10,7 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.follow import exit_code
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats import states
 from flux_embedded.formats.jobid import f58
 
@@ -18,26 +18,24 @@ from flux_embedded.formats.jobid import f58
 ANY = -1
 
 
-def status(argv):
-    parser = Parser(
-        "flux-job status",
-        "[OPTIONS] id [id ...]",
-        "Wait for job(s) to complete and exit with largest exit code",
-        [
-            Opt("verbose", "v", usage="Increase verbosity"),
-            Opt(
-                "exception-exit-code",
-                "e",
-                "N",
-                "Set the exit code for any jobs that terminate with an exception before they started",
-                kind="int",
-            ),
-            Opt("json", "j", usage="Dump job result information gleaned from eventlog to stdout"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-job status",
+    "[OPTIONS] id [id ...]",
+    "Wait for job(s) to complete and exit with largest exit code",
+    [
+        Opt("verbose", "v", usage="Increase verbosity"),
+        Opt(
+            "exception-exit-code",
+            "e",
+            "N",
+            "Set the exit code for any jobs that terminate with an exception before they started",
+            kind="int",
+        ),
+        Opt("json", "j", usage="Dump job result information gleaned from eventlog to stdout"),
+    ],
+    args=(1, None),
+)
+def status(opts):
     client = connect()
     numbers = jobids.parse_all(opts.args)
     left = [len(numbers)]
@@ -77,40 +75,38 @@ def _explain(follower, word, fatal, verbose):
             warn(f"flux-job: {word}: exited with exit code {exit_code(status)}")
 
 
-def attach(argv):
-    parser = Parser(
-        "flux-job attach",
-        "[OPTIONS] id",
-        "Interactively attach to job",
-        [
-            Opt("show-events", "E", usage="Show job events on stderr"),
-            Opt("show-exec", "X", usage="Show exec events on stderr"),
-            Opt("show-status", None, usage="Show job status line while pending"),
-            Opt(
-                "wait-event",
-                "w",
-                "EVENT",
-                "Wait for event EVENT before detaching from eventlog (default=finish)",
-            ),
-            Opt("label-io", "l", usage="Label output by rank"),
-            Opt("verbose", "v", usage="Increase verbosity"),
-            Opt("quiet", "q", usage="Suppress warnings written to stderr from flux-job"),
-            Opt("read-only", "r", usage="Disable reading stdin and capturing signals"),
-            Opt("unbuffered", "u", usage="Disable buffering of stdin"),
-            Opt("stdin-ranks", "i", "RANKS", "Send standard input to only RANKS (default: all)"),
-            Opt(
-                "tail",
-                None,
-                "NUM",
-                "Output only the last NUM lines of job output (default 10)",
-                optional=True,
-                kind="int",
-            ),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-job attach",
+    "[OPTIONS] id",
+    "Interactively attach to job",
+    [
+        Opt("show-events", "E", usage="Show job events on stderr"),
+        Opt("show-exec", "X", usage="Show exec events on stderr"),
+        Opt("show-status", None, usage="Show job status line while pending"),
+        Opt(
+            "wait-event",
+            "w",
+            "EVENT",
+            "Wait for event EVENT before detaching from eventlog (default=finish)",
+        ),
+        Opt("label-io", "l", usage="Label output by rank"),
+        Opt("verbose", "v", usage="Increase verbosity"),
+        Opt("quiet", "q", usage="Suppress warnings written to stderr from flux-job"),
+        Opt("read-only", "r", usage="Disable reading stdin and capturing signals"),
+        Opt("unbuffered", "u", usage="Disable buffering of stdin"),
+        Opt("stdin-ranks", "i", "RANKS", "Send standard input to only RANKS (default: all)"),
+        Opt(
+            "tail",
+            None,
+            "NUM",
+            "Output only the last NUM lines of job output (default 10)",
+            optional=True,
+            kind="int",
+        ),
+    ],
+    args=1,
+)
+def attach(opts):
     word = opts.args[0]
     jobid = jobids.parse(word, "Failed to attach to {}: No such job")
     read_only = "read-only" in opts
@@ -140,19 +136,18 @@ def attach(argv):
         raise CommandError(f"Failed to attach to {word}: {reason}") from None
 
 
-def wait(argv):
-    parser = Parser(
-        "flux-job wait",
-        "[--all] [id]",
-        "Wait for job(s) to complete.",
-        [
-            Opt("all", "a", usage="Wait for all (waitable) jobs"),
-            Opt("verbose", "v", usage="Emit a line of output for all jobs, not just failing ones"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-job wait",
+    "[--all] [id]",
+    "Wait for job(s) to complete.",
+    [
+        Opt("all", "a", usage="Wait for all (waitable) jobs"),
+        Opt("verbose", "v", usage="Emit a line of output for all jobs, not just failing ones"),
+    ],
+)
+def wait(opts):
     if len(opts.args) > 1 or (opts.args and opts.get("all")):
-        raise parser.fail_usage()
+        raise opts.fail_usage()
     client = connect()
     if opts.get("all"):
         return _wait_all(client, bool(opts.get("verbose")))
@@ -190,16 +185,14 @@ def _wait_all(client, verbose):
 NO_LIMIT = 4294967295
 
 
-def timeleft(argv):
-    parser = Parser(
-        "flux-job timeleft",
-        "[OPTIONS] [id]",
-        "Find remaining runtime for job or enclosing instance",
-        [Opt("human", "H", usage="Output in Flux Standard Duration instead of seconds.")],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command(
+    "flux-job timeleft",
+    "[OPTIONS] [id]",
+    "Find remaining runtime for job or enclosing instance",
+    [Opt("human", "H", usage="Output in Flux Standard Duration instead of seconds.")],
+    args=(0, 1),
+)
+def timeleft(opts):
     client = connect()
     # inside a job of this instance it is that job's time that counts
     word = opts.args[0] if opts.args else os.environ.get("FLUX_JOB_ID")

@@ -6,7 +6,7 @@ import sys
 from flux_embedded.cmd.lib import values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 from flux_embedded.formats.jobid import f58
 
 
@@ -37,25 +37,23 @@ def check_json(text):
         raise CommandError(f"jobspec: invalid JSON: {exc}") from None
 
 
-def submit(argv):
-    parser = Parser(
-        "flux-job submit",
-        "[OPTIONS] [jobspec]",
-        "Run job",
-        [
-            Opt(
-                "urgency",
-                "u",
-                "N",
-                "Set job urgency (0-31), hold=0, default=16, expedite=31",
-                kind="int",
-            ),
-            Opt("flags", "f", "FLAGS", "Set submit comma-separated flags (e.g. debug, novalidate)"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command(
+    "flux-job submit",
+    "[OPTIONS] [jobspec]",
+    "Run job",
+    [
+        Opt(
+            "urgency",
+            "u",
+            "N",
+            "Set job urgency (0-31), hold=0, default=16, expedite=31",
+            kind="int",
+        ),
+        Opt("flags", "f", "FLAGS", "Set submit comma-separated flags (e.g. debug, novalidate)"),
+    ],
+    args=(0, 1),
+)
+def submit(opts):
     try:
         flags = values.flags(opts.all("flags"))
     except CommandError as exc:

@@ -4,7 +4,7 @@ import sys
 
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, strerror
-from flux_embedded.cmd.lib.optparse import Opt, Parser
+from flux_embedded.cmd.lib.optparse import Opt, command
 
 NAMESPACE = Opt("namespace", "N", "NAME", "Specify KVS namespace to use")
 
@@ -35,26 +35,24 @@ class Store:
         return self.rpc("dir", payload, key)["entries"]
 
 
-def get(argv):
-    parser = Parser(
-        "flux-kvs get",
-        "[-r|-t] [-a treeobj] [-l] [-W] [-w] [-u] [-A] [-f] [-c COUNT] key [key...]",
-        "Get value stored under key",
-        [
-            NAMESPACE,
-            Opt("raw", "r", usage="Interpret value(s) as raw data"),
-            Opt("label", "l", usage="Print key= before value"),
-            Opt("waitcreate", "W", usage="Wait for key to be created if it does not exist"),
-            Opt("watch", "w", usage="Monitor key writes"),
-            Opt("uniq", "u", usage="Only monitor key writes if values have changed"),
-            Opt("append", "A", usage="Only display value(s) appended"),
-            Opt("full", "f", usage="Monitor key writes with more complete accuracy"),
-            Opt("count", "c", "COUNT", "Display at most COUNT changes", kind="int"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs get",
+    "[-r|-t] [-a treeobj] [-l] [-W] [-w] [-u] [-A] [-f] [-c COUNT] key [key...]",
+    "Get value stored under key",
+    [
+        NAMESPACE,
+        Opt("raw", "r", usage="Interpret value(s) as raw data"),
+        Opt("label", "l", usage="Print key= before value"),
+        Opt("waitcreate", "W", usage="Wait for key to be created if it does not exist"),
+        Opt("watch", "w", usage="Monitor key writes"),
+        Opt("uniq", "u", usage="Only monitor key writes if values have changed"),
+        Opt("append", "A", usage="Only display value(s) appended"),
+        Opt("full", "f", usage="Monitor key writes with more complete accuracy"),
+        Opt("count", "c", "COUNT", "Display at most COUNT changes", kind="int"),
+    ],
+    args=(1, None),
+)
+def get(opts):
     store = Store(opts)
     if opts.get("watch") or opts.get("waitcreate"):
         return _watch(store, opts)
@@ -99,23 +97,21 @@ def _watch(store, opts):
     return 0
 
 
-def put(argv):
-    parser = Parser(
-        "flux-kvs put",
-        "[-N ns] [-O|-b|-s] [-r|-t] [-n] [-A] [-S] key=value [key=value...]",
-        "Store value under key",
-        [
-            NAMESPACE,
-            Opt("raw", "r", usage="Store value(s) as-is without adding NULL termination"),
-            Opt("append", "A", usage="Append value(s) to key instead of overwriting"),
-            Opt("no-merge", "n", usage="accepted for compatibility"),
-            Opt("sync", "S", usage="accepted for compatibility"),
-            Opt("sequence", "s", usage="Output root sequence of root containing namespace"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs put",
+    "[-N ns] [-O|-b|-s] [-r|-t] [-n] [-A] [-S] key=value [key=value...]",
+    "Store value under key",
+    [
+        NAMESPACE,
+        Opt("raw", "r", usage="Store value(s) as-is without adding NULL termination"),
+        Opt("append", "A", usage="Append value(s) to key instead of overwriting"),
+        Opt("no-merge", "n", usage="accepted for compatibility"),
+        Opt("sync", "S", usage="accepted for compatibility"),
+        Opt("sequence", "s", usage="Output root sequence of root containing namespace"),
+    ],
+    args=(1, None),
+)
+def put(opts):
     ops = []
     for word in opts.args:
         key, equals, value = word.partition("=")
@@ -133,21 +129,20 @@ def put(argv):
     return 0
 
 
-def ls(argv):
-    parser = Parser(
-        "flux-kvs ls",
-        "[-N ns] [-R] [-d] [-F] [-w COLS] [-1] [key...]",
-        "List directory",
-        [
-            NAMESPACE,
-            Opt("recursive", "R", usage="List directory recursively"),
-            Opt("directory", "d", usage="List directory instead of contents"),
-            Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
-            Opt("1", "1", usage="Force one entry per line"),
-            Opt("classify", "F", usage="Append indicator (one of .@) to entries"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-kvs ls",
+    "[-N ns] [-R] [-d] [-F] [-w COLS] [-1] [key...]",
+    "List directory",
+    [
+        NAMESPACE,
+        Opt("recursive", "R", usage="List directory recursively"),
+        Opt("directory", "d", usage="List directory instead of contents"),
+        Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
+        Opt("1", "1", usage="Force one entry per line"),
+        Opt("classify", "F", usage="Append indicator (one of .@) to entries"),
+    ],
+)
+def ls(opts):
     store = Store(opts)
     keys = opts.args or ["."]
     width = 1 if opts.get("1") else opts.get("width", 80) or 1 << 30
@@ -209,21 +204,19 @@ def _columns(names, width):
         print("".join(f"{name:<{column}}" for name in row[:-1]) + row[-1])
 
 
-def dir_(argv):
-    parser = Parser(
-        "flux-kvs dir",
-        "[-N ns] [-R] [-d] [-w COLS] [-a treeobj] [key]",
-        "Display all keys under directory",
-        [
-            NAMESPACE,
-            Opt("recursive", "R", usage="Recursively display keys under subdirectories"),
-            Opt("directory", "d", usage="List directory entries and not values"),
-            Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) > 1:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs dir",
+    "[-N ns] [-R] [-d] [-w COLS] [-a treeobj] [key]",
+    "Display all keys under directory",
+    [
+        NAMESPACE,
+        Opt("recursive", "R", usage="Recursively display keys under subdirectories"),
+        Opt("directory", "d", usage="List directory entries and not values"),
+        Opt("width", "w", "N", "Set output width to N. 0 means no limit", kind="int"),
+    ],
+    args=(0, 1),
+)
+def dir_(opts):
     store = Store(opts)
     _dump(store, opts.args[0] if opts.args else ".", opts)
     return 0
@@ -249,20 +242,18 @@ def _dump(store, key, opts):
             print(line.splitlines()[0] if line.splitlines() else line)
 
 
-def unlink(argv):
-    parser = Parser(
-        "flux-kvs unlink",
-        "[-N ns] [-O|-b|-s] [-R] [-f] key [key...]",
-        "Remove key",
-        [
-            NAMESPACE,
-            Opt("recursive", "R", usage="Remove directory contents recursively"),
-            Opt("force", "f", usage="ignore nonexistent files"),
-        ],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs unlink",
+    "[-N ns] [-O|-b|-s] [-R] [-f] key [key...]",
+    "Remove key",
+    [
+        NAMESPACE,
+        Opt("recursive", "R", usage="Remove directory contents recursively"),
+        Opt("force", "f", usage="ignore nonexistent files"),
+    ],
+    args=(1, None),
+)
+def unlink(opts):
     store = Store(opts)
     for key in opts.args:
         if opts.get("force"):
@@ -274,16 +265,14 @@ def unlink(argv):
     return 0
 
 
-def link(argv):
-    parser = Parser(
-        "flux-kvs link",
-        "[-N ns] [-T ns] target linkname",
-        "Create a new name for target",
-        [NAMESPACE, Opt("target-namespace", "T", "NAME", "Specify target's namespace")],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs link",
+    "[-N ns] [-T ns] target linkname",
+    "Create a new name for target",
+    [NAMESPACE, Opt("target-namespace", "T", "NAME", "Specify target's namespace")],
+    args=2,
+)
+def link(opts):
     target, name = opts.args
     op = ["symlink", name, target]
     if "target-namespace" in opts:
@@ -292,16 +281,14 @@ def link(argv):
     return 0
 
 
-def readlink(argv):
-    parser = Parser(
-        "flux-kvs readlink",
-        "[-N ns] key [key...]",
-        "Retrieve the key a link refers to",
-        [NAMESPACE],
-    )
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs readlink",
+    "[-N ns] key [key...]",
+    "Retrieve the key a link refers to",
+    [NAMESPACE],
+    args=(1, None),
+)
+def readlink(opts):
     store = Store(opts)
     for key in opts.args:
         answer = store.rpc("readlink", {"key": key}, f"readlink: {key}")
@@ -313,11 +300,10 @@ def readlink(argv):
     return 0
 
 
-def mkdir(argv):
-    parser = Parser("flux-kvs mkdir", "[-N ns] key [key...]", "Create a directory", [NAMESPACE])
-    opts = parser.parse(argv)
-    if not opts.args:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs mkdir", "[-N ns] key [key...]", "Create a directory", [NAMESPACE], args=(1, None)
+)
+def mkdir(opts):
     Store(opts).commit([["mkdir", key] for key in opts.args])
     return 0
 
@@ -333,58 +319,49 @@ def _tree(store, source, target):
     return ops
 
 
-def copy(argv, move=False):
-    verb = "move" if move else "copy"
-    parser = Parser(
-        f"flux-kvs {verb}",
-        "source destination",
-        f"{verb.title()} source key to destination key",
-        [NAMESPACE],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs copy", "source destination", "Copy source key to destination key", [NAMESPACE], 2
+)
+def copy(opts):
     store = Store(opts)
-    source, target = opts.args
-    ops = _tree(store, source, target)
-    store.commit(ops + [["unlink", source]] if move else ops)
+    store.commit(_tree(store, *opts.args))
     return 0
 
 
-def move(argv):
-    return copy(argv, move=True)
+@command(
+    "flux-kvs move", "source destination", "Move source key to destination key", [NAMESPACE], 2
+)
+def move(opts):
+    store = Store(opts)
+    store.commit([*_tree(store, *opts.args), ["unlink", opts.args[0]]])
+    return 0
 
 
-def version(argv):
-    parser = Parser("flux-kvs version", "[-N ns]", "Display curent KVS version", [NAMESPACE])
-    opts = parser.parse(argv)
+@command("flux-kvs version", "[-N ns]", "Display curent KVS version", [NAMESPACE])
+def version(opts):
     print(Store(opts).rpc("getroot", {})["rootseq"])
     return 0
 
 
-def getroot(argv):
-    parser = Parser(
-        "flux-kvs getroot",
-        "[-N ns] [-s | -o]",
-        "Get KVS root",
-        [
-            NAMESPACE,
-            Opt("owner", "o", usage="Show owner"),
-            Opt("sequence", "s", usage="Show sequence number"),
-        ],
-    )
-    opts = parser.parse(argv)
+@command(
+    "flux-kvs getroot",
+    "[-N ns] [-s | -o]",
+    "Get KVS root",
+    [
+        NAMESPACE,
+        Opt("owner", "o", usage="Show owner"),
+        Opt("sequence", "s", usage="Show sequence number"),
+    ],
+)
+def getroot(opts):
     answer = Store(opts).rpc("getroot", {})
     print(answer["owner"] if opts.get("owner") else answer["rootseq"])
     return 0
 
 
-def wait(argv):
-    parser = Parser(
-        "flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE]
-    )
-    opts = parser.parse(argv)
+@command("flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE])
+def wait(opts):
     if len(opts.args) != 1 or not opts.args[0].isdigit():
-        raise parser.fail_usage()
+        raise opts.fail_usage()
     Store(opts).rpc("wait-version", {"rootseq": int(opts.args[0])})
     return 0

@@ -8,27 +8,25 @@ from flux_embedded.cmd.kvs.commands import NAMESPACE, Store
 from flux_embedded.cmd.lib import clock
 from flux_embedded.cmd.lib.errors import CommandError, strerror
 from flux_embedded.cmd.lib.eventlog import compact, parse
-from flux_embedded.cmd.lib.optparse import Group, Opt, Parser
+from flux_embedded.cmd.lib.optparse import Group, Opt, command
 from flux_embedded.formats import fsd
 
 
-def get(argv):
-    parser = Parser(
-        "flux-kvs eventlog get",
-        "[-N ns] [-u] [-W] [-w] [-c COUNT] key",
-        "Display eventlog",
-        [
-            NAMESPACE,
-            Opt("unformatted", "u", usage="Show event in RFC 18 form"),
-            Opt("waitcreate", "W", usage="Wait for creation"),
-            Opt("watch", "w", usage="Monitor eventlog"),
-            Opt("count", "c", "N", "Display at most N events", kind="int"),
-            *FORMAT_OPTIONS,
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 1:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs eventlog get",
+    "[-N ns] [-u] [-W] [-w] [-c COUNT] key",
+    "Display eventlog",
+    [
+        NAMESPACE,
+        Opt("unformatted", "u", usage="Show event in RFC 18 form"),
+        Opt("waitcreate", "W", usage="Wait for creation"),
+        Opt("watch", "w", usage="Monitor eventlog"),
+        Opt("count", "c", "N", "Display at most N events", kind="int"),
+        *FORMAT_OPTIONS,
+    ],
+    args=1,
+)
+def get(opts):
     form = formatter(opts)
     if opts.get("unformatted"):
         form.form = "json"
@@ -57,16 +55,14 @@ def _events(store, key, watch, waitcreate=False):
         yield from parse(value)
 
 
-def append(argv):
-    parser = Parser(
-        "flux-kvs eventlog append",
-        "[-N ns] [-t SECONDS] key name [context ...]",
-        "Append to eventlog",
-        [NAMESPACE, Opt("timestamp", "t", "SECONDS", "Specify timestamp in seconds since epoch")],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) < 2:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs eventlog append",
+    "[-N ns] [-t SECONDS] key name [context ...]",
+    "Append to eventlog",
+    [NAMESPACE, Opt("timestamp", "t", "SECONDS", "Specify timestamp in seconds since epoch")],
+    args=(2, None),
+)
+def append(opts):
     key, name, *words = opts.args
     store = Store(opts)
     event = {"timestamp": float(opts.get("timestamp", 0) or clock.now(store.client)), "name": name}
@@ -81,23 +77,21 @@ def append(argv):
     return 0
 
 
-def wait_event(argv):
-    parser = Parser(
-        "flux-kvs eventlog wait-event",
-        "[-N ns] [-t seconds] [-W] [-q] [-v] key event",
-        "Wait for an event",
-        [
-            NAMESPACE,
-            Opt("timeout", "t", "FSD", "timeout after FSD"),
-            Opt("waitcreate", "W", usage="Wait for creation"),
-            Opt("quiet", "q", usage="Do not output matched event"),
-            Opt("verbose", "v", usage="Output all events before matched event"),
-            *FORMAT_OPTIONS,
-        ],
-    )
-    opts = parser.parse(argv)
-    if len(opts.args) != 2:
-        raise parser.fail_usage()
+@command(
+    "flux-kvs eventlog wait-event",
+    "[-N ns] [-t seconds] [-W] [-q] [-v] key event",
+    "Wait for an event",
+    [
+        NAMESPACE,
+        Opt("timeout", "t", "FSD", "timeout after FSD"),
+        Opt("waitcreate", "W", usage="Wait for creation"),
+        Opt("quiet", "q", usage="Do not output matched event"),
+        Opt("verbose", "v", usage="Output all events before matched event"),
+        *FORMAT_OPTIONS,
+    ],
+    args=2,
+)
+def wait_event(opts):
     key, name = opts.args
     form = formatter(opts)
     store = Store(opts)
@@ -121,10 +115,9 @@ def wait_event(argv):
     raise CommandError(f"event '{name}' never received")
 
 
-def main(argv):
-    commands = {
-        "append": (append, "Append to eventlog"),
-        "get": (get, "Get eventlog"),
-        "wait-event": (wait_event, "Wait for event"),
-    }
-    return Group("flux-kvs eventlog", "", commands).run(argv)
+main = Group(
+    "flux-kvs eventlog",
+    "",
+    [append],
+    {"get": (get, "Get eventlog"), "wait-event": (wait_event, "Wait for event")},
+)

@@ -1,9 +1,14 @@
 """Option parsing in the manner of the commands that flux-core writes in C.
 
-Options come before arguments, long ones may be abbreviated, messages and usage text have GNU getopt's form, wrong usage is
+    @command("flux-getattr", "name", "Get broker attribute", args=1)
+    def getattr_(opts):
+        ...
+
+makes a function of options one of ``argv``; `Group` puts several under one name. Options come before arguments, long ones may be abbreviated, messages and usage text have GNU getopt's form, wrong usage is
 exit code 1. Commands that flux-core writes in Python use :mod:`flux_embedded.cmd.lib.pyargs`.
 """
 
+import functools
 import sys
 import textwrap
 
@@ -43,9 +48,14 @@ class Opt:
 class Options:
     """The outcome of parsing: option values by long name, and ``args``, what is left."""
 
-    def __init__(self):
+    def __init__(self, parser):
+        self.parser = parser
         self.values = {}
         self.args = []
+
+    def fail_usage(self):
+        """The exception to raise for arguments that make no sense."""
+        return UsageError(self.parser.usage())
 
     def __contains__(self, name):
         return name in self.values
@@ -89,9 +99,11 @@ class Parser:
         synopsis: what follows the name in the usage line.
         doc: the line under it.
         opts: list of :class:`Opt`, in the order of the usage text.
+        args: how many arguments there have to be, (least, most or None) or a number.
     """
 
-    def __init__(self, prog, synopsis="[OPTIONS]", doc="", opts=()):
+    def __init__(self, prog, synopsis="[OPTIONS]", doc="", opts=(), args=(0, None)):
+        self.least, self.most = (args, args) if isinstance(args, int) else args
         self.prog = prog
         self.synopsis = synopsis
         self.doc = doc
@@ -102,10 +114,6 @@ class Parser:
         if self.doc:
             text += self.doc + "\n"
         return text + "".join(_option_lines(o) for o in self.opts if not o.hidden)
-
-    def fail_usage(self):
-        """The exception to raise for a wrong number of arguments."""
-        return UsageError(self.usage())
 
     def _error(self, text):
         return UsageError(f"{self.prog}: {text}\nTry `{self.prog} --help' for more information.\n")
@@ -137,7 +145,7 @@ class Parser:
 
     def parse(self, argv):
         """Parse; raises :class:`UsageError`."""
-        result = Options()
+        result = Options(self)
         words = list(argv)
         pos = 0
         while pos < len(words):
@@ -167,6 +175,9 @@ class Parser:
                 # the first argument that is no option ends them, whatever follows
                 result.args += words[pos - 1 :]
                 break
+        count = len(result.args)
+        if count < self.least or (self.most is not None and count > self.most):
+            raise result.fail_usage()
         return result
 
     def _short(self, result, letters, words, pos):
@@ -188,13 +199,35 @@ class Parser:
         return pos
 
 
-class Group:
-    """A command with subcommands, each a function ``f(argv)`` with a line of description."""
+def command(prog, synopsis="[OPTIONS]", doc="", opts=(), args=(0, None)):
+    """Make a function of `Options` a command, a function of ``argv``; arguments as for `Parser`."""
 
-    def __init__(self, prog, doc, commands):
+    def make(function):
+        @functools.wraps(function)
+        def run(argv):
+            return function(Parser(prog, synopsis, doc, opts, args).parse(argv))
+
+        run.name, run.doc = prog.rpartition(" ")[2], doc
+        return run
+
+    return make
+
+
+class Group:
+    """A command with subcommands, itself a function of ``argv``.
+
+    Args:
+        prog: what messages begin with.
+        doc: the line under the usage line.
+        commands: list of what `command` made.
+        more: {name: (function of argv, what help says of it)}.
+    """
+
+    def __init__(self, prog, doc, commands=(), more=()):
         self.prog = prog
         self.doc = doc
-        self.commands = commands
+        self.commands = {one.name: (one, one.doc) for one in commands}
+        self.commands.update(more)
 
     def usage(self):
         text = f"Usage: {self.prog} [OPTIONS] COMMAND ARGS\n"
@@ -207,7 +240,7 @@ class Group:
                 text += f"   {name:<15} {doc}\n"
         return text
 
-    def run(self, argv):
+    def __call__(self, argv):
         if not argv:
             raise UsageError(self.usage())
         name = argv[0]
