@@ -3,19 +3,25 @@
 Keys are paths with ``.`` between the names.  Values are JSON, or any text
 with ``raw``.  What is put, unlinked or made waits in a transaction until it
 is committed; a handle has one of its own for the module functions that are
-given none.
+given none.  The namespace is the one that is named, or that of the
+environment variable FLUX_KVS_NAMESPACE, or the primary one.
 """
 
 import errno
-from collections.abc import Mapping
+import os
+from collections.abc import MutableMapping
 
+from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
+from flux.wrapper import InvalidArguments
 from flux_embedded.formats.jsontext import encoder, loads
-from flux_embedded.kernel.future import PlainRPC
-from flux_embedded.kernel.message import NODEID_ANY, strerror
+from flux_embedded.kernel.future import RPC, PlainRPC, unsent
+from flux_embedded.kernel.message import strerror
 
 __all__ = [
     "KVSDir",
     "KVSTxn",
+    "KVSWatchFuture",
+    "WatchImplementation",
     "commit",
     "commit_async",
     "exists",
@@ -23,6 +29,8 @@ __all__ = [
     "get_dir",
     "get_key_direct",
     "isdir",
+    "join",
+    "kvs_watch_async",
     "namespace_create",
     "namespace_list",
     "namespace_remove",
@@ -38,54 +46,76 @@ __all__ = [
 _dumps = encoder(", ", ": ")
 
 
-def _key(key):
+def _key(key, what="key"):
+    """A key (or other name) as it is sent: without empty parts.
+
+    Raises:
+        OSError: it is None or empty (EINVAL)
+        ValueError: it is no str
+    """
+    if key is None or key == "":
+        raise OSError(errno.EINVAL, strerror(errno.EINVAL))
     if not isinstance(key, str):
-        raise TypeError(f"kvs key {key!r} is not a string")
+        raise InvalidArguments(f"kvs: the {what} must be a string, not {key!r}")
+    if ".." in key or key[0] == "." or key[-1] == ".":
+        return ".".join(filter(None, key.split("."))) or "."
     return key
+
+
+def _payload(namespace, **fields):
+    """A request's payload, with the namespace it is for."""
+    namespace = namespace or os.environ.get("FLUX_KVS_NAMESPACE")
+    if namespace:
+        fields["namespace"] = namespace
+    return fields
 
 
 class KVSTxn:
     """A transaction: nothing of it is seen until it is committed, then all of it.
 
-    As a context manager it commits on exit, unless an exception leaves the block.
+    As a context manager it commits on exit.
 
     Args:
-        h (Flux): handle
+        flux_handle (Flux): handle
         path (str): directory that keys are relative to
-        namespace (str): namespace; default: primary
+        namespace (str): namespace
     """
 
-    def __init__(self, h, path=".", namespace=None):
-        self._handle = h
+    def __init__(self, flux_handle=None, path=".", namespace=None):
+        self._handle = flux_handle
         self._prefix = "" if path in (".", "") else path.rstrip(".") + "."
         self.namespace = namespace
         self.ops = []
+
+    def _add(self, op, key, *value):
+        self.ops.append([op, self._prefix + _key(key), *value])
 
     def put(self, key, value, raw=False):
         """Set a key: to what JSON makes of `value`, or to the str itself with `raw`; bytes as they are.
 
         Raises:
-            TypeError: `value` is not serialisable, or not text with `raw`
+            TypeError: `value` is not serialisable
+            AttributeError: it is not text with `raw`
         """
         if isinstance(value, bytes):
             value = value.decode("utf-8", "surrogateescape")
-        elif not raw:
+        elif raw:
+            value.encode("utf-8")
+        else:
             value = _dumps(value)
-        elif not isinstance(value, str):
-            raise TypeError(f"kvs value {value!r} is neither str nor bytes")
-        self.ops.append(["put", self._prefix + _key(key), value])
+        self._add("put", key, value)
 
     def unlink(self, key):
         """Remove a key or directory; a missing one is no error."""
-        self.ops.append(["unlink", self._prefix + _key(key)])
+        self._add("unlink", key)
 
     def mkdir(self, key):
         """Make a directory."""
-        self.ops.append(["mkdir", self._prefix + _key(key)])
+        self._add("mkdir", key)
 
     def symlink(self, key, target):
         """Make `key` stand for another key."""
-        self.ops.append(["symlink", self._prefix + _key(key), _key(target)])
+        self._add("symlink", key, _key(target, "target"))
 
     def clear(self):
         """Forget what waits to be committed."""
@@ -97,7 +127,8 @@ class KVSTxn:
         Raises:
             OSError: it failed and nothing of it took effect
         """
-        self.commit_async(flags).get()
+        if self.ops:
+            _as_in_c(self.commit_async(flags).get)
 
     def commit_async(self, flags=0):
         """Commit; returns a Future whose ``get()`` is None.  The transaction may be dropped at once."""
@@ -107,16 +138,13 @@ class KVSTxn:
         return self
 
     def __exit__(self, exc_type, exc, tb):
-        if exc_type is None:
-            self.commit()
+        self.commit()
+        return False
 
 
 def _send(h, ops, namespace):
-    payload = {"ops": list(ops)}
-    if namespace is not None:
-        payload["namespace"] = namespace
     # The object goes along as it is: nothing changes an op once it is in a transaction.
-    return h.send_rpc(PlainRPC, "kvs.commit", None, payload, NODEID_ANY, 0)
+    return h.send_request(unsent(PlainRPC), "kvs.commit", None, _payload(namespace, ops=list(ops)))
 
 
 def _txn(h, _kvstxn):
@@ -164,29 +192,30 @@ def commit(h, flags=0, namespace=None, _kvstxn=None):
     Raises:
         OSError: it failed and nothing of it took effect
     """
-    commit_async(h, flags, namespace, _kvstxn).get()
+    if _txn(h, _kvstxn).ops:
+        _as_in_c(commit_async(h, flags, namespace, _kvstxn).get)
 
 
-def _request(h, method, key, namespace, **options):
-    payload = {"key": _key(key), **options}
-    if namespace is not None:
-        payload["namespace"] = namespace
+def _as_in_c(function):
+    """Call a function whose errors have no text of their own."""
     try:
-        return h.rpc(f"kvs.{method}", payload).get()
+        return function()
     except OSError as exc:
+        raise OSError(exc.errno, strerror(exc.errno)) from None
+
+
+def _request(h, method, key, namespace):
+    try:
+        return _as_in_c(h.rpc(f"kvs.{method}", _payload(namespace, key=_key(key))).get)
+    except NotADirectoryError:
+        if method != "lookup":
+            raise
         # A value in the way is no directory to look in (RFC 16).
-        number = errno.ENOENT if exc.errno == errno.ENOTDIR and method == "lookup" else exc.errno
-        raise OSError(number, strerror(number)) from None
+        raise FileNotFoundError(errno.ENOENT, strerror(errno.ENOENT)) from None
 
 
-def get_key_direct(h, key, namespace=None):
-    """Return the value of a key: parsed if it is JSON, else as str or bytes; None if it is empty.
-
-    Raises:
-        FileNotFoundError: there is no such key
-        IsADirectoryError: it is a directory
-    """
-    text = _request(h, "lookup", key, namespace)["value"]
+def _value(text):
+    """A value from its text: parsed if it is JSON, else as str or bytes; None if it is empty."""
     if not text:
         return None
     try:
@@ -199,24 +228,37 @@ def get_key_direct(h, key, namespace=None):
             return data
 
 
+def get_key_direct(h, key, namespace=None):
+    """Return the value of a key: parsed if it is JSON, else as str or bytes; None if it is empty.
+
+    Raises:
+        FileNotFoundError: there is no such key
+        IsADirectoryError: it is a directory
+    """
+    return _value(_request(h, "lookup", key, namespace)["value"])
+
+
 def get(h, key, namespace=None):
     """Return the value of a key like `get_key_direct`, or a KVSDir if it is a directory."""
     try:
         return get_key_direct(h, key, namespace)
     except IsADirectoryError:
-        return KVSDir(h, key, namespace)
+        return KVSDir(h, key, namespace=namespace)
 
 
-def get_dir(h, path=".", namespace=None):
+def get_dir(h, key=".", namespace=None):
     """Return a directory as KVSDir.
 
     Raises:
         FileNotFoundError: there is no such key
         NotADirectoryError: it is a value
     """
-    directory = KVSDir(h, path, namespace)
-    directory.entries()
-    return directory
+    return KVSDir(h, key, namespace=namespace)
+
+
+def join(*keys):
+    """One key of several, ``.`` between them."""
+    return ".".join(keys)
 
 
 def exists(h, key, namespace=None):
@@ -239,34 +281,51 @@ def isdir(h, key, namespace=None):
     return True
 
 
-class KVSDir(Mapping):
+class KVSDir(MutableMapping):
     """A directory: a mapping of names to values and directories, read when it is asked.
 
+    What is set or removed in it waits in a transaction of its own for `commit`, or for the end of
+    the block that it is the context manager of.
+
     Args:
-        h (Flux): handle
+        flux_handle (Flux): handle
         path (str): key of the directory
-        namespace (str): namespace; default: primary
+        namespace (str): namespace
+
+    Raises:
+        ValueError: no handle
+        FileNotFoundError, NotADirectoryError: there is no such directory
     """
 
-    def __init__(self, h, path=".", namespace=None):
-        self._handle = h
+    def __init__(self, flux_handle=None, path=".", namespace=None):
+        if flux_handle is None:
+            raise ValueError("a KVSDir needs a handle")
+        self._handle = flux_handle
         self.path = path
         self.namespace = namespace
+        self.kvstxn = KVSTxn(flux_handle, path, namespace)
+        self.entries()
 
     def entries(self):
         return _request(self._handle, "dir", self.path, self.namespace)["entries"]
 
     def key_at(self, name):
         """The full key of a name in here."""
+        if not isinstance(name, str):
+            raise InvalidArguments(f"kvs: the name must be a string, not {name!r}")
         return name if self.path == "." else f"{self.path}.{name}"
 
     def files(self):
-        """The names of values and links, in order."""
-        return [name for name, kind, _ in self.entries() if kind != "dir"]
+        """Yield the names of values and links, in order."""
+        return (name for name, kind, _ in self.entries() if kind != "dir")
 
     def directories(self):
-        """The names of directories, in order."""
-        return [name for name, kind, _ in self.entries() if kind == "dir"]
+        """Yield the names of directories, in order."""
+        return (name for name, kind, _ in self.entries() if kind == "dir")
+
+    def list_all(self):
+        """The names of values and links, and those of directories: two lists."""
+        return list(self.files()), list(self.directories())
 
     def exists(self, name):
         return exists(self._handle, self.key_at(name), self.namespace)
@@ -278,27 +337,40 @@ class KVSDir(Mapping):
             raise KeyError(f"{name} not found under directory {self.key_at('')}") from exc
 
     def __setitem__(self, name, value):
-        """Set a value in the next `commit`."""
-        put(self._handle, self.key_at(name), value)
+        self.kvstxn.put(name, value)
 
     def __delitem__(self, name):
-        """Remove a value or directory in the next `commit`."""
-        put_unlink(self._handle, self.key_at(name))
-
-    def mkdir(self, name, contents=None):
-        """Make a directory, with these values in it, in the next `commit`."""
-        put_mkdir(self._handle, self.key_at(name))
-        if contents is not None:
-            KVSDir(self._handle, self.key_at(name), self.namespace).fill(contents)
+        self.kvstxn.unlink(name)
 
     def fill(self, contents):
-        """Set all that is in a dict in the next `commit`."""
-        for name, value in contents.items():
-            self[name] = value
+        """Set all that is in a dict in the next `commit`; the names may be keys.
+
+        Raises:
+            ValueError: contents is None
+        """
+        if contents is None:
+            raise ValueError("contents must be non-None")
+        self.update(contents)
+
+    def mkdir(self, name, contents=None):
+        """Make a directory, with these values in it, at once."""
+        self.kvstxn.mkdir(name)
+        for inner, value in (contents or {}).items():
+            self.kvstxn.put(f"{name}.{inner}", value)
+        self.commit()
 
     def commit(self, flags=0):
-        """Commit what waits in the handle's own transaction."""
-        commit(self._handle, flags, self.namespace)
+        """Commit what was set and removed, and wait until it is done."""
+        try:
+            self.kvstxn.commit(flags)
+        finally:
+            self.kvstxn.clear()
+
+    def commit_async(self, flags=0):
+        """Commit; returns a Future whose ``get()`` is None."""
+        future = self.kvstxn.commit_async(flags)
+        self.kvstxn.clear()
+        return future
 
     def __contains__(self, name):
         return self.exists(name)
@@ -309,15 +381,24 @@ class KVSDir(Mapping):
     def __len__(self):
         return len(self.entries())
 
+    def __enter__(self):
+        return self
 
-def walk(directory, flux_handle=None, topdown=False, namespace=None):
+    def __exit__(self, exc_type, exc, tb):
+        self.commit()
+        return False
+
+
+def walk(directory, topdown=False, flux_handle=None, namespace=None):
     """Yield (path, names of directories, names of values) of a directory and all below it.
+
+    Paths are relative to the directory, which is "" itself.
 
     Args:
         directory (str or KVSDir): where to begin
-        flux_handle (Flux): handle, needed for a str
         topdown (bool): a directory before those in it; else after
-        namespace (str): namespace; default: primary
+        flux_handle (Flux): handle, needed for a str
+        namespace (str): namespace
 
     Raises:
         ValueError: a str without a handle
@@ -325,28 +406,99 @@ def walk(directory, flux_handle=None, topdown=False, namespace=None):
     if not isinstance(directory, KVSDir):
         if flux_handle is None:
             raise ValueError("If directory is a key, flux_handle must be specified")
-        directory = KVSDir(flux_handle, directory, namespace)
-    names = directory.directories()
-    here = (directory.path, names, directory.files())
+        directory = KVSDir(flux_handle, directory, namespace=namespace)
+    return _walk(directory, "", topdown)
+
+
+def _walk(directory, path, topdown):
+    files, names = directory.list_all()
     if topdown:
-        yield here
+        yield path, names, files
     for name in names:
-        yield from walk(directory[name], topdown=topdown)
+        yield from _walk(directory[name], f"{path}.{name}" if path else name, topdown)
     if not topdown:
-        yield here
+        yield path, names, files
 
 
-def namespace_create(h, name, owner=None, flags=0):
+def namespace_create(h, namespace, owner=None, flags=0):
     """Make a namespace; FileExistsError if there is one of that name."""
-    payload = {"namespace": name} if owner is None else {"namespace": name, "owner": owner}
-    h.rpc("kvs.namespace-create", payload).get()
+    payload = {"namespace": _key(namespace, "namespace")}
+    if owner is not None:
+        payload["owner"] = owner
+    _as_in_c(h.rpc("kvs.namespace-create", payload).get)
 
 
-def namespace_remove(h, name):
-    """Remove a namespace."""
-    h.rpc("kvs.namespace-remove", {"namespace": name}).get()
+def namespace_remove(h, namespace):
+    """Remove a namespace; a missing one is no error."""
+    payload = {"namespace": _key(namespace, "namespace")}
+    _as_in_c(h.rpc("kvs.namespace-remove", payload).get)
 
 
 def namespace_list(h):
     """Return the names of all namespaces."""
     return [entry["namespace"] for entry in h.rpc("kvs.namespace-list").get()["namespaces"]]
+
+
+class WatchImplementation(RPC):
+    """A stream of values; a subclass says what a response holds.
+
+    Attributes:
+        cancel_topic (str): the request that ends it
+    """
+
+    cancel_topic = ""
+
+    def watch_get(self, response):
+        """Return the value in a response's payload."""
+        raise NotImplementedError
+
+    def get(self, autoreset=True):
+        """Wait for the next value and return it; None at the end of the stream.
+
+        Args:
+            autoreset (bool): be ready for the one after it
+        """
+        try:
+            value = self.watch_get(super().get())
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return None
+            raise
+        if autoreset:
+            self.reset()
+        return value
+
+    def cancel(self, stop=False):
+        """Ask for the end of the stream.
+
+        Args:
+            stop (bool): and call back no more
+        """
+        payload = {"matchtag": self.matchtag}
+        self.handle.rpc(self.cancel_topic, payload, flags=FLUX_RPC_NORESPONSE)
+        if stop:
+            self.stop()
+
+
+class KVSWatchFuture(WatchImplementation):
+    """The values of a key."""
+
+    cancel_topic = "kvs.watch-cancel"
+
+    def watch_get(self, response):
+        return _value(response["value"])
+
+
+def kvs_watch_async(h, key, namespace=None, waitcreate=False, uniq=False, full=False):
+    """Watch a key; returns a KVSWatchFuture.
+
+    Args:
+        h (Flux): handle
+        key (str): the key
+        namespace (str): namespace
+        waitcreate (bool): wait for a key that is not there yet
+        uniq (bool): leave out values that are as the one before
+        full (bool): accepted for the sake of the signature: directories above the key are watched anyway
+    """
+    payload = _payload(namespace, key=_key(key), waitcreate=waitcreate, repeat=not uniq)
+    return KVSWatchFuture(h, "kvs.watch", payload, flags=FLUX_RPC_STREAMING)

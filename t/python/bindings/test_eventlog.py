@@ -52,4 +52,4 @@ def test_event_of_a_job():
     event = EventLogEvent('{"timestamp":1.5,"name":"exception","context":{"severity":0}}\n')
     assert (event.timestamp, event.name, event.context) == (1.5, "exception", {"severity": 0})
     assert str(event) == "1.50000: exception {'severity': 0}"
-    assert str(EventLogEvent({"timestamp": 1.0, "name": "a"})) == "1.00000: a"
+    assert str(EventLogEvent({"timestamp": 1.0, "name": "a"})) == "1.00000: a {}"

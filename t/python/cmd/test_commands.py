@@ -22,7 +22,7 @@ LINES = [
         "flux kvs namespace create foo; flux kvs put -N foo q=1; flux kvs ls -N foo; flux kvs ls -N bar",
         1,
         "q\n",
-        "flux-kvs: .: No such file or directory\n",
+        "flux-kvs: .: Operation not supported\n",
     ),
     ("flux kvs eventlog append ev one '{\"a\": [1]}'; flux kvs eventlog append ev two", 0, "", ""),
     ("flux kvs eventlog get ev", 0, "TS one a=[1]\nTS two\n", ""),

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
-from flux_embedded.kernel.future import FutureExt, WaitAllFuture
+from flux_embedded.kernel.composite import FutureExt, WaitAllFuture
 from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_embedded.kernel.service import Service, request
 
@@ -273,8 +273,13 @@ def test_system_exit_in_a_callback_is_swallowed(h, capsys):
 def test_reactor_run_counts_active_watchers_and_errors(h):
     idle = h.timer_watcher_create(100.0, print).start()
     h.timer_watcher_create(0.0, lambda *args: h.reactor_stop()).start()
+    # One less than there are, as on a real Flux; and never less than none.
+    assert h.reactor_run() == 0
+    other = h.timer_watcher_create(100.0, print).start()
+    h.timer_watcher_create(0.0, lambda *args: h.reactor_stop()).start()
     assert h.reactor_run() == 1
     idle.stop()
+    other.stop()
     h.timer_watcher_create(0.0, lambda *args: h.reactor_stop_error()).start()
     assert h.reactor_run() == -1
 

@@ -9,6 +9,7 @@ get in between: half an installation is worse than none.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import pkgutil
@@ -41,10 +42,7 @@ def Flux(*args: Any, **kwargs: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # Programs use these two after a mere `import flux`, as they can on a real Flux.
-    if name in ("core", "constants"):
-        import flux.constants
-        import flux.core.handle
-
-        return globals()[name]
+    # Programs use these after a mere `import flux`, as they can on a real Flux.
+    if name in ("constants", "core", "future", "message", "rpc", "util", "wrapper"):
+        return importlib.import_module(f"flux.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

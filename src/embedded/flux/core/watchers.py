@@ -1,11 +1,21 @@
 """Watchers; they are made by the methods of a handle (``h.timer_watcher_create(...)``)."""
 
 from flux_embedded.kernel.watchers import (
+    CheckWatcher,
     FDWatcher,
-    MessageWatcher,
+    IdleWatcher,
+    PrepareWatcher,
     SignalWatcher,
     TimerWatcher,
     Watcher,
 )
 
-__all__ = ["FDWatcher", "MessageWatcher", "SignalWatcher", "TimerWatcher", "Watcher"]
+__all__ = [
+    "CheckWatcher",
+    "FDWatcher",
+    "IdleWatcher",
+    "PrepareWatcher",
+    "SignalWatcher",
+    "TimerWatcher",
+    "Watcher",
+]

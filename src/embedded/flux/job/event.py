@@ -2,13 +2,13 @@
 
 import errno
 
-from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
+from flux.constants import FLUX_RPC_STREAMING
 from flux.eventlog import EventLogEvent
 from flux.job.JobID import JobID
-from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
+from flux.kvs import WatchImplementation
 
 __all__ = [
+    "MAIN_EVENTS",
     "EventLogEvent",
     "JobEventWatchFuture",
     "JobException",
@@ -16,6 +16,14 @@ __all__ = [
     "event_watch",
     "event_watch_async",
 ]
+
+
+#: Events of a job's main log (RFC 21) that a FluxExecutorFuture tells its callbacks of.
+MAIN_EVENTS = frozenset(
+    """
+    submit depend priority flux-restart urgency alloc free start release finish clean debug exception
+    """.split()
+)
 
 
 class JobException(Exception):
@@ -33,35 +41,17 @@ class JobException(Exception):
         super().__init__(f"job.exception: type={self.type}: {self.note}")
 
 
-class JobEventWatchFuture(RPC):
+class JobEventWatchFuture(WatchImplementation):
     """A stream of events."""
 
+    cancel_topic = "job-info.eventlog-watch-cancel"
+
+    def watch_get(self, response):
+        return EventLogEvent(response["event"])
+
     def get_event(self, autoreset=True):
-        """Wait for the next event; None at the end of the log.
-
-        Args:
-            autoreset (bool): be ready for the one after it
-        """
-        try:
-            event = EventLogEvent(self.get()["event"])
-        except OSError as exc:
-            if exc.errno == errno.ENODATA:
-                return None
-            raise
-        if autoreset:
-            self.reset()
-        return event
-
-    def cancel(self, stop=False):
-        """Ask for the end of the stream.
-
-        Args:
-            stop (bool): and call back no more
-        """
-        payload = {"matchtag": self.matchtag}
-        self.handle.rpc("job-info.eventlog-watch-cancel", payload, flags=FLUX_RPC_NORESPONSE)
-        if stop:
-            self.stop()
+        """Wait for the next event; None at the end of the log (see `get`)."""
+        return self.get(autoreset)
 
 
 def event_watch_async(h, jobid, eventlog="eventlog"):
@@ -73,14 +63,7 @@ def event_watch_async(h, jobid, eventlog="eventlog"):
         eventlog (str): ``eventlog``, or another path in the job's directory
     """
     payload = {"id": int(JobID(jobid)), "path": eventlog, "flags": 0}
-    return h.send_rpc(
-        JobEventWatchFuture,
-        "job-info.eventlog-watch",
-        None,
-        payload,
-        NODEID_ANY,
-        FLUX_RPC_STREAMING,
-    )
+    return JobEventWatchFuture(h, "job-info.eventlog-watch", payload, flags=FLUX_RPC_STREAMING)
 
 
 def event_watch(h, jobid, eventlog="eventlog"):

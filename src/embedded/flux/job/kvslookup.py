@@ -3,7 +3,6 @@
 from flux.job.JobID import JobID
 from flux_embedded.formats.jsontext import loads
 from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
 
 __all__ = ["JobInfoLookupRPC", "JobKVSLookup", "job_info_lookup", "job_kvs_lookup"]
 
@@ -32,7 +31,7 @@ def job_info_lookup(h, jobid, keys=("jobspec",), flags=0):
         flags (int): 2: with the updates of the eventlog applied
     """
     payload = {"id": int(JobID(jobid)), "keys": list(keys), "flags": flags}
-    return h.send_rpc(JobInfoLookupRPC, "job-info.lookup", None, payload, NODEID_ANY, 0)
+    return JobInfoLookupRPC(h, "job-info.lookup", payload)
 
 
 def job_kvs_lookup(h, jobid, keys=("jobspec",), decode=True, original=False):

@@ -8,7 +8,6 @@ from flux.job.info import JobInfo
 from flux.job.JobID import JobID
 from flux_embedded.formats import states as _states
 from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
 
 __all__ = [
     "JobInfo",
@@ -91,7 +90,7 @@ def job_list(
         "since": since,
         "constraint": {"and": wanted},
     }
-    return h.send_rpc(JobListRPC, "job-list.list", None, payload, NODEID_ANY, 0)
+    return JobListRPC(h, "job-list.list", payload)
 
 
 def job_list_inactive(
@@ -114,7 +113,7 @@ def job_list_inactive(
 def job_list_id(h, jobid, attrs=("all",)):
     """Request one job; returns a future with ``get_job()`` and ``get_jobinfo()``."""
     payload = {"id": int(JobID(jobid)), "attrs": list(attrs)}
-    return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
+    return JobListIdRPC(h, "job-list.list-id", payload)
 
 
 def get_job(h, jobid):
@@ -128,7 +127,7 @@ def get_job(h, jobid):
 def result_async(h, jobid):
     """Wait for a job to become inactive; returns a future with ``get_info()``."""
     payload = {"id": int(JobID(jobid)), "attrs": RESULT_ATTRS, "state": FLUX_JOB_STATE_INACTIVE}
-    return h.send_rpc(JobListIdRPC, "job-list.list-id", None, payload, NODEID_ANY, 0)
+    return JobListIdRPC(h, "job-list.list-id", payload)
 
 
 def result(h, jobid):

@@ -13,7 +13,6 @@ from flux.job.JobID import JobID
 from flux.job.Jobspec import Jobspec
 from flux_embedded.formats import jobspec as _format
 from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
 
 __all__ = ["SubmitFuture", "submit", "submit_async", "submit_get_id"]
 
@@ -77,7 +76,7 @@ def submit_async(
     # As text, so that the caller may go on changing the object.
     key = "J" if pre_signed else "jobspec"
     payload = json.dumps({key: jobspec, "urgency": urgency, "flags": flags})
-    return h.send_rpc(SubmitFuture, "job-ingest.submit", payload, None, NODEID_ANY, 0)
+    return SubmitFuture(h, "job-ingest.submit", payload)
 
 
 def submit(

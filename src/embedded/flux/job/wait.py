@@ -5,7 +5,6 @@ from collections import namedtuple
 from flux.constants import FLUX_JOBID_ANY
 from flux.job.JobID import JobID
 from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
 
 __all__ = ["JobWaitResult", "wait", "wait_async", "wait_get_status"]
 
@@ -27,7 +26,7 @@ class JobWaitFuture(RPC):
 def wait_async(h, jobid=None):
     """Wait for a waitable job (default: any) to become inactive; returns a future."""
     payload = {"id": FLUX_JOBID_ANY if jobid is None else int(JobID(jobid))}
-    return h.send_rpc(JobWaitFuture, "job-manager.wait", None, payload, NODEID_ANY, 0)
+    return JobWaitFuture(h, "job-manager.wait", payload)
 
 
 def wait(h, jobid=None):

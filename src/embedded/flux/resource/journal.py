@@ -9,28 +9,29 @@ class ResourceJournalEvent(JournalEventBase):
     """An event of the resource eventlog.
 
     Attributes:
-        R (dict): with ``resource-define``, the inventory, else None
+        R (dict): with ``resource-define``, the inventory
     """
 
     def __init__(self, event, R=None):
         super().__init__(event)
-        self.R = R if self.name == "resource-define" else None
+        self.R = R
 
 
 class ResourceJournalConsumer(JournalConsumerBase):
     """Reads ``resource.journal``.
 
     Args:
-        h (Flux): handle
+        flux_handle (Flux): handle
         since (float): leave out events up to this time, in seconds since the epoch
-        include_sentinel (bool): give an event with ``is_empty()`` true after the past
+        include_sentinel (bool): give `SENTINEL_EVENT` after the past
     """
 
-    def __init__(self, h, since=0.0, include_sentinel=False):
-        super().__init__(h, "resource.journal", since=since, include_sentinel=include_sentinel)
+    def __init__(self, flux_handle, since=0.0, include_sentinel=False):
+        topic = "resource.journal"
+        super().__init__(flux_handle, topic, since=since, include_sentinel=include_sentinel)
 
     def process_response(self, resp):
-        return [ResourceJournalEvent(event, resp.get("R")) for event in resp["events"]]
+        return {"R": resp.get("R")}
 
-    def create_sentinel(self):
-        return ResourceJournalEvent({"timestamp": 0.0, "name": "sentinel"})
+    def create_event(self, entry, R=None):
+        return ResourceJournalEvent(entry, R)

@@ -4,7 +4,6 @@ import os
 
 from flux.resource.ResourceSet import ResourceSet
 from flux_embedded.kernel.future import RPC
-from flux_embedded.kernel.message import NODEID_ANY
 
 __all__ = ["ResourceListRPC", "SchedResourceList", "resource_list"]
 
@@ -54,4 +53,4 @@ def resource_list(h):
     ``resource.sched-status``, for example ``sched.resource-status``.
     """
     topic = os.environ.get("FLUX_RESOURCE_LIST_RPC", "resource.sched-status")
-    return h.send_rpc(ResourceListRPC, topic, "{}", None, NODEID_ANY, 0)
+    return ResourceListRPC(h, topic, "{}")

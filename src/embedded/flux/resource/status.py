@@ -3,8 +3,8 @@
 from flux.idset import IDset
 from flux.resource.list import SchedResourceList
 from flux.resource.ResourceSet import ResourceSet
-from flux_embedded.kernel.future import RPC, WaitAllFuture
-from flux_embedded.kernel.message import NODEID_ANY
+from flux_embedded.kernel.composite import WaitAllFuture
+from flux_embedded.kernel.future import RPC
 
 __all__ = ["DrainInfo", "ResourceStatus", "resource_status"]
 
@@ -77,10 +77,7 @@ class ResourceStatusRPC:
     """The answers to `resource_status`."""
 
     def __init__(self, h):
-        self._rpcs = [
-            h.send_rpc(RPC, topic, "{}", None, NODEID_ANY, 0)
-            for topic in ("resource.status", "resource.sched-status")
-        ]
+        self._rpcs = [RPC(h, topic, "{}") for topic in ("resource.status", "resource.sched-status")]
 
     def get(self):
         """Wait for the answers and return a ResourceStatus."""

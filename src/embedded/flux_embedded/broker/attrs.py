@@ -9,6 +9,7 @@ Names that are not declared do not exist: a misspelt one is an error, not a new 
 """
 
 import errno
+import os
 
 START = 1
 RUN = 2
@@ -43,7 +44,7 @@ DECLARED = {
     "log-filename": (None, START | RUN),
     "log-forward-level": ("3", START),
     "log-level": ("7", START),
-    "log-ring-size": ("1024", START | RUN),
+    "log-ring-size": ("1024", START),
     "log-stderr-level": ("3", START | RUN),
     "log-stderr-mode": ("leader", START | RUN),
     "log-syslog-enable": ("0", START | RUN),
@@ -124,11 +125,14 @@ class AttrTable:
         self.define(name, value)
 
     def unset(self, name):
-        """Remove `name` while the instance runs; OSError if that cannot be done."""
+        """Remove `name` while the instance runs; a missing one is no error.
+
+        Raises OSError if it belongs to the instance.
+        """
         if name not in self._values:
-            raise OSError(errno.ENOENT, "unknown attribute")
+            return
         if not DECLARED[name][1] & RUN:
-            raise OSError(errno.EPERM, "attribute may not be updated")
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         del self._values[name]
 
     def watch(self, name, callback):

@@ -69,9 +69,9 @@ class ModuleTask(Task):
             if self.on_running is not None:
                 self.on_running(self)
 
-    def reactor_run(self):
+    def reactor_run(self, flags=0):
         self.set_running()
-        return super().reactor_run()
+        return super().reactor_run(flags)
 
     def _dispatch_request(self, msg):
         if self._matching(msg):

@@ -27,7 +27,7 @@ from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
-from flux_embedded.kernel.future import FutureExt
+from flux_embedded.kernel.composite import FutureExt
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Signals that end the instance.

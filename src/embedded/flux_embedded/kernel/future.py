@@ -1,13 +1,13 @@
 """Futures: answers that have not come yet."""
 
 import errno
+import os
 from collections import deque
 
 from greenlet import getcurrent
 
-from flux_embedded.formats.jsontext import dumps, loads
+from flux_embedded.formats.jsontext import loads
 from flux_embedded.kernel import message
-from flux_embedded.kernel.current import current_handle
 
 
 class Future:
@@ -16,6 +16,11 @@ class Future:
     Attributes:
         sleepers (list): greenlets blocked in `get`
     """
+
+    __module__ = "flux.future"
+
+    #: `stop` was called.
+    stopped = False
 
     # Most futures of a busy instance never need these: they become instance attributes when set.
     sleepers = ()
@@ -62,14 +67,18 @@ class Future:
                 self._sleep()
         self._check()
 
-    def wait_for(self, timeout):
-        """Wait at most `timeout` seconds; returns the future.
+    def wait_for(self, timeout=-1.0):
+        """Wait at most `timeout` seconds, without end if it is negative; returns the future.
 
         Raises:
             TimeoutError: nothing came
+            ValueError: timeout is no number
         """
-        self._start()
-        if timeout is not None and timeout >= 0 and not self.is_ready():
+        if not isinstance(timeout, (int, float)):
+            raise message.InvalidArguments(f"timeout must be a number, not {timeout!r}")
+        if not self.is_ready():
+            self._start()
+        if timeout >= 0 and not self.is_ready():
             expired = []
 
             def expire():
@@ -78,9 +87,11 @@ class Future:
 
             kernel = self.task.kernel
             entry = kernel.call_later(timeout, expire)
-            while not self.is_ready() and not expired:
-                self._sleep()
-            entry[2] = None
+            try:
+                while not self.is_ready() and not expired:
+                    self._sleep()
+            finally:
+                entry[2] = None
             if not self.is_ready():
                 raise TimeoutError(errno.ETIMEDOUT, message.strerror(errno.ETIMEDOUT))
         while not self.is_ready():
@@ -95,6 +106,12 @@ class Future:
     def get_flux(self):
         return self.handle
 
+    def get_reactor(self):
+        return self.get_flux().get_reactor()
+
+    def incref(self):
+        """Keep it alive for somebody else: here whoever refers to it does."""
+
     def then(self, callback, *args, timeout=-1.0, **kwargs):
         """Have ``callback(future, *args, **kwargs)`` called by the reactor; returns the future.
 
@@ -107,9 +124,9 @@ class Future:
             FileExistsError: an earlier `then` is outstanding
         """
         if callback is None:
-            raise ValueError("then: the callback is None")
+            raise ValueError("Callback cannot be None")
         if self._callback is not None:
-            raise FileExistsError(errno.EEXIST, "then: a callback is outstanding for this future")
+            raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         self._set_callback((callback, args, kwargs))
         self._start()
         if timeout >= 0 and not self.is_ready():
@@ -120,6 +137,7 @@ class Future:
 
     def stop(self):
         """No more callbacks."""
+        self.stopped = True
         self._set_callback(None)
         self._cancel_timeout()
 
@@ -142,7 +160,7 @@ class Future:
 
     def _check(self):
         if self._timed_out and not self._has_result():
-            raise TimeoutError(errno.ETIMEDOUT, message.strerror(errno.ETIMEDOUT))
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         error = self.error_found()
         if error is not None:
             raise OSError(error[0], error[1] or message.strerror(error[0]))
@@ -185,16 +203,51 @@ class Future:
             self._timeout = None
 
 
+RPC_NORESPONSE = 1
+RPC_STREAMING = 2
+
+
 class RPC(Future):
-    """The responses to one request."""
+    """A request and its responses.
+
+    Args:
+        flux_handle (Flux): handle to send the request with
+        topic, payload, nodeid, flags: as for `Flux.rpc`
+    """
+
+    __module__ = "flux.rpc"
 
     #: False for requests whose answer carries nothing (``Future.get()`` is None then).
     has_value = True
 
     _current = None
     _waiting = ()
+    _waited = False
 
-    def __init__(self, handle, matchtag, streaming=False):
+    def wait_for(self, timeout=-1.0):
+        self._waited = True
+        return super().wait_for(timeout)
+
+    def then(self, callback, *args, timeout=-1.0, **kwargs):
+        super().then(callback, *args, timeout=timeout, **kwargs)
+        if self._waited and not self.is_ready():
+            # Whoever has waited in vain cannot be called back any more: with a real Flux the
+            # response has its receiver, and this request fails for it.
+            failure = message.Message(message.RESPONSE, "", os.strerror(errno.EEXIST))
+            failure.errnum = errno.EEXIST
+            self.arrive(failure)
+        return self
+
+    def __init__(self, flux_handle, topic, payload=None, nodeid=message.NODEID_ANY, flags=0):
+        topic = message.topic_text(topic)
+        text = message.payload_text(payload)
+        message.unsigned("nodeid", nodeid)
+        if flags & ~(RPC_NORESPONSE | RPC_STREAMING):
+            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
+        flux_handle.send_request(self, topic, text, None, nodeid, flags)
+
+    def expect(self, handle, matchtag, streaming=False):
+        """The request is under way; called by the handle."""
         self.handle = handle
         self.task = handle.task
         self.matchtag = matchtag
@@ -216,7 +269,7 @@ class RPC(Future):
     def reset(self):
         """Done with this response of a stream: `get` waits for the next."""
         self._current = self._waiting.popleft() if self._waiting else None
-        self._timed_out = False
+        self._timed_out = self._waited = False
 
     def get_str(self):
         """The payload as text (None for none); waits and raises like `get`."""
@@ -262,92 +315,14 @@ class RPC(Future):
 class PlainRPC(RPC):
     """An RPC whose answer is only success or failure."""
 
+    __module__ = "flux.future"
     has_value = False
 
 
-class FutureExt(Future):
-    """A future that its maker fulfills.
-
-    Args:
-        init_cb: ``init_cb(future, *args)``, called when somebody first takes an interest
-        flux_handle: the handle to run on; default: that of the running task
-    """
-
-    def __init__(self, init_cb=None, *args, flux_handle=None):
-        if flux_handle is None:
-            flux_handle = current_handle()
-        super().__init__(flux_handle)
-        self._init = (init_cb, args) if init_cb is not None else None
-        self._result = None
-
-    def fulfill(self, result=None):
-        """Succeed with `result`, anything JSON can hold."""
-        self._settle((dumps(result), None))
-
-    def fulfill_error(self, errnum=errno.EINVAL, errstr=None):
-        """Fail with a POSIX errno and a text."""
-        self._settle((None, (errnum, errstr)))
-
-    def _settle(self, result):
-        if self._result is None:
-            self._result = result
-            self._fulfilled()
-
-    def reset(self):
-        self._result = None
-        self._timed_out = False
-
-    def _start(self):
-        if self._init is not None:
-            (init_cb, args), self._init = self._init, None
-            init_cb(self, *args)
-
-    def _has_result(self):
-        return self._result is not None
-
-    def error_found(self):
-        return self._result[1] if self._result is not None else None
-
-    def _value(self):
-        return loads(self._result[0])
+# What a script sees is a plain future, as it does with the bindings of a real Flux.
+PlainRPC.__name__ = PlainRPC.__qualname__ = "Future"
 
 
-class WaitAllFuture(Future):
-    """Ready when all `children` are; fails with the first failure among them, in their order."""
-
-    def __init__(self, children=()):
-        children = list(children)
-        super().__init__(children[0].handle if children else current_handle())
-        self.children = children
-        self._watched = 0
-
-    def push(self, future):
-        """Add a child."""
-        self.children.append(future)
-        self._start()
-
-    def _start(self):
-        for child in self.children[self._watched :]:
-            child.then(self._child_done)
-        self._watched = len(self.children)
-
-    def _child_done(self, child):
-        if self._has_result():
-            self._fulfilled()
-
-    def get(self):
-        # Children are fulfilled through the reactor, which does not run while we block: wait for
-        # each directly instead.
-        for child in self.children:
-            child.wait_for(-1)
-        self._check()
-
-    def _has_result(self):
-        return all(child.is_ready() for child in self.children)
-
-    def error_found(self):
-        for child in self.children:
-            error = child.error_found()
-            if error is not None:
-                return error
-        return None
+def unsent(future_class):
+    """A future of the class, for `Flux.send_request`."""
+    return future_class.__new__(future_class)

@@ -5,20 +5,33 @@ both. It is the same class inside the instance, on the task of a module, and in 
 program, on a task that is linked to the broker's socket (see `link`).
 """
 
+import contextlib
 import errno
 import os
+import threading
 import time
 
+from flux_embedded.formats.dotted import lookup_path
 from flux_embedded.kernel import message, watchers
-from flux_embedded.kernel.future import RPC, PlainRPC
-from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.future import RPC, RPC_NORESPONSE, RPC_STREAMING, PlainRPC, unsent
+from flux_embedded.kernel.message import Message, payload_text
 
-RPC_NORESPONSE = 1
-RPC_STREAMING = 2
+#: FLUX_O_NONBLOCK
+O_NONBLOCK = 4
+
+#: What each thread knows: how deep it is in reactors, and what to raise at their end.
+_thread = threading.local()
 
 
 class Flux:
-    """A handle on the task `task`. Nobody but the kernel's own code constructs one."""
+    """A handle on the task `task`. Nobody but the kernel's own code constructs one.
+
+    Attributes:
+        rpc_class: class of the futures of `rpc`
+    """
+
+    __module__ = "flux.core.handle"
+    rpc_class = RPC
 
     def __init__(self, task):
         self.task = task
@@ -37,22 +50,19 @@ class Flux:
             flags (int): FLUX_RPC_STREAMING, FLUX_RPC_NORESPONSE
 
         Raises:
-            OSError: topic is None (EINVAL)
+            OSError: topic is None, or no such flags (EINVAL)
             TypeError: topic is no string, or the payload is not serialisable
+            ValueError: nodeid is no integer
+            OverflowError: nodeid is negative
         """
-        if topic is None:
-            raise OSError(errno.EINVAL, "Topic must not be None/NULL")
-        if not isinstance(topic, str):
-            raise TypeError(f"rpc: topic must be a string, not {type(topic).__name__}")
-        if flags & ~(RPC_NORESPONSE | RPC_STREAMING):
-            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
-        return self.send_rpc(RPC, topic, _text(payload), None, nodeid, flags)
+        return self.rpc_class(self, topic, payload, nodeid, flags)
 
     def rpc_object(self, topic, obj=None, flags=0):
         """`rpc` for builtin services: the object itself goes along, to be read only."""
-        return self.send_rpc(RPC, topic, None, obj, message.NODEID_ANY, flags)
+        return self.send_request(unsent(self.rpc_class), topic, None, obj, flags=flags)
 
-    def send_rpc(self, future_class, topic, text, obj, nodeid, flags):
+    def send_request(self, future, topic, text, obj, nodeid=message.NODEID_ANY, flags=0):
+        """Send the request of a future that is `unsent`, as text or as an object; returns it."""
         task = self.task
         if task.closed:
             raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -63,12 +73,12 @@ class Flux:
         msg.rolemask = task.rolemask
         if flags & RPC_NORESPONSE:
             msg.flags = message.FLAG_NORESPONSE
-            future = future_class(self, 0)
+            future.expect(self, 0)
         else:
             if flags & RPC_STREAMING:
                 msg.flags = message.FLAG_STREAMING
             tag = msg.matchtag = task.new_matchtag()
-            future = future_class(self, tag, bool(flags & RPC_STREAMING))
+            future.expect(self, tag, bool(flags & RPC_STREAMING))
             task.futures[tag] = future
         self.kernel.request(msg)
         return future
@@ -90,7 +100,8 @@ class Flux:
         Raises:
             TypeError: the payload is not serialisable
         """
-        self.kernel.respond(msg, msg.response(_text(payload)), self.task)
+        self.kernel.respond(msg, _c_message(msg).response(payload_text(payload)), self.task)
+        return 0
 
     def respond_object(self, msg, obj=None):
         """`respond` for builtin services: the object itself goes along, to be read only."""
@@ -105,51 +116,62 @@ class Flux:
 
     def service_register(self, name):
         """Become the holder of service `name`; returns a future that fails with EEXIST if taken."""
-        return self.send_rpc(
-            PlainRPC, "service.add", _text({"service": name}), None, message.NODEID_ANY, 0
-        )
+        return PlainRPC(self, "service.add", {"service": _c_string("service", name)})
 
     def service_unregister(self, name):
-        return self.send_rpc(
-            PlainRPC, "service.remove", _text({"service": name}), None, message.NODEID_ANY, 0
-        )
+        return PlainRPC(self, "service.remove", {"service": _c_string("service", name)})
 
     def event_subscribe(self, topic):
         """Receive every event whose topic begins with `topic`; waits for the broker's answer."""
-        if topic is None:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self.rpc("event.subscribe", {"topic": topic}).get()
+        self.rpc("event.subscribe", {"topic": message.topic_text(topic)}).get()
+        return 0
 
     def event_unsubscribe(self, topic):
-        self.rpc("event.unsubscribe", {"topic": topic}).get()
+        """Receive them no more; FileNotFoundError if there is no such subscription."""
+        if topic is None:
+            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
+        _as_in_c(self.rpc("event.unsubscribe", {"topic": message.topic_text(topic)}).get)
+        return 0
 
     def event_create(self, topic, payload=None):
         """An event message, for `send`."""
-        return Message(message.EVENT, topic, _text(payload))
+        return Message(message.EVENT, _c_string("topic", topic), payload_text(payload))
 
-    def send(self, msg):
+    def send(self, msg, flags=0):
         """Send a message made by `event_create`."""
-        payload = {"topic": msg.topic}
+        payload = {"topic": _c_message(msg).topic}
         if msg.payload_str is not None:
             payload["payload"] = msg.payload
         self.rpc("event.publish", payload).get()
+        return 0
 
     def event_send(self, topic, payload=None):
         """Publish an event."""
-        self.send(self.event_create(topic, payload))
+        return self.send(self.event_create(topic, payload))
+
+    def recv(self, type_mask=15, match_tag=message.MATCHTAG_NONE, topic_glob=None, flags=0):
+        """Wait for the next message of a type and return it; others stay for the reactor.
+
+        Args:
+            type_mask (int): FLUX_MSGTYPE_* bits
+            match_tag (int): accepted for the sake of the signature
+            topic_glob: None; the bindings of a real Flux cannot take one either
+            flags (int): FLUX_O_NONBLOCK: do not wait
+
+        Raises:
+            BlockingIOError: there is none yet, with FLUX_O_NONBLOCK
+            TypeError: there is a topic_glob
+        """
+        if topic_glob is not None:
+            raise TypeError(
+                "initializer for ctype 'char *' must be a cdata pointer, "
+                f"not {type(topic_glob).__name__}"
+            )
+        return self.task.take_message(type_mask, wait=not flags & O_NONBLOCK)
 
     def event_recv(self, topic=None):
-        """Wait for the next event (of this topic) and return its message."""
-        found = []
-
-        def take(handle, watcher, msg, args):
-            found.append(msg)
-            watcher.stop()
-            self.reactor_stop()
-
-        self.msg_watcher_create(take, message.EVENT, topic or "*").start()
-        self.reactor_run()
-        return found[0]
+        """Wait for the next event and return its message (see `recv`)."""
+        return self.recv(message.EVENT, topic_glob=topic)
 
     # -- watchers ------------------------------------------------------------------------------
 
@@ -164,13 +186,13 @@ class Flux:
         return watchers.TimerWatcher(self, after, callback, repeat, args)
 
     def idle_watcher_create(self, callback=None, args=None):
-        return watchers.LoopWatcher(self, "idle", callback, args)
+        return watchers.IdleWatcher(self, callback, args)
 
-    def prepare_watcher_create(self, callback=None, args=None):
-        return watchers.LoopWatcher(self, "prepare", callback, args)
+    def prepare_watcher_create(self, callback, args=None):
+        return watchers.PrepareWatcher(self, callback, args)
 
-    def check_watcher_create(self, callback=None, args=None):
-        return watchers.LoopWatcher(self, "check", callback, args)
+    def check_watcher_create(self, callback, args=None):
+        return watchers.CheckWatcher(self, callback, args)
 
     def fd_watcher_create(self, fd, callback, events=None, args=None):
         return watchers.FDWatcher(self, fd, callback, events, args)
@@ -180,8 +202,48 @@ class Flux:
 
     # -- the reactor ---------------------------------------------------------------------------
 
+    @classmethod
+    def reactor_running(cls):
+        """Whether this thread is in a reactor."""
+        return getattr(_thread, "depth", 0) > 0
+
+    @classmethod
+    def reactor_enter(cls):
+        _thread.depth = getattr(_thread, "depth", 0) + 1
+
+    @classmethod
+    def reactor_exit(cls):
+        _thread.depth -= 1
+
+    @contextlib.contextmanager
+    def in_reactor(self):
+        """A block that counts as part of the reactor."""
+        self.reactor_enter()
+        try:
+            yield
+        finally:
+            self.reactor_exit()
+
+    @classmethod
+    def set_exception(cls, exception):
+        """Have the reactor of this thread raise `exception` when it ends; returns the one before."""
+        former = getattr(_thread, "exception", None)
+        _thread.exception = exception
+        return former
+
+    @classmethod
+    def raise_if_exception(cls):
+        """Raise what `set_exception` was given, once."""
+        exception = cls.set_exception(None)
+        if exception is not None:
+            raise exception
+
     def reactor_run(self, reactor=None, flags=0):
         """Handle messages, timers and the rest until stopped.
+
+        Args:
+            reactor: accepted for the sake of the signature
+            flags (int): FLUX_REACTOR_NOWAIT: only what is there; FLUX_REACTOR_ONCE: the first thing
 
         Returns:
             int: watchers still active; -1 after `reactor_stop_error`
@@ -189,7 +251,10 @@ class Flux:
         Raises:
             whatever leaves a callback, SystemExit excepted
         """
-        return self.task.reactor_run()
+        with self.in_reactor():
+            left = self.task.reactor_run(flags)
+        self.raise_if_exception()
+        return left
 
     def reactor_stop(self, reactor=None):
         self.task.reactor_stop(0)
@@ -222,13 +287,15 @@ class Flux:
         """Log `text` at a syslog `level` (0..7).
 
         Raises:
-            TypeError: level is not an integer
+            TypeError: level is not an integer, or text is neither str nor bytes
         """
         if not isinstance(level, int):
-            raise TypeError(f"log: level must be an integer from 0 to 7, not {level!r}")
+            raise TypeError("an integer is required")
+        if not isinstance(text, (str, bytes)):
+            raise TypeError(f"log: text must be str or bytes, not {type(text).__name__}")
         self.rpc(
             "log.append",
-            {"level": level, "name": self.task.name, "text": str(text)},
+            {"level": level, "name": self.task.log_name, "text": payload_text(text)},
             flags=RPC_NORESPONSE,
         )
 
@@ -241,12 +308,26 @@ class Flux:
         Raises:
             FileNotFoundError: there is none of that name
         """
+        name = _c_string("attribute name", name)
         return _as_in_c(self.rpc("attr.get", {"name": name}).get)["value"]
 
     def attr_set(self, name, value):
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError("attr_set: name and value must be strings")
+        """Set a broker attribute.
+
+        Raises:
+            ValueError: name or value is not a string
+            OSError: it cannot be set (EINVAL, ENOENT)
+        """
+        for what, text in (("name", name), ("value", value)):
+            if not isinstance(text, str):
+                raise ValueError(f"Attribute {what} must be a string")
         _as_in_c(self.rpc("attr.set", {"name": name, "value": value}).get)
+
+    def attr_remove(self, name):
+        """Remove a broker attribute; a missing one is no error."""
+        if not isinstance(name, str):
+            raise ValueError("Attribute name must be a string")
+        self.rpc("attr.rm", {"name": name}).get()
 
     def conf_get(self, key=None, default=None, update=False):
         """The configuration, or the value of a dotted `key`, or `default`.
@@ -258,16 +339,47 @@ class Flux:
             conf = self.task.aux["conf"] = self.rpc("config.get").get()
         if key is None:
             return conf
-        for part in key.split("."):
-            if not isinstance(conf, dict) or part not in conf:
-                return default
-            conf = conf[part]
-        return conf
+        return lookup_path(conf, key, default)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.task.close()
+
+    def pollfd(self):
+        """The descriptor that becomes readable when something arrives, of an outside program."""
+        if self.kernel.uplink is None:
+            raise OSError(errno.ENOSYS, message.strerror(errno.ENOSYS))
+        return self.kernel.uplink.fileno()
+
+    def incref(self):
+        """Keep it alive for somebody else: here whoever refers to it does."""
 
     def close(self):
         raise RuntimeError(
             "a Flux handle closes itself when it is no longer used; do not call close()"
         )
+
+
+def _c_string(what, value):
+    """A string for a function that in the real bindings is one of the C library's."""
+    if value is None:
+        raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise message.InvalidArguments(f"{what} must be a string, not {value!r}")
+    return value
+
+
+def _c_message(msg):
+    """A message for such a function."""
+    if msg is None:
+        raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
+    if not isinstance(msg, Message):
+        raise message.InvalidArguments(f"not a message: {msg!r}")
+    return msg
 
 
 def _as_in_c(function):
@@ -276,11 +388,3 @@ def _as_in_c(function):
         return function()
     except OSError as exc:
         raise OSError(exc.errno, message.strerror(exc.errno)) from None
-
-
-def _text(payload):
-    if payload is None or isinstance(payload, str):
-        return payload
-    if isinstance(payload, bytes):
-        return payload.decode("utf-8", "surrogateescape")
-    return message.encode(payload)

@@ -161,6 +161,8 @@ class Kernel(Router):
         clock = self.clock
         while True:
             self.turns += 1
+            # A reactor may begin anywhere in a turn; its idle watchers wait for the next one.
+            idle = list(self.idle_watchers)
             for watcher in list(self.prepare_watchers):
                 watcher.fire()
             # Between messages a look at the descriptors is a system call that seldom finds anything.
@@ -183,7 +185,7 @@ class Kernel(Router):
                         endpoint.receive(msg)
                     else:
                         self.undeliverable(msg)
-            for watcher in list(self.idle_watchers):
+            for watcher in idle:
                 watcher.fire()
             if self._until is not None and self._until():
                 self._until = None

@@ -9,6 +9,7 @@ import errno
 import os
 import selectors
 import socket
+import sys
 
 from flux_embedded.kernel import current, message
 from flux_embedded.kernel.endpoint import Endpoint
@@ -21,51 +22,56 @@ from flux_embedded.kernel.wire import Unpacker, pack
 #: Where a system instance would listen: named in the error when FLUX_URI is not set.
 SYSTEM_SOCKET = "/run/flux/local"
 
+#: FLUX_O_TRACE and the rest: what a handle may be opened with.
+OPEN_FLAGS = 0x7F
+
 
 def open_handle(url=None, flags=0):
     """Return the handle of this task, or connect to the instance that FLUX_URI names.
 
     Args:
-        url (str): ``local://PATH``; default: the environment's FLUX_URI
-        flags (int): accepted for the sake of the signature
+        url (str): see `connect`; default: the environment's FLUX_URI
+        flags (int): FLUX_O_* bits; they change nothing here
 
     Raises:
-        OSError: no instance answers there
+        OSError: no instance answers there, or no such flags
     """
     inside = current.inside_handle()
     if inside is not None and url is None:
         return inside
-    handle = connect(url)
-    current.set_default(handle)
-    return handle
+    if flags & ~OPEN_FLAGS:
+        raise OSError(errno.EINVAL, "Unable to connect to Flux: invalid flags specified")
+    return connect(url)
 
 
 def connect(url=None):
     """Open a handle on the instance at `url` (default: FLUX_URI).
 
+    Args:
+        url (str): ``local://PATH``, or ``/``, ``.`` and ``..``: the outermost instance around this
+            one, this one, the one around it
+
     Raises:
         OSError: no instance answers there; the text names the socket
+        ValueError: url is no string
     """
-    url = url or os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
-    path = url[len("local://") :] if url.startswith("local://") else None
-    if path is None:
-        scheme = url.partition(":")[0]
-        raise OSError(
-            errno.ENOENT, f"Unable to connect to Flux: Unable to find connector name '{scheme}'"
-        )
+    if url is not None and not isinstance(url, str):
+        raise message.InvalidArguments(f"url must be a string, not {url!r}")
+    if url and url[0] in "/.":
+        return _ancestor(url)
+    if url is None:
+        url = os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
+    scheme, found, path = url.partition("://")
+    if scheme != "local" or not found:
+        raise _failure(errno.ENOENT, f"Unable to find connector name '{scheme}'")
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
     except FileNotFoundError:
-        raise OSError(
-            errno.ENOENT, f"Unable to connect to Flux: broker socket {path} was not found"
-        ) from None
+        raise _failure(errno.ENOENT, f"broker socket {path} was not found") from None
     except OSError as exc:
-        number = exc.errno or errno.EINVAL
         reason = exc.strerror or str(exc)
-        raise OSError(
-            number, f"Unable to connect to Flux: broker socket {path}: {reason}"
-        ) from None
+        raise _failure(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
     kernel = Kernel()
     credentials = {}
     # A client may pose as somebody else, so that what guests may do can be tested.
@@ -74,8 +80,30 @@ def connect(url=None):
     if "FLUX_HANDLE_ROLEMASK" in os.environ:
         credentials["rolemask"] = int(os.environ["FLUX_HANDLE_ROLEMASK"], 0)
     task = Task(kernel, f"client-{os.getpid()}", **credentials)
+    task.log_name = os.path.basename(sys.executable)
     kernel.uplink = Link(kernel, sock)
     return Flux(task)
+
+
+def _failure(number, reason):
+    return OSError(number, f"Unable to connect to Flux: {reason}")
+
+
+def _ancestor(path):
+    """Open a handle on an instance around this one, by a path such as ``..``."""
+    steps = path.strip("/").split("/") if path.strip("/") else []
+    if not {*steps} <= {".", "..", ""}:
+        raise _failure(errno.EINVAL, f"{path}: invalid URI")
+    up = len(steps) - steps.count(".") if path[0] != "/" else None
+    handle = connect()
+    while up != 0:
+        try:
+            uri = handle.attr_get("parent-uri")
+        except FileNotFoundError:
+            break
+        handle = connect(uri)
+        up = up and up - 1
+    return handle
 
 
 class Link(Endpoint):
@@ -88,6 +116,9 @@ class Link(Endpoint):
         self._askers = {}
         self._tag = 0
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
+
+    def fileno(self):
+        return self._sock.fileno()
 
     def receive(self, msg):
         # A response is to a request the broker sent here, for a service that this program registered.

@@ -4,6 +4,7 @@ A payload is kept either as JSON text or as the object it was made from, and tur
 other form only when somebody asks: between two builtin services no JSON is ever written.
 """
 
+import errno
 import os
 
 from flux_embedded.formats.jsontext import encoder, loads
@@ -26,6 +27,58 @@ OWNER = os.getuid()
 
 encode = encoder(ensure_ascii=False)
 
+#: as the bindings of a real Flux write what a script or module gives them
+_encode_spaced = encoder(", ", ": ", ensure_ascii=False)
+
+
+def payload_text(payload):
+    """The text that stands for a payload: None for none, str and bytes as they are, else JSON.
+
+    Raises:
+        TypeError: the payload is not serialisable
+    """
+    if payload is None or isinstance(payload, str):
+        return payload
+    if isinstance(payload, bytes):
+        return payload.decode("utf-8", "surrogateescape")
+    return _encode_spaced(payload)
+
+
+def topic_text(topic):
+    """The text of a topic.
+
+    Raises:
+        OSError: there is none (EINVAL)
+        TypeError: it is neither str nor bytes
+    """
+    if topic is None:
+        raise OSError(errno.EINVAL, "Topic must not be None/NULL")
+    if isinstance(topic, bytes):
+        return topic.decode()
+    if not isinstance(topic, str):
+        raise TypeError(errno.EINVAL, f"Topic must be a string, not {type(topic)}")
+    return topic
+
+
+class InvalidArguments(ValueError):
+    """An argument that a function of the library cannot be given."""
+
+    __module__ = "flux.wrapper"
+
+
+def unsigned(what, value):
+    """`value` if it is a number that the library can be given as `what`.
+
+    Raises:
+        InvalidArguments: it is no integer
+        OverflowError: it is negative, or has more than 32 bits
+    """
+    if not isinstance(value, int):
+        raise InvalidArguments(f"{what} must be an integer, not {value!r}")
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise OverflowError(f"{what} must be from 0 to {0xFFFFFFFF}, not {value}")
+    return value
+
 
 class Message:
     """One request, response or event.
@@ -41,6 +94,7 @@ class Message:
         sender (Endpoint): where a response goes
     """
 
+    __module__ = "flux.message"
     __slots__ = (
         "type",
         "topic",
@@ -162,8 +216,6 @@ class Message:
 
 def strerror(errnum):
     """What an error reads as when the peer sent no text, e.g. ``ENOENT: No such file ...``."""
-    import errno
-
     name = errno.errorcode.get(errnum, str(errnum))
     return f"{name}: {os.strerror(errnum)}"
 

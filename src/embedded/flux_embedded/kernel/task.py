@@ -17,6 +17,9 @@ from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.message import Message
 
+#: Flags of `Task.reactor_run`: do not wait; end after the first thing that is handled.
+REACTOR_NOWAIT, REACTOR_ONCE = 1, 2
+
 GUEST_REFUSED = "Request requires owner credentials"
 
 
@@ -31,12 +34,14 @@ class Task(Endpoint):
 
     Attributes:
         last_message (float): when it received its latest message
+        log_name (str): what its messages in the log are signed with
         callbacks (int): futures whose callback is outstanding
         on_exit: None, or ``on_exit(task, exception_or_None)``, called when the body returned
     """
 
     def __init__(self, kernel, name, body=None, **credentials):
         super().__init__(kernel, name, **credentials)
+        self.log_name = name
         self.inbox = deque()
         self.futures = {}
         self.watchers = set()
@@ -85,6 +90,10 @@ class Task(Endpoint):
                 self.kernel.undeliverable(item)
         self.inbox.clear()
 
+    def clone(self):
+        """A task of the same name and credentials in the greenlet that calls, with a reactor of its own."""
+        return Task(self.kernel, self.name, userid=self.userid, rolemask=self.rolemask)
+
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, msg):
@@ -116,29 +125,53 @@ class Task(Endpoint):
 
     # -- the reactor ---------------------------------------------------------------------------
 
-    def reactor_run(self):
+    def reactor_run(self, flags=0):
         """Handle what arrives until `reactor_stop`; see the handle's method of this name."""
         outer, self._reactor = self._reactor, []
         stopped = self._reactor
         inbox = self.inbox
+        if flags & REACTOR_NOWAIT:
+            self.kernel.call_later(0, lambda: self.post(lambda: stopped.append(0)))
         try:
             while not stopped:
                 if inbox:
                     self.dispatch(inbox.popleft())
-                elif self.runs_dry and not self._is_awaiting():
+                    if flags & REACTOR_ONCE:
+                        stopped.append(0)
+                elif self.runs_dry and not self.is_awaiting():
                     return 0
                 else:
-                    self._listening = True
-                    self.kernel.switch_to_hub()
-                    self.kernel.running = self
-                    self._listening = False
+                    self._listen()
         finally:
             self._reactor = outer
         if stopped[0] < 0:
             return -1
-        return sum(1 for watcher in self.watchers if watcher.counted)
+        # One less than there are, as with the bindings of a real Flux: they take one for their own.
+        return max(sum(1 for watcher in self.watchers if watcher.counted) - 1, 0)
 
-    def _is_awaiting(self):
+    def _listen(self):
+        """Wait until something is posted."""
+        self._listening = True
+        self.kernel.switch_to_hub()
+        self.kernel.running = self
+        self._listening = False
+
+    def take_message(self, type_mask, wait=True):
+        """The next message of these types, which the reactor does not get then.
+
+        Raises:
+            BlockingIOError: there is none, and not `wait`
+        """
+        while True:
+            for item in self.inbox:
+                if isinstance(item, Message) and item.type & type_mask:
+                    self.inbox.remove(item)
+                    return item
+            if not wait:
+                raise BlockingIOError(errno.EAGAIN, message.strerror(errno.EAGAIN))
+            self._listen()
+
+    def is_awaiting(self):
         """Whether a watcher or a future's callback is left that the reactor would call."""
         waits = any(watcher.holds_reactor for watcher in self.watchers)
         return waits or self.callbacks > 0

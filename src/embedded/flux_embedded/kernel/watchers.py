@@ -7,6 +7,7 @@ fires at once.
 
 import errno
 import selectors
+import signal
 
 from flux_embedded.kernel import message
 
@@ -31,7 +32,7 @@ class Watcher:
         return self.counted
 
     def __init__(self, handle, callback, args=None):
-        self.handle = handle
+        self.flux_handle = handle
         self.task = handle.task
         self.callback = callback
         self.args = args
@@ -70,6 +71,7 @@ class Watcher:
 
     def __exit__(self, *exc):
         self.stop()
+        return False
 
     def _arm(self):
         raise NotImplementedError
@@ -83,11 +85,11 @@ class TimerWatcher(Watcher):
 
     def __init__(self, handle, after, callback, repeat=0.0, args=None):
         super().__init__(handle, callback, args)
-        self.after = float(after)
-        self.repeat = float(repeat)
-        if self.after < 0 or self.repeat < 0:
+        self.after = after
+        self.repeat = repeat
+        self._left, self._every = float(after), float(repeat)
+        if self._left < 0 or self._every < 0:
             raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
-        self._left = self.after
         self._entry = None
 
     def _arm(self):
@@ -101,12 +103,10 @@ class TimerWatcher(Watcher):
 
     def reset(self, after=None, repeat=None):
         """Arm a timer that is not running for the full delay; no effect on a running one."""
-        if self.active:
-            return self
-        self._left = self.after if after is None else float(after)
-        if repeat is not None:
-            self.repeat = float(repeat)
-        return self.start()
+        if not self.active:
+            self._left = float(self.after if after is None else after)
+            self._every = float(self.repeat if repeat is None else repeat)
+            self.start()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""
@@ -115,26 +115,28 @@ class TimerWatcher(Watcher):
     def _fire(self, entry):
         if self._entry is not entry:
             return  # stopped, or started anew, since it expired
-        if self.repeat > 0:
-            self._entry = self.task.kernel.add_timer(entry[0] + self.repeat, self)
+        if self._every > 0:
+            self._entry = self.task.kernel.add_timer(entry[0] + self._every, self)
         else:
             self.active = False
             self.task.watchers.discard(self)
             self._entry = None
             self._left = 0.0
-        self.callback(self.handle, self, 0, self.args)
+        self.callback(self.flux_handle, self, 0, self.args)
 
 
 class LoopWatcher(Watcher):
     """Called once a turn of the loop: ``callback(handle, watcher, revents, args)``.
 
-    Args:
+    Attributes:
         kind (str): "prepare", "check" or "idle"
     """
 
-    def __init__(self, handle, kind, callback=None, args=None):
+    kind = ""
+
+    def __init__(self, handle, callback=None, args=None):
         super().__init__(handle, callback, args)
-        self._list = getattr(self.task.kernel, f"{kind}_watchers")
+        self._list = getattr(self.task.kernel, f"{self.kind}_watchers")
         self._posted = False
 
     def _arm(self):
@@ -152,7 +154,25 @@ class LoopWatcher(Watcher):
     def _fire(self):
         self._posted = False
         if self.active:
-            self.callback(self.handle, self, 0, self.args)
+            self.callback(self.flux_handle, self, 0, self.args)
+
+
+class PrepareWatcher(LoopWatcher):
+    """Fires before the loop waits."""
+
+    kind = "prepare"
+
+
+class CheckWatcher(LoopWatcher):
+    """Fires when the loop has waited."""
+
+    kind = "check"
+
+
+class IdleWatcher(LoopWatcher):
+    """Keeps the loop from waiting, and fires at the end of each turn."""
+
+    kind = "idle"
 
 
 class FDWatcher(Watcher):
@@ -160,8 +180,10 @@ class FDWatcher(Watcher):
 
     def __init__(self, handle, fd, callback, events=None, args=None):
         super().__init__(handle, callback, args)
-        self.fd = fd if isinstance(fd, int) else fd.fileno()
-        self.events = POLLIN if events is None else events
+        if not isinstance(fd, int):
+            raise message.InvalidArguments(f"fd must be an integer, not {fd!r}")
+        self.fd_int = fd
+        self.events = POLLIN | POLLOUT | POLLERR if events is None else events
         self._posted = False
 
     def _arm(self):
@@ -170,10 +192,10 @@ class FDWatcher(Watcher):
             wanted |= selectors.EVENT_READ
         if self.events & POLLOUT:
             wanted |= selectors.EVENT_WRITE
-        self.task.kernel.add_fd(self.fd, wanted or selectors.EVENT_READ, self._readable)
+        self.task.kernel.add_fd(self.fd_int, wanted or selectors.EVENT_READ, self._readable)
 
     def _disarm(self):
-        self.task.kernel.remove_fd(self.fd)
+        self.task.kernel.remove_fd(self.fd_int)
 
     def _readable(self, fd, mask):
         if not self._posted:
@@ -186,7 +208,7 @@ class FDWatcher(Watcher):
     def _fire(self, revents):
         self._posted = False
         if self.active:
-            self.callback(self.handle, self, self.fd, revents, self.args)
+            self.callback(self.flux_handle, self, self.fd_int, revents, self.args)
 
 
 class SignalWatcher(Watcher):
@@ -194,12 +216,16 @@ class SignalWatcher(Watcher):
 
     def __init__(self, handle, signum, callback, args=None):
         super().__init__(handle, callback, args)
-        self.signum = signum
+        if not isinstance(signum, int):
+            raise message.InvalidArguments(f"signum must be an integer, not {signum!r}")
+        if not 1 <= signum < signal.NSIG:
+            raise OSError(errno.EINVAL, "invalid signal number")
+        self.signal_int = int(signum)
         self._undo = None
 
     def _arm(self):
         self._undo = self.task.kernel.add_signal(
-            self.signum, lambda signum: self.task.post(self._fire)
+            self.signal_int, lambda signum: self.task.post(self._fire)
         )
 
     def _disarm(self):
@@ -207,7 +233,7 @@ class SignalWatcher(Watcher):
 
     def _fire(self):
         if self.active:
-            self.callback(self.handle, self, self.signum, self.args)
+            self.callback(self.flux_handle, self, self.signal_int, self.args)
 
 
 class MessageWatcher(Watcher):
@@ -220,6 +246,8 @@ class MessageWatcher(Watcher):
         rolemask (int): roles besides the owner whose requests are let in; None or 0: the owner only
     """
 
+    __module__ = "flux.message"
+
     counted = False
     holds_reactor = True
 
@@ -227,6 +255,8 @@ class MessageWatcher(Watcher):
         self, handle, callback, type_mask, topic_glob="*", args=None, match_tag=0, rolemask=None
     ):
         super().__init__(handle, callback, args)
+        if not isinstance(type_mask, int):
+            raise TypeError("an integer is required")
         self.type_mask = type_mask
         self.topic_glob = topic_glob or "*"
         self.match_tag = match_tag
@@ -251,4 +281,10 @@ class MessageWatcher(Watcher):
         return bool(msg.rolemask & (message.ROLE_OWNER | self.rolemask))
 
     def call(self, msg):
-        self.callback(self.handle, self, msg, self.args)
+        self.callback(self.flux_handle, self, msg, self.args)
+
+
+# As scripts see them.
+for _class in Watcher, TimerWatcher, PrepareWatcher, CheckWatcher, IdleWatcher, FDWatcher:
+    _class.__module__ = "flux.core.watchers"
+SignalWatcher.__module__ = "flux.core.watchers"

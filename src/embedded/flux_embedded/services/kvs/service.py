@@ -150,20 +150,23 @@ class Kvs(Service):
         if type(owner) is not int:
             raise OSError(errno.EPROTO, "owner must be a userid")
         if name in self.tree.namespaces:
-            raise OSError(errno.EEXIST, f"namespace {name} exists")
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         self.tree.namespaces[name] = Namespace(name, owner)
         self.respond(msg)
 
     @request("namespace-remove")
     def namespace_remove(self, msg):
-        ns = self.tree.namespace((msg.body or {}).get("namespace"))
-        name = ns.name
-        if name == PRIMARY:
-            raise OSError(errno.ENOTSUP, "the primary namespace cannot be removed")
+        name = (msg.body or {}).get("namespace")
+        if type(name) is str and name not in self.tree.namespaces:
+            self.respond(msg)
+            return
+        ns = self.tree.namespace(name)
+        if ns.name == PRIMARY:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         del self.tree.namespaces[name]
         for entry in [entry for entry in self.waiting if entry[0] is ns]:
             self.waiting.remove(entry)
-            self.respond_error(entry[2], errno.ENOENT, f"namespace {name} does not exist")
+            self.respond_error(entry[2], errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         self.respond(msg)
         self.watches.notify([(name, None, True)])
 

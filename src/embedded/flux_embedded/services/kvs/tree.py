@@ -51,7 +51,7 @@ class Tree:
             raise OSError(errno.EPROTO, "namespace must be a name")
         ns = self.namespaces.get(name)
         if ns is None:
-            raise OSError(errno.ENOENT, f"namespace {name} does not exist")
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         return ns
 
     def parent(self, ns, undo, touched, key):

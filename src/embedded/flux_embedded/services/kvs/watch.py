@@ -9,14 +9,15 @@ from flux_embedded.services.kvs.tree import split
 class Watch:
     """One streaming request of `watch`."""
 
-    __slots__ = ("msg", "home", "key", "append", "wait", "place", "sent")
+    __slots__ = ("msg", "home", "key", "append", "wait", "repeat", "place", "sent")
 
-    def __init__(self, msg, home, key, append, wait):
+    def __init__(self, msg, home, key, append, wait, repeat):
         self.msg = msg
         self.home = home  # the namespace it was asked for
         self.key = key
         self.append = append
         self.wait = wait
+        self.repeat = repeat  # tell it the value again when that is put again
         self.place = None  # (namespace name, key), links followed
         self.sent = None  # the value it was last told
 
@@ -42,7 +43,9 @@ class Watches:
         key = body.get("key")
         split(key)
         ns = self.tree.namespace(body.get("namespace"))
-        watch = Watch(msg, ns, key, bool(body.get("append")), bool(body.get("waitcreate")))
+        watch = Watch(
+            msg, ns, key, *(bool(body.get(k)) for k in ("append", "waitcreate", "repeat"))
+        )
         self.watches[msg.sender, msg.matchtag] = watch
         self._place(watch)
         if not watch.wait and self.tree.find(ns, key) is None:
@@ -88,8 +91,9 @@ class Watches:
 
     def _end(self, watch, errnum):
         self._forget(watch)
-        text = None if errnum == errno.ENODATA else f"{watch.key}: {os.strerror(errnum)}"
-        self.respond_error(watch.msg, errnum, text)
+        self.respond_error(
+            watch.msg, errnum, None if errnum == errno.ENODATA else os.strerror(errnum)
+        )
 
     def notify(self, touched):
         """Tell the watches that a commit concerns, in the order of its changes."""
@@ -127,7 +131,7 @@ class Watches:
                 self._end(watch, errno.ENOENT)
         elif type(value) is dict:
             self._end(watch, errno.EISDIR)
-        elif value != sent:
+        elif value != sent or watch.repeat:
             watch.sent = value
             if watch.append and sent and value.startswith(sent):
                 value = value[len(sent) :]

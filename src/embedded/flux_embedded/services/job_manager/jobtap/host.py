@@ -33,15 +33,17 @@ class PluginRPC(future_class(RPC)):
 class PluginHandle(handle_class(Flux)):
     """The job manager's handle, of one plugin."""
 
+    rpc_class = PluginRPC
+
     def __init__(self, jm, belongings):
         # Not the base class's: the task's own handle stays what it is.
         self.task = jm.h.task
         self.kernel = jm.h.kernel
         self.belongings = belongings
 
-    def send_rpc(self, future_class, topic, *args):
+    def send_request(self, future, topic, *args, **kwargs):
         self.belongings.check()
-        future = super().send_rpc(PluginRPC if future_class is RPC else future_class, topic, *args)
+        super().send_request(future, topic, *args, **kwargs)
         if type(future) is PluginRPC:
             future.topic, future.belongings = topic, self.belongings
         return self.belongings.future(future)
