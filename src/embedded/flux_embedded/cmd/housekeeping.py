@@ -1,7 +1,5 @@
 """``flux housekeeping``."""
 
-import sys
-
 from flux_embedded.cmd.lib import clock, formats, jobids, pyargs
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
@@ -78,10 +76,7 @@ def list_command(args):
                 job[key] = idset.text([r for r in ranks if r in wanted])
         jobs = [job for job in jobs if job["allocated"]]
     items = [Item(job, inventory, clock.now(client)) for job in jobs]
-    text = layout.lines(items, Item.get, header=not args.no_header)
-    if text:
-        sys.stdout.write("\n".join(text) + "\n")
-    return 0
+    return layout.show(items, Item.get, header=not args.no_header)
 
 
 def kill_command(args):
@@ -97,18 +92,16 @@ def kill_command(args):
 
 def main(argv):
     parser = pyargs.Parser(prog="flux-housekeeping")
-    sub = parser.add_subparsers(dest="subcommand", required=True, parser_class=pyargs.Parser)
-    lister = sub.add_parser("list", description="List running housekeeping tasks")
+    lister = parser.command("list", list_command, "List running housekeeping tasks")
     lister.add_argument(
         "-i",
         "--include",
         metavar="HOSTS|RANKS",
         help="Filter output to only include targeted resources",
     )
-    lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+    lister.add_no_header()
     lister.add_argument("-o", "--format", help="Specify output format")
-    lister.set_defaults(function=list_command)
-    kill = sub.add_parser("kill", description="Kill running housekeeping tasks")
+    kill = parser.command("kill", kill_command, "Kill running housekeeping tasks")
     kill.add_argument(
         "-s",
         "--signal",
@@ -122,6 +115,4 @@ def main(argv):
         "-j", "--jobid", metavar="JOBID", help="target housekeeping tasks for this jobid"
     )
     kill.add_argument("--all", action="store_true", help="Target all active housekeeping tasks")
-    kill.set_defaults(function=kill_command)
-    args = parser.parse_args(argv)
-    return args.function(args)
+    return parser.run(argv)

@@ -11,9 +11,8 @@ from flux_embedded.cmd.lib.eventlog import compact
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-jobtap")
-    sub = parser.add_subparsers(dest="subcommand", parser_class=pyargs.Parser, required=True)
-    load = sub.add_parser(
-        "load", description="Load a jobtap plugin, optionally removing existing plugins first."
+    load = parser.command(
+        "load", load_plugin, "Load a jobtap plugin, optionally removing existing plugins first."
     )
     load.add_argument(
         "-r",
@@ -32,20 +31,16 @@ def make_parser():
         nargs="*",
         help="Set plugin configuration. VAL is JSON, or else a string",
     )
-    load.set_defaults(function=load_plugin)
-    remove = sub.add_parser("remove", description="Remove jobtap plugin.")
+    remove = parser.command("remove", remove_plugin, "Remove jobtap plugin.")
     remove.add_argument(
         "plugin", metavar="PLUGIN", help="Plugin name or glob pattern of plugins to remove"
     )
-    remove.set_defaults(function=remove_plugin)
-    lister = sub.add_parser("list", description="List currently loaded jobtap plugins")
+    lister = parser.command("list", list_plugins, "List currently loaded jobtap plugins")
     lister.add_argument(
         "-a", "--all", action="store_true", help="Do not exclude hidden (builtin) plugins"
     )
-    lister.set_defaults(function=list_plugins)
-    query = sub.add_parser("query", description="Query extended plugin info")
+    query = parser.command("query", query_plugin, "Query extended plugin info")
     query.add_argument("plugin", metavar="PLUGIN", help="Plugin name to query")
-    query.set_defaults(function=query_plugin)
     return parser
 
 
@@ -107,5 +102,4 @@ def query_plugin(args):
 
 
 def main(argv):
-    args = make_parser().parse_args(argv)
-    return args.function(args)
+    return make_parser().run(argv)

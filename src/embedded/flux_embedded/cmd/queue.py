@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import sys
 
 from flux_embedded.cmd.lib import pyargs
 from flux_embedded.cmd.lib.client import connect
@@ -14,31 +13,13 @@ NEED_QUEUES = "Named queues are defined. Specify queues or use --all."
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-queue")
-    sub = parser.add_subparsers(dest="subcommand", required=True, parser_class=pyargs.Parser)
-
-    def command(name, function):
-        one = sub.add_parser(name)
-        one.set_defaults(function=function)
-        return one
-
-    lister = command("list", list_command)
-    lister.add_argument(
-        "-q",
-        "--queue",
-        action="append",
-        metavar="QUEUE,...",
-        help="Include only specified queues in output",
-    )
-    lister.add_argument(
-        "-o",
-        "--format",
-        help="Specify output format using Python's string format syntax or a defined format by "
-        "name (use 'help' to get a list of names)",
-    )
-    lister.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+    lister = parser.command("list", list_command)
+    lister.add_queues()
+    lister.add_format()
+    lister.add_no_header()
 
     for name in ("status", "enable", "disable", "start", "stop"):
-        one = command(name, status_command if name == "status" else change_command)
+        one = parser.command(name, status_command if name == "status" else change_command)
         one.add_argument("-q", "--queue", dest="old_queue", metavar="NAME", help=argparse.SUPPRESS)
         if name != "status":
             one.add_argument(
@@ -67,7 +48,7 @@ def make_parser():
         one.add_argument("queue", metavar="QUEUE", nargs="?", help=f"Queue to {name}")
 
     for name in ("drain", "idle"):
-        one = command(name, wait_command)
+        one = parser.command(name, wait_command)
         one.add_argument("-t", "--timeout", metavar="DURATION", help="timeout after DURATION")
         if name == "idle":
             one.add_argument(
@@ -191,14 +172,8 @@ def list_command(args):
 
     client = connect()
     wanted = [name for text in args.queue or () for name in text.split(",")]
-    text = queuelist.lines(client, _names(client), wanted, args.format, not args.no_header)
-    if text is None:
-        return 0
-    if text:
-        sys.stdout.write("\n".join(text) + "\n")
-    return 0
+    return queuelist.show(client, _names(client), wanted, args.format, not args.no_header)
 
 
 def main(argv):
-    args = make_parser().parse_args(argv)
-    return args.function(args)
+    return make_parser().run(argv)

@@ -13,20 +13,6 @@ from flux_embedded.cmd.lib.errors import CommandError, errno_text, warn
 HOST_COMMANDS = "{acquire-mute,drain,undrain,status,list,info,reload,R,eventlog}"
 
 
-def _format_option(parser):
-    parser.add_argument(
-        "-o",
-        "--format",
-        metavar="FORMAT",
-        help="Specify output format using Python's string format syntax or a defined format by "
-        "name (use 'help' to get a list of names)",
-    )
-
-
-def _header_option(parser):
-    parser.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
-
-
 def _color_option(parser):
     parser.add_argument(
         "-L",
@@ -41,20 +27,13 @@ def _color_option(parser):
 
 
 def _narrow_options(parser):
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "-i",
         "--include",
         metavar="TARGETS",
         help="Include only specified targets in output set. TARGETS may be provided as an idset or hostlist.",
     )
-    add(
-        "-q",
-        "--queue",
-        action="append",
-        metavar="QUEUE,...",
-        help="Include only specified queues in output",
-    )
+    parser.add_queues()
 
 
 def _state_options(parser):
@@ -87,22 +66,14 @@ def _mode_options(parser, what):
 
 def make_parser():
     parser = pyargs.Parser(prog="flux-resource")
-    sub = parser.add_subparsers(
-        metavar=HOST_COMMANDS, dest="subcommand", required=True, parser_class=pyargs.Parser
-    )
-
-    def command(name, function, description=None):
-        one = sub.add_parser(name, description=description)
-        one.set_defaults(function=function)
-        return one
-
-    command("acquire-mute", acquire_mute)
+    command = parser.command
+    command("acquire-mute", acquire_mute, metavar=HOST_COMMANDS)
 
     drain = command("drain", drain_command)
     _mode_options(drain, "drain")
     _narrow_options(drain)
-    _format_option(drain)
-    _header_option(drain)
+    drain.add_format()
+    drain.add_no_header()
     _color_option(drain)
     drain.add_argument("targets", nargs="?", help="List of targets to drain (IDSET or HOSTLIST)")
     drain.add_argument("reason", nargs=argparse.REMAINDER, help="Reason")
@@ -113,11 +84,11 @@ def make_parser():
     undrain.add_argument("reason", nargs=argparse.REMAINDER, help="Reason")
 
     status = command("status", lazy("status", "status"))
-    _format_option(status)
+    status.add_format()
     _color_option(status)
     _state_options(status)
     _narrow_options(status)
-    _header_option(status)
+    status.add_no_header()
     status.add_argument(
         "--skip-empty",
         action="store_true",
@@ -125,7 +96,7 @@ def make_parser():
     )
 
     lister = command("list", lazy("listing", "list_resources"))
-    _format_option(lister)
+    lister.add_format()
     _state_options(lister)
     _narrow_options(lister)
     lister.add_argument(
@@ -140,7 +111,7 @@ def make_parser():
         dest="skip_empty",
         help="Do not skip empty lines, even with --include.",
     )
-    _header_option(lister)
+    lister.add_no_header()
 
     for name, function in (("info", "info"), ("R", "print_r")):
         one = command(name, lazy("listing", function))
@@ -304,6 +275,4 @@ def targets_command(args):
 
 
 def main(argv):
-    parser = make_parser()
-    args = parser.parse_args(argv)
-    return args.function(args)
+    return make_parser().run(argv)

@@ -238,5 +238,11 @@ class OutputFormat:
                 out.append(line)
         return out
 
+    def show(self, items, value, header=True):
+        """Print the lines; arguments as for `lines`. Returns 0, a command's exit code."""
+        for line in self.lines(items, value, header):
+            print(line)
+        return 0
+
     def _join(self, kept, text):
         return "".join([field.literal + text(n, field) for n, field in kept]) + self.tail

@@ -33,6 +33,47 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args, **kwargs):
         kwargs.setdefault("formatter_class", Formatter)
         super().__init__(*args, **kwargs)
+        self._commands = None
+
+    def command(self, name, function, description=None, metavar=None):
+        """Add the subcommand `name`, done by ``function(args)``; returns its parser.
+
+        metavar, with the first of them: what help shows in place of their names.
+        """
+        if self._commands is None:
+            self._commands = self.add_subparsers(metavar=metavar, dest="subcommand", required=True)
+        one = self._commands.add_parser(name, description=description)
+        one.set_defaults(function=function)
+        return one
+
+    def add_format(self):
+        """Add ``--format``, as the commands that print a table have it."""
+        self.add_argument(
+            "-o",
+            "--format",
+            metavar="FORMAT",
+            help="Specify output format using Python's string format syntax or a defined format by "
+            "name (use 'help' to get a list of names)",
+        )
+
+    def add_no_header(self):
+        """Add ``--no-header``."""
+        self.add_argument("-n", "--no-header", action="store_true", help="Suppress header output")
+
+    def add_queues(self):
+        """Add ``--queue``, which may name several."""
+        self.add_argument(
+            "-q",
+            "--queue",
+            action="append",
+            metavar="QUEUE,...",
+            help="Include only specified queues in output",
+        )
+
+    def run(self, argv):
+        """Do what the subcommand in argv says; returns the exit code."""
+        args = self.parse_args(argv)
+        return args.function(args)
 
     def exit(self, status=0, message=None):
         raise UsageError(message or "", code=status)

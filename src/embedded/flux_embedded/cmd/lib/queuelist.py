@@ -151,11 +151,11 @@ class QueueInfo:
         return f"{self._limit('min', what)}-{most}"
 
 
-def lines(client, names, wanted, layout, header):
-    """The lines of the table; None after ``-o help``."""
+def show(client, names, wanted, layout, header):
+    """Print the table."""
     chosen = formats.choose(layout, FORMATS, "queue", "list")
     if chosen is None:
-        return None
+        return 0
     table = OutputFormat(chosen, HEADINGS)
     for name in wanted:
         if name not in names:
@@ -172,4 +172,4 @@ def lines(client, names, wanted, layout, header):
             resources = {state: queues.select(rset, name) for state, rset in resources.items()}
         answer = client.rpc("job-manager.queue-status", {"name": name} if name else {})
         items.append(QueueInfo(name, answer, config, resources))
-    return table.lines(items, QueueInfo.get, header)
+    return table.show(items, QueueInfo.get, header)

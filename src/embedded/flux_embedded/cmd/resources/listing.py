@@ -129,10 +129,7 @@ def list_resources(args):
     skip = bool(args.include) if args.skip_empty is None else args.skip_empty
     if skip:
         lines = [line for line in lines if line.rset.have]
-    text = layout.lines(lines, Line.get, header=not args.no_header)
-    if text:
-        sys.stdout.write("\n".join(text) + "\n")
-    return 0
+    return layout.show(lines, Line.get, header=not args.no_header)
 
 
 def _selected(args):

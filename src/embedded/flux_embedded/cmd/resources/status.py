@@ -1,7 +1,5 @@
 """``flux resource status`` and the table of ``flux resource drain``."""
 
-import sys
-
 from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, warn
@@ -227,10 +225,7 @@ def _show(args, named, table, skip_empty):
         for row in rows
         if row.ranks or not (skip_empty or (not row.online and "offline" not in states))
     ]
-    text = layout.lines(rows, Row.get, header=not args.no_header)
-    if text:
-        sys.stdout.write("\n".join(text) + "\n")
-    return 0
+    return layout.show(rows, Row.get, header=not args.no_header)
 
 
 def _alike(rows, layout):
