@@ -128,6 +128,17 @@ def test_a_jobspec_nested_past_any_depth_is_denied(rig):
     healthy(rig)
 
 
+@pytest.mark.parametrize("attributes", [None, "none", {"system": None}, {"system": []}, {}])
+def test_a_jobspec_without_attributes_names_no_reservation(attributes):
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-fifo")
+    spec = dict(jobspec(1), version=9999, attributes=attributes)
+    rig.alloc(7, spec)
+    rig.settle()
+    assert rig.success(7)
+    assert rig.logged(3) == []
+
+
 def test_an_unknown_constraint_operator_is_denied(rig):
     rig.alloc(1, jobspec(1, constraints={"foo": ["9"]}))
     rig.alloc(2, jobspec(1, constraints="foo"))

@@ -252,7 +252,7 @@ class Scheduler(BrokerModule):
             self._mishaps,
             schedule=lambda: self.schedule(),
             look_ahead=self.forecast if looks_ahead and host.wants_forecast(h) else None,
-            start=lambda: self.start_schedule(),
+            start=self.start_schedule,
             when_empty=when_empty,
         )
         self._quiescence = Quiescence(

@@ -311,7 +311,7 @@ class Passes:
         """Something happened that a pass should look at."""
         if self.requests.to_sweep:
             self.requests.sweep()
-        if self.when_empty or len(self.requests.queue):
+        if self.when_empty or self.requests.queue:
             self.pace.event(self.clock.now())
             self._allowance.event()
             try:
@@ -357,7 +357,7 @@ class Passes:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
                 self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
-            if self.outlook is not None and (self.when_empty or len(self.requests.queue)):
+            if self.outlook is not None and (self.when_empty or self.requests.queue):
                 self.forecast()
         if self.changed is not None:
             self.changed()

@@ -393,7 +393,10 @@ class PolicyScheduler(Scheduler):
     # -- reservations ----------------------------------------------------------------------------------
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        name = jobspec.get("attributes", {}).get("system", {}).get("reservation")
+        try:
+            name = jobspec["attributes"]["system"].get("reservation")
+        except (AttributeError, KeyError, TypeError):
+            return  # there are none, or no attributes at all
         if name is not None:
             job.reservation = str(name)
 

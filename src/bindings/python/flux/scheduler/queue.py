@@ -177,6 +177,10 @@ class PendingQueue:
             self._settle()
         return len(self.heap)
 
+    def __bool__(self) -> bool:
+        """Whether any job waits; usually known without bringing the heap up to date."""
+        return len(self.heap) > len(self._removed) or bool(self.settle())
+
     def settle(self) -> list[PendingJob]:
         """Return the heap, in order and without removed jobs."""
         if self._removed or self._moved:
@@ -366,6 +370,9 @@ class Backlog(PendingQueue):
 
     def __len__(self) -> int:
         return len(self.heap) + len(self.parked)
+
+    def __bool__(self) -> bool:
+        return bool(self.heap or self.parked)
 
     def _index(self, job: PendingJob) -> Optional[int]:
         heap = self.heap
