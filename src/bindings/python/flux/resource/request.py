@@ -364,7 +364,11 @@ class ResourceRequest:
 
     def with_jobspec(self, jobspec: Any) -> Self:
         """The same request with another jobspec, in one of the forms above."""
-        return self._made(self.shape, self.duration, jobspec)
+        new = object.__new__(type(self))
+        new.shape = self.shape
+        new.duration = self.duration
+        new._jobspec = jobspec
+        return new
 
     @classmethod
     def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:

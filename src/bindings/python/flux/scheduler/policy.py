@@ -596,7 +596,7 @@ class PolicyScheduler(Scheduler):
             return
         if not any(self.is_mature(job) for job in self._queue):
             return
-        plan = self._keeper.ahead.plan.copy() if self._keeper else self.resources.plan()
+        plan = (self._keeper.ahead.plan if self._keeper else self.resources.plan()).copy()
         turns = Turns()
         for job in in_order(self._queue):
             if job.request.finalized:

@@ -179,6 +179,8 @@ class PendingQueue:
 
     def __bool__(self) -> bool:
         """Whether any job waits; usually known without bringing the heap up to date."""
+        if not self._removed:
+            return bool(self.heap)
         return len(self.heap) > len(self._removed) or bool(self.settle())
 
     def settle(self) -> list[PendingJob]:
