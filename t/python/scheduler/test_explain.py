@@ -1,0 +1,280 @@
+"""The numbers of ``explain`` against a count over all ranks, one at a time."""
+
+import copy
+import random
+
+import pytest
+from peers import Simulation, jobspec
+
+from flux.hostlist import Hostlist
+from flux.idset import IDset
+from flux.resource.pool.inventory import selected_ranks
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+NODES = 10
+
+
+class Cluster:
+    """Nodes of a few kinds, and what is known of them without asking the pool."""
+
+    def __init__(self, rnd, uniform=False):
+        self.size = {}
+        self.properties = {rank: set() for rank in range(NODES)}
+        for rank in range(NODES):
+            self.size[rank] = rnd.choice([(4, 0), (4, 0), (4, 2), (8, 1)])
+            if uniform:
+                self.size[rank] = (4, 0)
+            for name in ("big", "fast", "new"):
+                if rnd.random() < 0.5:
+                    self.properties[rank].add(name)
+        self.down = set()
+
+    def R(self):
+        lite = [
+            {
+                "rank": str(rank),
+                "children": {
+                    "core": f"0-{cores - 1}",
+                    **({"gpu": f"0-{gpus - 1}" if gpus > 1 else "0"} if gpus else {}),
+                },
+            }
+            for rank, (cores, gpus) in self.size.items()
+        ]
+        names = {name for found in self.properties.values() for name in found}
+        return {
+            "version": 1,
+            "execution": {
+                "R_lite": lite,
+                "starttime": 0.0,
+                "expiration": 0.0,
+                "nodelist": [f"n[0-{NODES - 1}]"],
+                "properties": {
+                    name: str(IDset([r for r in range(NODES) if name in self.properties[r]]))
+                    for name in sorted(names)
+                },
+            },
+        }
+
+    def meets(self, rank, constraint):
+        """Whether a rank meets a constraint (RFC 31)."""
+        return all(self._meets(rank, key, values) for key, values in constraint.items())
+
+    def _meets(self, rank, key, values):
+        if key == "properties":
+            return all(
+                (value.lstrip("^") in self.properties[rank]) != value.startswith("^")
+                for value in values
+            )
+        if key == "hostlist":
+            return f"n{rank}" in list(Hostlist(",".join(values)))
+        if key == "ranks":
+            return rank in IDset(",".join(values))
+        inner = [self.meets(rank, value) for value in values]
+        return {"and": all(inner), "or": any(inner), "not": not all(inner)}[key]
+
+
+def random_constraint(rnd, depth=2):
+    dice = rnd.random()
+    if depth and dice < 0.3:
+        return {"and": [random_constraint(rnd, depth - 1) for _ in range(rnd.randint(1, 3))]}
+    if depth and dice < 0.4:
+        return {"or": [random_constraint(rnd, depth - 1) for _ in range(2)]}
+    if depth and dice < 0.5:
+        return {"not": [random_constraint(rnd, depth - 1)]}
+    if dice < 0.6:
+        return {"hostlist": [f"n[{rnd.randint(0, 4)}-{rnd.randint(5, 12)}]"]}
+    if dice < 0.65:
+        return {"ranks": [f"{rnd.randint(0, 4)}-{rnd.randint(5, 9)}"]}
+    names = rnd.sample(["big", "fast", "new", "^big", "^fast"], rnd.randint(1, 2))
+    return {"properties": names}
+
+
+def random_job(rnd, limits=(0, 20, 100, 500)):
+    keys = {"duration": rnd.choice(limits)}
+    if rnd.random() < 0.6:
+        keys["constraints"] = random_constraint(rnd)
+    keys["cores"] = rnd.randint(1, 5)
+    keys["gpus"] = rnd.choice([0, 0, 0, 1])
+    if rnd.random() < 0.5:
+        return jobspec(rnd.randint(1, 8), **keys)
+    exclusive = rnd.random() < 0.5
+    return jobspec(rnd.randint(1, 2), nodes=rnd.randint(1, 5), exclusive=exclusive, **keys)
+
+
+def scene(module, seed, uniform=False):
+    """A machine in the middle of its work: jobs, nodes that are down, a reservation or two.
+
+    If it is `uniform`, all nodes are alike, and all jobs take whole ones, any of them.
+    """
+    rnd = random.Random(f"{module} {seed}")
+    cluster = Cluster(rnd, uniform)
+    rig = Simulation(cluster.R())
+    rig.load_file(module, "queue-depth=unlimited", "log-level=err")
+    jobid = 0
+    for _ in range(rnd.randint(5, 15)):
+        jobid += 1
+        spec = random_job(rnd)
+        if uniform:
+            limit = rnd.choice([20, 100, 500]) + rnd.random()
+            spec = jobspec(1, nodes=rnd.randint(1, 7), duration=limit, exclusive=True)
+        rig.submit(jobid, spec)
+        rig.settle()
+        dice = rnd.random()
+        if dice < 0.2:
+            rank = rnd.randrange(NODES)
+            cluster.down ^= {rank}
+            rig.resource.update(**{"down" if rank in cluster.down else "up": str(rank)})
+        elif dice < 0.35:
+            entry = {
+                "name": f"r{jobid}",
+                "start": rig.now + rnd.choice([0, 0, 50]),
+                "duration": 1000,
+                "nodes": rnd.randint(1, 3),
+                "zone": "UTC",
+            }
+            rig.ask("sched.reserve", {"reservation": entry})
+        elif dice < 0.6:
+            rig.wait(rnd.uniform(1, 60))
+    rig.settle()
+    rig.wait(2)
+    return rig, cluster, rnd
+
+
+def in_use(rig):
+    """Cores and GPUs that are taken, by rank: by jobs, and by windows that last."""
+    taken = {rank: [0, 0] for rank in range(NODES)}
+    reserved = set()
+    for jobid in rig.started():
+        if jobid in rig.ended:
+            continue
+        for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
+            for rank in IDset(entry["rank"]):
+                for i, kind in enumerate(("core", "gpu")):
+                    taken[rank][i] += len(list(IDset(entry["children"].get(kind, ""))))
+    # Which ranks a window took, only the pool knows; of those that jobs use in part it has the rest.
+    impl = rig.sched.resources.impl
+    for jobid in rig.sched.stand_ins():
+        reserved |= {rank for rank in range(NODES) if selected_ranks(impl.held(jobid)) >> rank & 1}
+    return taken, reserved
+
+
+def count(rig, cluster, spec):
+    """What `explain` should say of a request, rank by rank."""
+    system = spec["attributes"]["system"]
+    top = spec["resources"][0]
+    nodes = top["count"] if top["type"] == "node" else None
+    slot = top["with"][0] if nodes is not None else top
+    per = {child["type"]: child["count"] for child in slot["with"]}
+    slots = slot["count"] if nodes is not None else 1
+    cores, gpus = per["core"] * slots, per.get("gpu", 0) * slots
+    exclusive = top.get("exclusive", False)
+    taken, reserved = in_use(rig)
+    found = dict.fromkeys(("total", "matching", "up", "large_enough", "free", "available"), 0)
+    for rank, (own_cores, own_gpus) in cluster.size.items():
+        found["total"] += 1
+        if not cluster.meets(rank, system.get("constraints", {})):
+            continue
+        found["matching"] += 1
+        large = own_cores >= cores and own_gpus >= gpus
+        found["large_enough"] += large
+        if rank in cluster.down:
+            continue
+        found["up"] += 1
+        if rank in reserved:
+            continue
+        free_cores, free_gpus = own_cores - taken[rank][0], own_gpus - taken[rank][1]
+        if exclusive and taken[rank] != [0, 0]:
+            continue
+        if free_cores >= cores and free_gpus >= gpus:
+            found["free"] += 1
+            if nodes is not None:
+                found["available"] += 1
+            else:
+                number = free_cores // cores
+                found["available"] += min(number, free_gpus // gpus) if gpus else number
+    return found
+
+
+def parts_of(constraint):
+    """The parts that must all be met."""
+    for key, values in constraint.items():
+        if key == "and":
+            for value in values:
+                yield from parts_of(value)
+        elif key == "properties":
+            yield from ({key: [value]} for value in values)
+        else:
+            yield {key: values}
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("seed", range(40))
+def test_numbers(module, seed):
+    rig, cluster, rnd = scene(module, seed)
+    jobs = list(rig.sched.pending_jobs())
+    for job in jobs:
+        errnum, answer = rig.ask("sched.explain", {"id": job.jobid})
+        assert errnum == 0, answer
+        (said,) = answer["jobs"]
+        spec = job.resource_request.jobspec
+        expected = count(rig, cluster, spec)
+        assert {key: said[key] for key in expected} == expected, (job.jobid, spec)
+        left_out = []
+        for part in parts_of(spec["attributes"]["system"].get("constraints", {})):
+            out = [rank for rank in range(NODES) if not cluster.meets(rank, part)]
+            if out:
+                left_out.append((len(out), str(IDset(out))))
+        assert [(one["nodes"], one["ranks"]) for one in said["excluded"]] == left_out
+        can_ever = expected["large_enough"] >= said["needed"]
+        if said["unit"] == "nodes":
+            assert (said["verdict"] != "never") == can_ever
+        # Whom it is behind among the running: they hold what it could use, and end before it starts.
+        running = {f"{one['name']}": one for one in rig.ask("sched.plan", {})[1]["running"]}
+        for one in said["behind"]:
+            if one["state"] == "running":
+                held = set(IDset(running[one["name"]]["ranks"]))
+                constraint = spec["attributes"]["system"].get("constraints", {})
+                assert any(cluster.meets(rank, constraint) for rank in held)
+                assert (
+                    one["end"] is None
+                    or not said["t_estimate"]
+                    or (one["end"] <= said["t_estimate"])
+                )
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+@pytest.mark.parametrize("seed", range(50))
+def test_what_would_fit_now_starts_at_once(seed, uniform):
+    """The last job is replaced by what `explain` says would fit; and by a little more, which does not
+    start. Where it matters which nodes a job gets, more may fit than is said."""
+    module = "sched-backfill"
+    rig, _, _ = scene(module, seed, uniform)
+    jobs = list(rig.sched.pending_jobs())
+    if not jobs:
+        pytest.skip("nothing waits")
+    last = jobs[-1]
+    (said,) = rig.ask("sched.explain", {"id": last.jobid})[1]["jobs"]
+    fits = said["fits"] or {}
+    spec = last.resource_request.jobspec
+
+    def starts(limit=None, number=None):
+        other, _, _ = scene(module, seed, uniform)
+        other.cancel(last.jobid)
+        other.settle()
+        changed = copy.deepcopy(spec)
+        if limit is not None:
+            changed["attributes"]["system"]["duration"] = limit
+        if number is not None:
+            changed["resources"][0]["count"] = number
+        other.submit(9999, changed, runtime=1e6)
+        other.settle()
+        return 9999 in other.begun
+
+    if "limit" in fits:
+        assert starts(limit=fits["limit"])
+    if "count" in fits:
+        assert starts(number=fits["count"])
+    if uniform and said["verdict"] == "waits":
+        assert not starts(limit=fits.get("limit", 0) + 2)
+        if "count" in fits or "limit" not in fits:
+            assert not starts(number=fits.get("count", 0) + 1)
