@@ -45,6 +45,14 @@ def test_bad_keys(text):
         config.parse_setting(text)
 
 
+def test_a_date_with_a_time_is_what_a_real_broker_makes_of_it():
+    stamp = {"x": {"iso-8601-ts": "2030-01-07T08:00:00Z"}}
+    for text in ("2030-01-07T08:00:00Z", "2030-01-07T08:00:00", "2030-01-07 08:00:00.5+01:00"):
+        assert config.parse_toml(f"x = {text}", "here") == stamp
+    with pytest.raises(config.ConfigError):
+        config.parse_toml("x = 1969-01-07T08:00:00Z", "here")
+
+
 def test_dates_are_refused():
     with pytest.raises(config.ConfigError, match="x: only strings, numbers"):
         config.parse_setting("x=1979-05-27")

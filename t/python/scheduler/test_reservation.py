@@ -38,9 +38,9 @@ def test_a_zone_is_noted():
     assert make(zone=...).recurrence.zone
 
 
-def test_toml_dates_come_as_objects():
-    when = {"iso-8601-ts": "2026-12-01T08:00:00Z"}
-    assert make(start=when).recurrence.start == 1796112000.0
+def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
+    with pytest.raises(ValueError, match='write it in quotes, start = "2026-12-01T08:00:00"'):
+        make(start={"iso-8601-ts": "2026-12-01T08:00:00Z"})
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,6 @@ def test_conflicts_are_told_not_cut(module):
     assert answer["conflicts"] == dry["conflicts"]
     assert [(job["name"], job["nodes"], job["end"]) for job in answer["conflicts"]] == [
         ("ƒ2", 6, rig.now + 500),
-        ("ƒ3", 1, None),
     ]
     rig.wait(110)
     (entry,) = listed(rig).values()
@@ -278,16 +277,53 @@ def test_an_extension_into_the_window_is_let(module):
     rig.alloc(1, whole(8, 90))
     rig.settle()
     reserve(rig, "dat", 100, 100, nodes=8)
-    rig.expire(1, rig.now + 150)
+    begin, end = rig.now, rig.now + 150
+    assert listed(rig)["dat"]["in_the_way"] == []
+    rig.expire(1, end)
     rig.settle()
-    rig.wait(110)
+    named = [{"id": 1, "name": "ƒ2", "nodes": 8, "end": end}]
+    assert listed(rig)["dat"]["in_the_way"] == named
+    (line,) = [text for text in rig.logged(4) if "ƒ2 ends at" in text]
+    assert line.endswith(": that is let") and "is in the way of reservation dat" in line
+    rig.wait(110 + begin - rig.now)
     assert listed(rig)["dat"]["short"] == 8
+    assert listed(rig)["dat"]["in_the_way"] == named
     rig.free(1)
     rig.alloc(2, whole(1, 10))
     rig.settle()
     rig.wait(1)
     assert rig.started() == [1]
     assert listed(rig)["dat"]["short"] == 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_reservations_that_cannot_be_had_together_are_told(module):
+    rig = make(module)
+    reserve(rig, "one", 100, 100, nodes=5)
+    assert reserve(rig, "two", 120, 100, nodes=3)["warnings"] == []
+    answer = reserve(rig, "three", 150, 10, nodes=1, users=[0])
+    assert answer["warnings"] == ["not enough nodes for it beside reservation one, two"]
+    assert reserve(rig, "later", 220, 10, nodes=8, users=[0])["warnings"] == []
+    rig.wait(155)
+    states = {name: one["state"] for name, one in listed(rig).items()}
+    assert states == {"one": "active", "two": "active", "three": "degraded", "later": "planned"}
+
+
+def test_as_many_jobs_are_named_as_have_to_end():
+    rig = make("sched-fifo")
+    for jobid, limit in enumerate([500, 400, 300, 0], 1):
+        rig.alloc(jobid, whole(2, limit))
+    rig.settle()
+    for nodes, names in (
+        (1, ["ƒ4"]),
+        (2, ["ƒ4"]),
+        (3, ["ƒ4", "ƒ3"]),
+        (8, ["ƒ4", "ƒ3", "ƒ2", "ƒ5"]),
+    ):
+        answer = reserve(rig, f"dat{nodes}", 100, 10, nodes=nodes)
+        assert [job["name"] for job in answer["conflicts"]] == names
+    answer = reserve(rig, "hosts", 100, 10, hosts="n[0-1,4]")
+    assert [job["name"] for job in answer["conflicts"]] == ["ƒ4", "ƒ2"]
 
 
 def test_a_reservation_takes_precedence_over_promises():

@@ -7,6 +7,7 @@ replaced by what comes later.
 import json
 import os
 import re
+from datetime import datetime
 
 try:
     import tomllib  # novm
@@ -34,13 +35,24 @@ def merge(base, extra):
 def parse_toml(text, source):
     """Parse TOML `text`; `source` names it in errors.
 
-    Raises ConfigError, also for TOML dates, which JSON cannot express.
+    A date with a time of day becomes what a real broker makes of it: ``{"iso-8601-ts": TEXT}``, the
+    clock as it is written, taken for UTC. Raises ConfigError, also for a date or a time alone.
     """
     try:
         config = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{source}: TOML parse error: {exc}") from None
-    return check(config, source)
+    return check(_timestamps(config), source)
+
+
+def _timestamps(value):
+    if isinstance(value, dict):
+        return {key: _timestamps(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_timestamps(one) for one in value]
+    if isinstance(value, datetime) and value.year >= 1970:
+        return {"iso-8601-ts": value.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return value
 
 
 def check(config, source):

@@ -487,7 +487,8 @@ class PolicyScheduler(Scheduler):
         return self._keeper.holding.running()
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        if self._keeper and self._keeper.holding.extended(jobid, expiration):
+        if self._keeper and jobid in self._requests.holding:
+            self._keeper.extended(jobid, expiration)
             self.handle.respond(msg, None)
         else:
             super().expiration(msg, jobid, expiration)

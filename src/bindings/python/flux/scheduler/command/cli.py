@@ -26,6 +26,9 @@ from flux.scheduler.reservations.times import (
 
 Ask = Callable[..., Dict[str, Any]]
 
+#: Jobs in the way of a reservation that the list of reservations names.
+JOBS_NAMED = 3
+
 
 class Failure(Exception):
     """Something that the user is told in one line, with exit status 1.
@@ -480,13 +483,26 @@ class Reservations:
                     one["ranks"] or "",
                     one.get("every") or "",
                     one["group"] or "nobody",
-                    one.get("note") or "",
+                    self.note(one, now, context),
                 )
             )
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
         lines = table(head, rows, ("NODES",))
         for line in lines[1:] if context.options.no_header else lines:
             print(line)
+
+    def note(self, one: Dict[str, Any], now: float, context: Context) -> str:
+        """What is wrong with a reservation, and which jobs are in its way."""
+        parts = [one["note"]] if one.get("note") else []
+        jobs = one.get("in_the_way") or []
+        parts += [
+            f"{job['name']} {'without a known end' if job['end'] is None else 'until '}"
+            + (context.time(job["end"], now) if job["end"] is not None else "")
+            for job in jobs[:JOBS_NAMED]
+        ]
+        if len(jobs) > JOBS_NAMED:
+            parts.append(f"{plural(len(jobs) - JOBS_NAMED, 'more job')}")
+        return "; ".join(parts)
 
 
 class Top:

@@ -43,7 +43,6 @@ class Board:
 
     def describe(self, entry: Entry) -> dict[str, Any]:
         """An entry as the answer of ``sched.reservations`` has it."""
-        impl = self._scheduler.resources.impl
         reservation = entry.reservation
         wanted = self._demands.nodes(reservation)
         window = entry.window
@@ -52,9 +51,7 @@ class Board:
         if entry.active and held < wanted:
             state = "degraded"
         elif not entry.active and window is not None:
-            request = self._demands.request(reservation, 1, 1.0)
-            able = impl.match_mask(request) & impl.eligible(request.shape.match)
-            if popcount(able) < wanted:
+            if popcount(self._demands.ranks_up(reservation)) < wanted:
                 state = "degraded"
         shown = window or Window(
             0, reservation.recurrence.start, reservation.recurrence.start + reservation.duration
@@ -103,29 +100,64 @@ class Board:
     def conflicts(self, reservation: Reservation) -> list[dict[str, Any]]:
         """Running jobs that would be in the way when the next window begins.
 
-        Of a number of nodes, the jobs that end last are named, as many as have to be.
+        Of a number of nodes, those that end first, as many as have to be.
         """
-        impl = self._scheduler.resources.impl
         window = reservation.window_at(self._scheduler.now())
         if window is None:
             return []
-        request = self._demands.request(reservation, 1, 1.0)
-        room = impl.match_mask(request) & impl.eligible(request.shape.match)
+        room = self._demands.ranks_up(reservation)
+        return self._in_the_way(room, reservation.nodes, window.start)
+
+    def in_the_way(self, entry: Entry) -> list[dict[str, Any]]:
+        """As `conflicts`, of a reservation that is made: while its window lasts, the jobs that hold
+        what it is short of."""
+        if not entry.active:
+            return self.conflicts(entry.reservation)
+        short = self._demands.nodes(entry.reservation) - popcount(entry.ranks)
+        if short <= 0:
+            return []
+        room = self._demands.ranks_up(entry.reservation) & ~entry.ranks
+        return self._in_the_way(room, short, self._scheduler.now())
+
+    def _in_the_way(self, room: int, nodes: Optional[int], start: float) -> list[dict[str, Any]]:
+        """The running jobs that keep so many of `room` (None: all of it) from being free at a time."""
+        impl = self._scheduler.resources.impl
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._holding.running():
             ranks = selected_ranks(impl.held(jobid)) & room
-            if ranks and (not end or end > window.start):
+            if ranks and (not end or end > start):
                 busy.append((end or math.inf, jobid, ranks))
                 taken |= ranks
-        if reservation.nodes is not None:
-            lacking = reservation.nodes - popcount(room & ~taken)
+        lacking = popcount(room) if nodes is None else nodes - popcount(room & ~taken)
+        found = []
+        for end, jobid, ranks in sorted(busy):
             if lacking <= 0:
-                return []
-        return [
-            {"id": jobid, "nodes": popcount(ranks), "end": None if end == math.inf else end}
-            for end, jobid, ranks in sorted(busy)
-        ]
+                break
+            if nodes is not None:
+                lacking -= popcount(ranks)
+            found.append(
+                {"id": jobid, "nodes": popcount(ranks), "end": None if end == math.inf else end}
+            )
+        return found
+
+    def overlapping(self, reservation: Reservation) -> list[str]:
+        """Names of the reservations because of which the next window cannot be had whole."""
+        window = reservation.window_at(self._scheduler.now())
+        if window is None:
+            return []
+        room = self._demands.ranks_up(reservation)
+        names, wanted = [], self._demands.nodes(reservation)
+        for entry in self._entries.values():
+            other = entry.reservation.window_at(window.start)
+            if entry.reservation.name == reservation.name or other is None:
+                continue
+            theirs = self._demands.ranks_up(entry.reservation)
+            if other.start < window.end and theirs & room:
+                names.append(entry.name)
+                wanted += self._demands.nodes(entry.reservation)
+                room |= theirs
+        return names if wanted > popcount(room) else []
 
 
 def _group(reservation: Reservation) -> str:

@@ -92,9 +92,7 @@ class Demands:
         """How many nodes a reservation is for: as it says, or as many as meet its constraint."""
         if reservation.nodes is not None:
             return reservation.nodes
-        if reservation.named is not None:
-            return reservation.named
-        return popcount(self.ranks(reservation))
+        return max(popcount(self.ranks(reservation)), reservation.named or 0)
 
     def missing_hosts(self, reservation: Reservation) -> str:
         """The hosts that a reservation names and the instance does not have (RFC 29)."""

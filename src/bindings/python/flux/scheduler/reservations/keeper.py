@@ -39,6 +39,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.host import name_of
 from flux.scheduler.reservations.ahead import Ahead
 from flux.scheduler.reservations.board import Board
 from flux.scheduler.reservations.entry import Demands, Entry
@@ -184,6 +185,23 @@ class Keeper:
             if got is not None:
                 return got
         return plan.alloc(job.jobid, job.resource_request)
+
+    def extended(self, jobid: int, expiration: float) -> None:
+        """A running job has a new end.
+
+        That it reaches into a window is let, and the log says so.
+        """
+        if not self.holding.extended(jobid, expiration):
+            self._scheduler.resources.update_expiration(jobid, expiration)
+        for entry in self.entries.values():
+            if any(job["id"] == jobid for job in self.board.in_the_way(entry)):
+                assert entry.window is not None
+                zone = entry.reservation.recurrence.zone
+                end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
+                self._scheduler.log.warning(
+                    f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
+                    f"which begins at {iso_time(entry.window.start, zone)}: that is let"
+                )
 
     # -- time ------------------------------------------------------------------------------------------
 

@@ -196,10 +196,11 @@ class Office:
             raise ValueError(f"there are {MOST} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         keeper.check(reservation)
-        conflicts = [
-            {**job, "name": name_of(job["id"])} for job in keeper.board.conflicts(reservation)
-        ]
+        conflicts = _named(keeper.board.conflicts(reservation))
         warnings = []
+        others = keeper.board.overlapping(reservation)
+        if others:
+            warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
         if asked["dry_run"]:
@@ -244,12 +245,16 @@ class Office:
         self._store(lambda: self._scheduler.handle.respond(msg, {"now": self._scheduler.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """All reservations, by start; a guest is not told for whom they are."""
+        """All reservations, by start; a guest is told neither for whom they are nor which jobs are in
+        their way."""
         read(payload)
         shown = []
         for entry in list(self._keeper.entries.values()):
             one = self._keeper.board.describe(entry)
-            if not caller.owner:
+            if caller.owner:
+                yield
+                one["in_the_way"] = _named(self._keeper.board.in_the_way(entry))
+            else:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)
             yield
@@ -294,3 +299,8 @@ class Office:
     def _fired(self, *_: Any) -> None:
         self._mishaps.guard("reservations", self._keeper.tick)
         self.arm()
+
+
+def _named(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs with their ids as users write them."""
+    return [{**job, "name": name_of(job["id"])} for job in jobs]

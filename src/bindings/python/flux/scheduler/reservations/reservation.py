@@ -273,7 +273,7 @@ class Reservation:
         if zone is None:
             zone = local_zone_name()
         duration = _duration(entry["duration"])
-        recurrence = Recurrence(parse_time(_plain(entry["start"]), now, zone), every, zone)
+        recurrence = Recurrence(parse_time(_quoted(entry["start"]), now, zone), every, zone)
         if every is not None and duration > parse_duration(every):
             raise ValueError(f"duration {entry['duration']} is longer than every={every}")
         nodes = entry.get("nodes")
@@ -326,10 +326,19 @@ class Reservation:
         return f"Reservation({self.name!r}, start={iso_time(self.recurrence.start)})"
 
 
-def _plain(value: object) -> object:
-    """A time as the broker hands it on from TOML, ``{"iso-8601-ts": TEXT}``, as its text."""
+def _quoted(value: object) -> object:
+    """A time that is no bare TOML date: the broker hands such a one on as ``{"iso-8601-ts": TEXT}``,
+    and has forgotten its offset.
+
+    Raises:
+        ValueError: it is one
+    """
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
-        return value["iso-8601-ts"]
+        text = str(value["iso-8601-ts"]).rstrip("Z")
+        raise ValueError(
+            f'start={text}: write it in quotes, start = "{text}": a date without quotes loses its '
+            "offset on the way here"
+        )
     return value
 
 

@@ -1,0 +1,212 @@
+#!/bin/sh
+
+test_description='reservations over the life of an instance: its configuration, restarts, ends of windows
+
+Each test starts an instance of four nodes of two cores.
+'
+
+. "$(dirname "$0")/sharness.sh"
+
+command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+
+# instance SCRIPT [OPTION of flux start ...]: run a script, with sched-backfill, in an instance
+instance() {
+	script=$1
+	shift
+	cat >script.sh <<-END
+	set -e
+	test "\$(flux module list | grep -c sched-backfill)" = 1 || {
+		flux module remove sched-simple
+		flux module load sched-backfill
+	}
+	$script
+	# The end of the instance unloads what its start has loaded.
+	flux module list | grep -o "^ *sched-[a-z]*" | xargs -n1 flux module remove
+	flux module load sched-simple
+	END
+	run_timeout 100 flux start --test-size=4 "$@" \
+	    "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-job.py" \
+	    "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" \
+	    -Slog-stderr-level=3 -Slog-filename=broker.log -Slog-forward-level=7 sh script.sh
+}
+
+test_expect_success 'a configuration with reservations' '
+	mkdir conf &&
+	cat >conf/reservations.toml <<-EOT
+	[reservations.weekly]
+	start = "2030-01-07T08:00:00+01:00"
+	duration = "4h"
+	every = "1w"
+	zone = "Europe/Berlin"
+	nodes = 2
+
+	[reservations.yearly]
+	start = "2031-05-01T08:00"
+	duration = 86400
+	zone = "UTC"
+	hosts = "$(hostname)"
+	users = ["root", "1001"]
+	at_end = "run"
+
+	[reservations.soon]
+	start = "tomorrow 08:00"
+	duration = "4h"
+	nodes = 1
+
+	[reservations.bare]
+	start = 2031-05-01T08:00:00+02:00
+	duration = "4h"
+	nodes = 1
+
+	[reservations.odd]
+	start = "2031-05-01"
+	duration = "4h"
+	nodes = 1
+	colour = "red"
+	EOT
+'
+test_expect_success 'flux start reads them; what is wrong is named with its table and key' '
+	instance "
+		flux sched reservations --utc
+		flux sched reservations --json >listed.json
+		flux dmesg | grep configuration: >log
+	" --config-path=conf >out && cat out log &&
+	grep "weekly *planned *2030-01-07 07:00 *4h *2 .* 1w *nobody" out &&
+	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users 0,1001" out &&
+	grep "\[reservations.soon\]: start=.tomorrow 08:00. depends on when it is read: give a date" log &&
+	grep "\[reservations.bare\]: start=2031-05-01T08:00:00: write it in quotes" log &&
+	grep "\[reservations.odd\]: unknown key .colour.: expected" log &&
+	jq -e ".reservations | length == 2 and all(.configured)" listed.json
+'
+test_expect_success 'flux config reload follows the files, and leaves what is as before' '
+	instance "
+		flux sched reserve own --start=+10m --duration=1h --nodes=1
+		sed -i /^nodes/s/2/3/ conf/reservations.toml
+		sed -i s/yearly/maint/ conf/reservations.toml
+		flux config reload
+		flux sched reservations >out
+		flux module reload sched-backfill
+		flux sched reservations >again
+	" --config-path=conf && cat out &&
+	grep "own *planned" out && grep "weekly *planned .* 4h *3 " out &&
+	grep "maint *planned" out && test_must_fail grep yearly out &&
+	test_cmp out again
+'
+test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
+	mkdir state &&
+	instance "
+		flux sched reserve tuesday --start=+2h --duration=1h --nodes=4 --users=root --every=1w
+		flux sched reserve gone --start=+1h --duration=1h --nodes=1
+		flux sched unreserve gone
+		flux sched reservations --json | jq .reservations >before.json
+	" -Sstatedir=$PWD/state &&
+	instance "
+		flux sched reservations --json | jq .reservations >after.json
+		flux queue start
+		long=\$(flux submit -N4 -t 4h true)
+		flux sched explain \$long
+		tries=0
+		until flux jobs -no {annotations.sched.reason_pending} \$long | grep \"before reservation tuesday\"; do
+			tries=\$((tries + 1)); test \$tries -lt 100; sleep 0.1
+		done
+		flux cancel \$long
+	" -Sstatedir=$PWD/state &&
+	jq -e "length == 1" after.json && test_cmp before.json after.json
+'
+test_expect_success 'what is in the KVS is what another instance needs' '
+	instance "
+		flux sched reserve tuesday --start=+2h --duration=1h --nodes=2 --pin
+		flux kvs get checkpoint.sched-reservations >stored
+		flux sched reservations --json | jq .reservations >before.json
+	" &&
+	instance "
+		flux module remove sched-backfill
+		flux kvs put --raw checkpoint.sched-reservations=- <stored
+		flux module load sched-backfill
+		flux sched reservations --json | jq .reservations >after.json
+	" && test_cmp before.json after.json
+'
+test_expect_success 'one that a newer scheduler stored fails the load, with the way out' '
+	instance "
+		flux module remove sched-backfill
+		flux kvs put checkpoint.sched-reservations=\"{\\\"version\\\": 2}\"
+		if flux module load sched-backfill; then false; fi
+		flux dmesg | grep \"flux kvs unlink checkpoint.sched-reservations\" >log
+		flux kvs unlink checkpoint.sched-reservations
+		flux module load sched-backfill
+	" && cat log
+'
+test_expect_success 'at the end members are ended, or go on, as was said' '
+	instance "
+		flux sched reserve short --start=+1s --duration=8s --nodes=1 --users=\$(id -u) --at-end=cancel >made
+		flux sched reserve long --start=+1s --duration=8s --nodes=1 --users=\$(id -u) --at-end=run >>made
+		sleep 3
+		one=\$(flux submit -N1 -t 1m --setattr=system.reservation=short sleep 60)
+		two=\$(flux submit -N1 -t 1m --setattr=system.reservation=long sleep 60)
+		other=\$(flux submit -N3 --exclusive -t 1m true)
+		flux sched reservations
+		flux job wait-event -vt 30 \$one clean
+		flux job wait-event -t 30 \$other alloc
+		flux job eventlog \$one >ended
+		flux jobs -no {state} \$two >went_on
+		flux cancel \$two
+		flux sched reservations >after
+	" && cat made ended after &&
+	grep "short is reserved" made && grep "are ended then" made && grep "go on as ordinary jobs" made &&
+	grep "exception.*timeout" ended && grep RUN went_on &&
+	grep "short *over" after
+'
+test_expect_success 'every subcommand has --json, one object' '
+	instance "
+		flux sched reserve --json dat --start=+1h --duration=1h --nodes=4 | tee -a all.json | jq -e .reservation
+		run=\$(flux submit -N4 -t 10m sleep 60)
+		flux job wait-event -t 20 \$run alloc
+		job=\$(flux submit -N4 --exclusive -t 10m true)
+		flux sched explain --json \$job | tee -a all.json | jq -e .jobs[0].reason
+		flux sched explain --json --all | tee -a all.json | jq -e .jobs[0].reason
+		flux sched when --json -N1 -t 10m --match | tee -a all.json | jq -e .verdict
+		flux sched windows --json | tee -a all.json | jq -e .kinds
+		flux sched plan --json | tee -a all.json | jq -e .running
+		flux sched stats --json | tee -a all.json | jq -e .nodes
+		flux sched top --json --once | tee -a all.json | jq -e .nodes
+		flux sched reservations --json | tee -a all.json | jq -e .reservations[0].in_the_way
+		flux sched unreserve --json dat | tee -a all.json | jq -e .now
+		flux sched top -d 0.2s | head -3 >top.json
+		flux cancel --all
+	" >/dev/null &&
+	test $(wc -l <all.json) = 10 && test $(wc -l <top.json) = 3 && jq -e .nodes.allocated top.json
+'
+test_expect_success 'queues with nodes of their own never hold up each other, with order=queue' '
+	cat >queues.toml <<-EOT &&
+	[queues.left]
+	requires = ["left"]
+	[queues.right]
+	requires = ["right"]
+	[queues.all]
+	EOT
+	for module in sched-fifo sched-simple; do
+		instance "
+			flux module remove sched-backfill
+			flux kvs get --raw resource.R | jq -c \".execution.properties = {\\\"left\\\": \\\"0-1\\\", \\\"right\\\": \\\"2-3\\\"}\" >R
+			flux module remove resource
+			flux kvs put --raw resource.R=- <R
+			flux config load <queues.toml
+			flux module load resource noverify
+			flux module load $module order=queue queue-depth=unlimited
+			flux queue start --all
+			run=\$(flux submit -q left -N1 --exclusive -t 1h sleep 60)
+			flux job wait-event -t 20 \$run alloc
+			head=\$(flux submit -q left -N2 --exclusive -t 1h true)
+			flux job wait-event -t 20 \$(flux submit -q right -N2 --exclusive -t 1h true) clean
+			all=\$(flux submit -q all -N4 --exclusive -t 1h true)
+			behind=\$(flux submit -q right -N1 -t 1m true)
+			urgent=\$(flux submit -q right -N1 --urgency=20 -t 1m true)
+			flux job wait-event -t 20 \$urgent clean
+			if flux job wait-event -t 1 \$behind alloc; then false; fi
+			flux sched explain \$behind | grep \"behind \$all\"
+			flux cancel --all
+		" || return 1
+	done
+'
+
+test_done
