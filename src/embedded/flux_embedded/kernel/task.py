@@ -7,7 +7,6 @@ order of arrival by its reactor, one item at a time.
 
 import errno
 import fnmatch
-import os
 import sys
 from collections import deque
 
@@ -206,8 +205,6 @@ class Task(Endpoint):
             self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
         elif not watchers[0].allows(msg):
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
-        elif not msg.has_object:
-            self.refuse(msg, errno.EPROTO, os.strerror(errno.EPROTO))
         else:
             self.guard(watchers[0].call, msg)
 
