@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from flux_embedded.cmd.lib import outfmt as _outfmt
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.formats import fsd as _fsd
+from flux_embedded.formats.dotted import lookup_path as get_treedict
 
 __all__ = [
     "OutputFormat",
@@ -45,15 +46,6 @@ def set_treedict(tree, key, value):
         if not isinstance(tree, dict):
             raise ValueError(f"{key}: {part} is not an object")
     tree[last] = value
-
-
-def get_treedict(tree, key, default=None):
-    """Return the value of a dotted key in nested dicts, or `default`."""
-    for part in key.split("."):
-        if not isinstance(tree, dict) or part not in tree:
-            return default
-        tree = tree[part]
-    return tree
 
 
 def dict_merge(base, extra):

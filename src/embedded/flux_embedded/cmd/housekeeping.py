@@ -1,6 +1,6 @@
 """``flux housekeeping``."""
 
-from flux_embedded.cmd.lib import clock, formats, jobids, pyargs
+from flux_embedded.cmd.lib import clock, jobids, pyargs
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.outfmt import OutputFormat
@@ -59,10 +59,9 @@ class Item:
 
 
 def list_command(args):
-    chosen = formats.choose(args.format, FORMATS, "housekeeping")
-    if chosen is None:
+    layout = OutputFormat.named(args.format, FORMATS, HEADINGS, "housekeeping")
+    if layout is None:
         return 0
-    layout = OutputFormat(chosen, HEADINGS)
     client = connect()
     running = client.rpc("job-manager.stats-get")["housekeeping"]["running"]
     jobs = [{"id": jobids.parse(id), **visit} for id, visit in running.items()]

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from flux_embedded.cmd.lib import clock, formats, jobids, jobinfo, pyargs, values
+from flux_embedded.cmd.lib import clock, jobids, jobinfo, pyargs, values
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, NoInstance, error_text, warn
 from flux_embedded.cmd.lib.outfmt import OutputFormat
@@ -311,12 +311,16 @@ def main(argv):
     filters = (args.a, args.A, args.filter, args.since, args.user, args.name, args.queue)
     if args.jobids and any(filters) and not args.recursive:
         warn("flux-jobs: WARNING: Filtering options ignored with jobid list")
-    chosen = formats.choose(args.format, FORMATS, "jobs")
-    if chosen is None:
-        return 0
-    layout = OutputFormat(
-        chosen, jobinfo.HEADINGS, jobinfo.is_annotation, error_prefix="Error in user format: "
+    layout = OutputFormat.named(
+        args.format,
+        FORMATS,
+        jobinfo.HEADINGS,
+        "jobs",
+        known=jobinfo.is_annotation,
+        error_prefix="Error in user format: ",
     )
+    if layout is None:
+        return 0
     if args.sort:
         layout.sort = args.sort.split(",")
     client = connect()

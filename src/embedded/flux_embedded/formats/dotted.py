@@ -13,6 +13,13 @@ def update_path(obj, path, value):
     return copy
 
 
+def update_paths(obj, updates):
+    """`obj` with the value of each dotted path in `updates`, such as the context of a jobspec-update."""
+    for path, value in updates.items():
+        obj = update_path(obj, path, value)
+    return obj
+
+
 def lookup_path(obj, path, default=None):
     """Value at the dotted `path`, or `default`."""
     for key in path.split("."):

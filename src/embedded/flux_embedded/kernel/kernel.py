@@ -82,9 +82,13 @@ class Kernel(Router):
         heapq.heappush(self._timers, entry)
         return entry
 
+    def call_at(self, deadline, function):
+        """Call ``function()`` in the hub at `deadline`; returns the entry (see `add_timer`)."""
+        return self.add_timer(deadline, _Call(function))
+
     def call_later(self, seconds, function):
         """Call ``function()`` in the hub after `seconds`; returns the entry (see `add_timer`)."""
-        return self.add_timer(self.time + seconds, _Call(function))
+        return self.call_at(self.time + seconds, function)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -59,33 +59,27 @@ def make_engine(workload, policy, settings, outcome):
     """The engine for one run."""
     epoch = workload.epoch or EPOCH
     if settings.engine == "instance":
-        from flux_embedded.simulate.engine.instance import InstanceEngine
+        from flux_embedded.simulate.engine.instance import InstanceEngine as Engine
 
-        engine = InstanceEngine(
-            workload.machine,
-            workload.jobs,
-            policy.path,
-            policy.args,
-            outcome,
-            epoch=epoch,
-            forecast=settings.forecast,
-            config=settings.config,
-            jobtap=settings.jobtap,
-        )
+        more = {"config": settings.config, "jobtap": settings.jobtap}
     else:
-        engine = LeanEngine(
-            workload.machine,
-            workload.jobs,
-            policy.path,
-            policy.args,
-            outcome,
-            epoch=epoch,
-            grain=settings.grain,
-            forecast=settings.forecast,
-            config=settings.config or {"queues": workload.queues},
-            running=workload.running,
-            down=workload.down,
-        )
+        Engine = LeanEngine
+        more = {
+            "grain": settings.grain,
+            "config": settings.config or {"queues": workload.queues},
+            "running": workload.running,
+            "down": workload.down,
+        }
+    engine = Engine(
+        workload.machine,
+        workload.jobs,
+        policy.path,
+        policy.args,
+        outcome,
+        epoch=epoch,
+        forecast=settings.forecast,
+        **more,
+    )
     if settings.script is not None:
         settings.script.install(engine)
     return engine

@@ -13,6 +13,7 @@ Python's format strings with what the commands add to them:
 """
 
 import json
+import os
 import re
 import string
 import time
@@ -174,6 +175,23 @@ class OutputFormat:
             self.fields.append(Field(self.tail + literal, name, spec or "", conversion))
             self.tail = ""
 
+    @classmethod
+    def named(cls, text, named, headings, command, table="", **more):
+        """The format for ``-o``, or None after ``help`` and ``get-config``, which are answered here.
+
+        Args:
+            text: a format string, the name of a format, ``help``, ``get-config=NAME``, or None for the default.
+            named: name -> (description, format string); ``default`` among them.
+            headings, more: as for the class.
+            command: the command's name, ``jobs``.
+            table: its subcommand, where that has formats of its own.
+
+        Raises:
+            CommandError: there is no such format
+        """
+        chosen = _choose(text, named, command, table)
+        return None if chosen is None else cls(chosen, headings, **more)
+
     def without(self, *names):
         """Leave some fields out, each with the text before it."""
         self.fields = [field for field in self.fields if field.name not in names]
@@ -246,3 +264,28 @@ class OutputFormat:
 
     def _join(self, kept, text):
         return "".join([field.literal + text(n, field) for n, field in kept]) + self.tail
+
+
+def _choose(text, named, command, table):
+    """The format string for `OutputFormat.named`, or None."""
+    if text is None:
+        parts = ["FLUX", command, table, "FORMAT_DEFAULT"]
+        text = os.environ.get("_".join(part.upper() for part in parts if part), "default")
+    if text == "help":
+        print(f"\nConfigured flux-{command} output formats:\n")
+        for name, (doc, _) in named.items():
+            print(f"  {name:<12} {doc}")
+        return None
+    show = text.startswith("get-config=")
+    name = text[len("get-config=") :] if show else text
+    if "{" in name:
+        return name
+    if name not in named:
+        hint = "" if show else f" (Did you mean '{{{name}}}'?)"
+        raise CommandError(f"--format: No such format {name}{hint}")
+    doc, layout = named[name]
+    if not show:
+        return layout
+    print(f"[{table}.formats.{name}]" if table else f"[formats.{name}]")
+    print(f'description = "{doc}"\nformat = "{layout}"')
+    return None

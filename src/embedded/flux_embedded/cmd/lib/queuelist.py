@@ -2,11 +2,11 @@
 
 import math
 
-from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, sched_status
 from flux_embedded.cmd.lib.outfmt import OutputFormat
 from flux_embedded.formats import fsd
+from flux_embedded.formats.dotted import lookup_path
 
 HEADINGS = {
     "queue": "QUEUE",
@@ -69,14 +69,6 @@ GREEN, RED, OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
 COUNTED = {"nnodes": "node", "ncores": "core", "ngpus": "gpu"}
 
 
-def _dig(table, path):
-    for key in path.split("."):
-        if not isinstance(table, dict) or key not in table:
-            return None
-        table = table[key]
-    return table
-
-
 class QueueInfo:
     """What the table shows of one queue.
 
@@ -97,7 +89,7 @@ class QueueInfo:
         """A policy value: the queue's own, else the global one."""
         own = (self.config.get("queues") or {}).get(self.name) or {}
         for table in (own, self.config):
-            value = _dig(table, "policy." + path)
+            value = lookup_path(table, "policy." + path)
             if value is not None:
                 return value
         return None
@@ -122,7 +114,7 @@ class QueueInfo:
         if name == "queue":
             return self.name or ""
         if name == "queuem":
-            default = _dig(self.config, "policy.jobspec.defaults.system.queue")
+            default = lookup_path(self.config, "policy.jobspec.defaults.system.queue")
             return (self.name or "") + ("*" if self.name and self.name == default else "")
         if name == "submission":
             return "enabled" if enabled else "disabled"
@@ -153,10 +145,9 @@ class QueueInfo:
 
 def show(client, names, wanted, layout, header):
     """Print the table."""
-    chosen = formats.choose(layout, FORMATS, "queue", "list")
-    if chosen is None:
+    table = OutputFormat.named(layout, FORMATS, HEADINGS, "queue", "list")
+    if table is None:
         return 0
-    table = OutputFormat(chosen, HEADINGS)
     for name in wanted:
         if name not in names:
             raise CommandError(f"No such queue: {name}")

@@ -3,7 +3,6 @@
 import json
 import sys
 
-from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.inventory import QueueMap, SchedStatus, narrow, sched_status
@@ -107,10 +106,9 @@ def _status(args, states):
 
 def list_resources(args):
     states = split_states(args.states, "free,allocated,down")
-    chosen = formats.choose(args.format, FORMATS, "resource", "list")
-    if chosen is None:
+    layout = OutputFormat.named(args.format, FORMATS, HEADINGS, "resource", "list")
+    if layout is None:
         return 0
-    layout = OutputFormat(chosen, HEADINGS)
     client, _, rsets = _status(args, states)
     names = layout.names()
     queues = _queues(client, client and ("queue" in names or "propertiesx" in names or args.queue))

@@ -1,6 +1,5 @@
 """``flux resource status`` and the table of ``flux resource drain``."""
 
-from flux_embedded.cmd.lib import formats
 from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, warn
 from flux_embedded.cmd.lib.inventory import narrow
@@ -211,10 +210,10 @@ def drain_table(args):
 
 def _show(args, named, table, skip_empty):
     states, onlines = _states(args.states)
-    chosen = formats.choose(args.format, named, "resource", table)
-    if chosen is None:
+    layout = OutputFormat.named(args.format, named, HEADINGS, "resource", table)
+    if layout is None:
         return 0
-    layout = OutputFormat(chosen, HEADINGS).without("color_up", "color_off")
+    layout.without("color_up", "color_off")
     client = connect()
     current = ResourceStatus(client)
     if args.include or args.queue:

@@ -4,7 +4,7 @@ import errno
 import json
 
 from flux_embedded.formats import eventlog, jobid, rset
-from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats.dotted import update_paths
 from flux_embedded.kernel.message import ROLE_OWNER
 
 LAST_EVENT = {"eventlog": "clean", "guest.exec.eventlog": "done"}
@@ -22,8 +22,7 @@ def apply_updates(key, obj, events):
             if "expiration" in context:
                 obj = rset.with_expiration(obj, context["expiration"])
         else:
-            for path, value in context.items():
-                obj = update_path(obj, path, value)
+            obj = update_paths(obj, context)
     return obj
 
 

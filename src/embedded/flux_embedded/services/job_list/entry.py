@@ -3,7 +3,7 @@
 import os
 
 from flux_embedded.formats import hostlist, idset, rset, states
-from flux_embedded.formats.dotted import lookup_path, update_path
+from flux_embedded.formats.dotted import lookup_path, update_paths
 from flux_embedded.formats.jobspec import count_resources, count_tasks
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN, SCHED
 
@@ -173,8 +173,7 @@ def _exception(job, context, entry):
 
 
 def _jobspec_update(job, context, entry):
-    for path, value in context.items():
-        job.jobspec = update_path(job.jobspec, path, value)
+    job.jobspec = update_paths(job.jobspec, context)
     job.counted = None
 
 

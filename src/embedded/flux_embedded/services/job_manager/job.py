@@ -4,8 +4,8 @@
 not derived from events says so below.
 """
 
-from flux_embedded.formats import jobid, states
-from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats import jobid, rset, states
+from flux_embedded.formats.dotted import update_paths
 
 #: Annotations of a job that has none; never changed.
 EMPTY = {}
@@ -175,14 +175,12 @@ def _urgency(job, context, event):
 
 
 def _jobspec_update(job, context, event):
-    for path, value in context.items():
-        job.jobspec = update_path(job.jobspec, path, value)
+    job.jobspec = update_paths(job.jobspec, context)
 
 
 def _resource_update(job, context, event):
     if job.R is not None and "expiration" in context:
-        execution = {**job.R["execution"], "expiration": context["expiration"]}
-        job.R = {**job.R, "execution": execution}
+        job.R = rset.with_expiration(job.R, context["expiration"])
 
 
 def _alloc(job, context, event):

@@ -19,6 +19,9 @@ from flux_embedded.formats.states import (
     URGENCY_HOLD,
 )
 
+#: Urgencies that fix the priority, whatever plugins say.
+FIXED = (URGENCY_HOLD, URGENCY_EXPEDITE)
+
 
 class Life:
     """State transitions and actions of all jobs of job manager `jm`."""
@@ -68,22 +71,24 @@ class Life:
         if event["name"] == "jobspec-update":
             # A request that is out has the old jobspec: withdraw it and send the new one.
             job.alloc_stale = job.alloc_pending
-        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
-            self._post_fixed_priority(job)
-        else:
-            self._take_priority(job, out)
-
-    def _post_fixed_priority(self, job):
-        priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
-        self.jm.events.post(job, "priority", {"priority": priority})
+        self._take_priority(job, out)
 
     def _take_priority(self, job, out):
-        """Post the priority that plugins gave; with none the job stays in PRIORITY."""
-        priority = out.get("priority", -1) if out else -1
+        """Post the priority that the urgency of a job fixes, or that plugins gave, if it is a new one."""
+        if job.urgency in FIXED:
+            priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
+        else:
+            priority = out.get("priority", -1) if out else -1
         if type(priority) is not int or priority > PRIORITY_MAX:
             self.jm.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
         elif priority >= 0:
-            self.jm.events.post(job, "priority", {"priority": priority})
+            if job.state == PRIORITY or priority != job.priority:
+                self.jm.events.post(job, "priority", {"priority": priority})
+        elif job.state == SCHED:
+            self.jm.log(
+                LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
+            )
+        # With none a job in PRIORITY stays there.
 
     def _sched(self, job, event, out):
         R = out.get("R") if out else None
@@ -166,32 +171,17 @@ class Life:
 
     def reprioritize(self, job):
         """Compute the priority of a job in PRIORITY or SCHED afresh; post it if it changed."""
-        if job.state not in (PRIORITY, SCHED):
-            return
-        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
-            self._post_if_new(job, 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX)
-            return
-        out = self.jm.jobtap.call(job, "job.priority.get")
-        priority = out.get("priority", -1)
-        if type(priority) is not int or priority > PRIORITY_MAX:
-            self.jm.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
-        elif priority >= 0:
-            self._post_if_new(job, priority)
-        elif job.state == SCHED:
-            self.jm.log(
-                LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
-            )
+        if job.state in (PRIORITY, SCHED):
+            fixed = job.urgency in FIXED
+            out = None if fixed else self.jm.jobtap.call(job, "job.priority.get")
+            self._take_priority(job, out)
 
     def reprioritize_all(self):
         """Compute the priorities of all jobs in PRIORITY or SCHED afresh."""
         for job in list(self.jm.jobs.values()):
             self.reprioritize(job)
 
-    def _post_if_new(self, job, priority):
-        if job.state == PRIORITY or priority != job.priority:
-            self.jm.events.post(job, "priority", {"priority": priority})
-
     def set_priority(self, job, priority):
         """`flux_jobtap_reprioritize_job`: a plugin has a priority for this job now."""
-        if job.state in (PRIORITY, SCHED) and job.urgency not in (URGENCY_HOLD, URGENCY_EXPEDITE):
-            self._post_if_new(job, priority)
+        if job.state in (PRIORITY, SCHED) and job.urgency not in FIXED:
+            self._take_priority(job, {"priority": priority})

@@ -8,7 +8,7 @@ job's duration changes, the scheduler is asked about the new expiration. Only th
 import errno
 
 from flux.jobtap.errors import JobtapError, Rejected
-from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import INACTIVE, RUN
 
 DURATION = "attributes.system.duration"
@@ -39,7 +39,7 @@ class Update:
             )
         cred = {"userid": msg.userid, "rolemask": msg.rolemask}
         updates, validated, feasibility = self._ask_plugins(job, dict(updates), cred)
-        jobspec = apply_updates(job.jobspec, updates)
+        jobspec = update_paths(job.jobspec, updates)
         if not validated:
             self._validate(job, jobspec)
         pending = _Pending(msg, job, updates)
@@ -151,10 +151,3 @@ def check_updates(updates):
             raise OSError(errno.EINVAL, "one or more jobspec updates are invalid")
         if first != "attributes" or not rest or "" in rest:
             raise OSError(errno.EINVAL, f"update of {key} not supported")
-
-
-def apply_updates(jobspec, updates):
-    """`jobspec` with the updates made."""
-    for path, value in updates.items():
-        jobspec = update_path(jobspec, path, value)
-    return jobspec

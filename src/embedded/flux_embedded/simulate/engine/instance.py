@@ -157,7 +157,7 @@ class InstanceEngine:
         stream.then(self._journal)
 
     def _at(self, seconds, function):
-        self.kernel.call_later(self.epoch + seconds - self.kernel.time, function)
+        self.kernel.call_at(self.epoch + seconds, function)
 
     def _stop(self):
         self.instance.handle.task.post(self.instance.handle.reactor_stop)
@@ -166,9 +166,7 @@ class InstanceEngine:
 
     def _arm(self):
         if self._next < len(self.jobs):
-            self.kernel.add_timer(
-                self.jobs[self._next].submit + self.epoch, _Submission(self._arrive)
-            )
+            self.kernel.call_at(self.jobs[self._next].submit + self.epoch, self._arrive)
 
     def _arrive(self):
         now = self.kernel.time
@@ -254,15 +252,3 @@ class InstanceEngine:
         self._done += 1
         if self._done == len(self.jobs):
             self._stop()
-
-
-class _Submission:
-    """In the place of a timer watcher."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function):
-        self.function = function
-
-    def expired(self, entry):
-        self.function()

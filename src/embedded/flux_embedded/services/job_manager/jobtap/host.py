@@ -19,7 +19,7 @@ from flux.jobtap.frozen import freeze
 from flux.jobtap.given import CURRENT_JOB
 from flux.jobtap.plugin import Plugin, service_name
 from flux_embedded.formats import states
-from flux_embedded.formats.dotted import update_path
+from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.handle import Flux
@@ -385,8 +385,7 @@ def jobspec_of(job):
     if job.state == states.NEW:
         for event in job.queue:
             if event["name"] == "jobspec-update":
-                for path, value in event["context"].items():
-                    jobspec = update_path(jobspec, path, value)
+                jobspec = update_paths(jobspec, event["context"])
     return jobspec
 
 
