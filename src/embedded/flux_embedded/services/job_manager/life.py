@@ -42,7 +42,7 @@ class Life:
         state = job.state
         name = event["name"]
         if state != before:
-            out = self.jm.jobtap.call_state(job, TOPICS[state], before, event)
+            out = self.jm.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
             self._enter[state](job, event, out)
         elif state == DEPEND:
             self._depend(job, event, None)
