@@ -6,15 +6,17 @@ is a vector with a number of units for each item; the vectors that nothing can b
 *offers*.  There is a way if one offer of each rank can be taken so that they add up to what is
 wanted.
 
-First ranks are dealt out greedily, each to one item at a time, which settles nearly all questions
-on large pools.  Where that fails, all ways are looked through rank by rank, keeping of the ways that
-lead to the same what is still wanted only those that nothing else is better than.  That is exact,
-and given up only when it takes more than EFFORT steps.
+Where all ranks together have less free than the items take, there is no way: sums tell that, for
+most questions on a busy machine (`too_few()`).  Else ranks are dealt out greedily, each to one item
+at a time, which settles nearly all questions on large pools (`deal()`).  Where that fails, all ways
+are looked through rank by rank, keeping, of the ways that leave the same to be given, one, and none
+that leaves more than another (`pack()`).  That is exact, and given up only when it takes more than
+EFFORT steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flux.resource.pool.masks import members, popcount, take
@@ -136,6 +138,44 @@ def deal(items: list[Item], most: Callable[[int, Item], int]) -> bool:
     return True
 
 
+def too_few(
+    items: list[Item],
+    sizes: Iterable[tuple[int, int]],
+    free_at: Callable[[float], Iterable[tuple[int, int, int]]],
+) -> bool:
+    """True if at some moment there are fewer cores or GPUs free than the items take.
+
+    That is so for most questions on a busy machine, and found out much sooner than that there is no
+    way.
+
+    Args:
+        items (list of Item)
+        sizes: cores and GPUs that a rank may have in all.
+        free_at: tells for a moment ``(mask of ranks, cores, gpus)``: what each of these has free; no
+            rank twice.
+    """
+    takes = []
+    for item in items:
+        each = [item.takes(full) for full in sizes]
+        takes.append(
+            (min([one for one, _ in each], default=0), min([one for _, one in each], default=0))
+        )
+    for time in {item.start for item in items}:
+        room = cores = gpus = 0
+        for item, (one_cores, one_gpus) in zip(items, takes):
+            if item.start <= time < item.end:
+                room |= item.room
+                cores += item.count * one_cores
+                gpus += item.count * one_gpus
+        for mask, free_cores, free_gpus in free_at(time):
+            ranks = popcount(mask & room)
+            cores -= ranks * free_cores
+            gpus -= ranks * free_gpus
+        if cores > 0 or gpus > 0:
+            return True
+    return False
+
+
 def _by_demand(room: int, wanted: list[int]) -> list[int]:
     """The parts of a mask that none, one, two, ... of other masks want."""
     levels = [room]
@@ -159,6 +199,14 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
         bool: whether there is one; then it is in the items' ``chosen``.  False also if it was not
         found in EFFORT steps.
     """
+
+    def free_at(time: float) -> Iterator[tuple[int, int, int]]:
+        for mask, _, free in groups:
+            _, cores, gpus = [step for step in free if step[0] <= time][-1]
+            yield mask, max(0, cores), max(0, gpus)
+
+    if too_few(items, {full for _, full, _ in groups}, free_at):
+        return False
     goal: Vector = (0,) * len(items)
     wanted = tuple([item.count for item in items])
     given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
@@ -210,39 +258,66 @@ def _offers(
         most.append(min(units, item.count))
     takes = [item.takes(full) for item in items]
     # Moments at which it may become too much: something begins, or less is free.
-    times = sorted({item.start for item in items} | {time for time, _, _ in free})
-    moments = []
-    for time in times:
-        active = [at for at, item in enumerate(items) if item.start <= time < item.end and most[at]]
-        if active:
+    moments: list[tuple[int, int]] = []  # cores and GPUs that are free
+    active: list[list[int]] = [[] for _ in items]  # for each item, the moments that it lasts over
+    for time in sorted({item.start for item in items} | {time for time, _, _ in free}):
+        now = [at for at, item in enumerate(items) if item.start <= time < item.end and most[at]]
+        if now:
             _, cores, gpus = [step for step in free if step[0] <= time][-1]
-            moments.append((active, cores, gpus))
-
-    def fits(vector: list[int]) -> bool:
-        for active, cores, gpus in moments:
-            for at in active:
-                cores -= vector[at] * takes[at][0]
-                gpus -= vector[at] * takes[at][1]
             if cores < 0 or gpus < 0:
-                return False
-        return True
-
+                return []
+            for at in now:
+                active[at].append(len(moments))
+            moments.append((cores, gpus))
+    # What the items from one on would take at most at each moment.
+    later = [[(0, 0)] * len(moments)]
+    for at in range(len(items) - 1, -1, -1):
+        sums = later[-1][:]
+        for moment in active[at]:
+            cores, gpus = sums[moment]
+            sums[moment] = (cores + most[at] * takes[at][0], gpus + most[at] * takes[at][1])
+        later.append(sums)
+    later.reverse()
     found: list[Vector] = []
 
-    def extend(vector: list[int], at: int) -> None:
-        if len(found) >= OFFERS:
-            return
+    def full_in_the_end(vector: list[int], left: list[tuple[int, int]], at: int) -> bool:
+        """Whether the items from one on may yet take so much that no other one can have more."""
+        rest = later[at]
+        for other in range(at):
+            if vector[other] < most[other]:
+                cores, gpus = takes[other]
+                if not any(
+                    left[moment][0] - rest[moment][0] < cores
+                    or left[moment][1] - rest[moment][1] < gpus
+                    for moment in active[other]
+                ):
+                    return False
+        return True
+
+    def extend(vector: list[int], left: list[tuple[int, int]], at: int) -> None:
         if at == len(items):
-            if not any(all(a >= b for a, b in zip(one, vector)) for one in found):
-                found.append(tuple(vector))
+            found.append(tuple(vector))
             return
-        for units in range(most[at], -1, -1):
+        cores, gpus = takes[at]
+        units = most[at]
+        for moment in active[at]:
+            if cores:
+                units = min(units, left[moment][0] // cores)
+            if gpus:
+                units = min(units, left[moment][1] // gpus)
+        while units >= 0 and len(found) < OFFERS:
             vector[at] = units
-            if fits(vector):
-                extend(vector, at + 1)
+            after = left[:]
+            for moment in active[at]:
+                before = left[moment]
+                after[moment] = (before[0] - units * cores, before[1] - units * gpus)
+            if not full_in_the_end(vector, after, at + 1):
+                break  # nor with fewer
+            extend(vector, after, at + 1)
+            units -= 1
         vector[at] = 0
 
-    extend([0] * len(items), 0)
+    extend([0] * len(items), moments, 0)
     return [one for one in found if any(one)]
 
 

@@ -7,11 +7,12 @@ what running jobs give back (``profile.py``).
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.bounds import Bounds
-from flux.resource.plan.packing import Item, deal, pack, taken
+from flux.resource.plan.packing import Item, deal, pack, taken, too_few
 from flux.resource.plan.profile import Need, Profile, Track
 from flux.resource.plan.promise import Booking, Promise, length_of
 from flux.resource.plan.timeline import INFINITY
@@ -473,6 +474,8 @@ class Ranks:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MOVED:]
+        if self._too_few(self._items_alone(shape, start, end, moved)):
+            return False
         for promise in moved:
             self._bookings.remove(promise)
         self._changes += 1
@@ -498,17 +501,35 @@ class Ranks:
             for promise in promises
         ):
             return False
-        items = [Item(shape, start, end, self._room_alone(shape, start))]
-        for one in promises:
-            shape = one.request.shape
-            items.append(Item(shape, one.start, one.end, self._room_alone(shape, one.start)))
-        if not deal(items, self._most_without_promises):
+        items = self._items_alone(shape, start, end, promises)
+        if self._too_few(items) or not deal(items, self._most_without_promises):
             return False
         for promise, item in zip(promises, items[1:]):
             promise.parts = self._parts_of_item(item)
         self._changes += 1
         self._enter_all()
         return True
+
+    def _items_alone(
+        self, shape: Shape, start: float, end: float, promises: list[Promise]
+    ) -> list[Item]:
+        """Items for a request and for promises, each as if nothing else had been promised."""
+        items = [Item(shape, start, end, self._room_alone(shape, start))]
+        for one in promises:
+            shape = one.request.shape
+            items.append(Item(shape, one.start, one.end, self._room_alone(shape, one.start)))
+        return items
+
+    def _too_few(self, items: list[Item]) -> bool:
+        """Whether running jobs leave too little for some items, wherever promises are bound."""
+        inventory = self._profile.inventory
+        base = inventory.key_base
+
+        def free_at(time: float) -> Iterator[tuple[int, int, int]]:
+            for key, mask in self._profile.groups_at(time).items():
+                yield mask, key // base, key % base
+
+        return too_few(items, [divmod(key, base) for key in inventory.keys.values()], free_at)
 
     def _hopeless(self, shape: Shape, start: float, end: float) -> bool:
         """True if a look at masks shows that there is no way."""
