@@ -24,27 +24,18 @@ from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.asking.desk import Desk
 from flux.scheduler.asking.question import Answering, Caller, Steps, payload_of
 from flux.scheduler.base import Scheduler
-from flux.scheduler.host import name_of, stopwatch, wants_forecast
+from flux.scheduler.host import name_of, stopwatch
 from flux.scheduler.queue import ALL, Turns, in_order
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.keeper import Keeper
 from flux.scheduler.reservations.office import Office
-
-#: An estimate that moved by less than this many seconds is not sent again.
-ESTIMATE_GRAIN = 1.0
+from flux.scheduler.telling import Teller
 
 #: Jobs that a pass by queue looks at before it gives way to other work.
 LOOKS = 64
 
 #: Jobs that wait for a reservation and are tried again at once when something is released.
 TRIES = 32
-
-#: Seconds after its request from which a job's user is told of estimates and reasons, and between two
-#: times. Most jobs of a busy machine start sooner, and what was told would be sent for nothing.
-MATURE = 1.0
-
-#: What is told within so many seconds is told at one time.
-MATURE_GRAIN = 0.1
 
 #: Shapes of requests about which something is remembered; with more of them all is found out anew.
 SHAPES = 1024
@@ -117,14 +108,7 @@ class PolicyScheduler(Scheduler):
         self._private: Optional[bool] = None
         self._keeper = Keeper(self)
         self._office = Office(self, self._keeper, self._commits, self._mishaps)
-        #: heap of (time, job id, job): when there will be a time to tell of jobs
-        self._silent: list[tuple[float, int, PendingJob]] = []
-        self._maturity = h.timer_watcher_create(0.0, self._matured)
-        self._maturity_armed = False
-        #: when reasons were found last, and whether they are to be once `_maturity` says so
-        self._reasons_at = -math.inf
-        self._reasons_due = False
-        self._tells = wants_forecast(h)
+        self._teller = Teller(h, self._clock, self._passes.forecast, self._mishaps)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -344,52 +328,6 @@ class PolicyScheduler(Scheduler):
             self._mishaps.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
-    # -- when to tell ----------------------------------------------------------------------------------
-
-    def is_mature(self, job: PendingJob) -> bool:
-        """Whether it is time to tell a job's user of estimates and reasons.
-
-        If it is not, `forecast` is called again when it is.
-        """
-        now, told = self.now(), job.told
-        if told is None:
-            when = job.came + MATURE
-        elif now - told <= MATURE_GRAIN:
-            return True
-        else:
-            when = told + MATURE
-        if now >= when:
-            return True
-        if not job.silent:
-            job.silent = True
-            heapq.heappush(self._silent, (when, job.jobid, job))
-            if not self._maturity_armed:
-                self._maturity_armed = True
-                self._maturity.reset(after=max(MATURE_GRAIN, when - now))
-        return False
-
-    def _tell(self, job: PendingJob, sched: dict[str, Any]) -> None:
-        now = self.now()
-        if job.told is None or now - job.told > MATURE_GRAIN:
-            job.told = now
-        job.request.annotate({"sched": sched})
-
-    def _matured(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        silent, now = self._silent, self.now()
-        waits, self._reasons_due = self._reasons_due, False
-        while silent and silent[0][0] <= now:
-            _, _, job = heapq.heappop(silent)
-            job.silent = False
-            if not job.request.finalized:
-                waits = True
-                if job.estimate is not None:
-                    self._mishaps.guard("estimate", self.show_estimate, job, *job.estimate)
-        self._maturity_armed = bool(silent)
-        if silent:
-            self._maturity.reset(after=max(MATURE_GRAIN, silent[0][0] - now))
-        if waits:
-            self._passes.forecast()
-
     # -- reservations ----------------------------------------------------------------------------------
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
@@ -551,6 +489,13 @@ class PolicyScheduler(Scheduler):
 
     # -- estimates -------------------------------------------------------------------------------------
 
+    def is_mature(self, job: PendingJob) -> bool:
+        """Whether it is time to tell a job's user of estimates and reasons.
+
+        If it is not, `forecast` is called again when it is.
+        """
+        return self._teller.is_mature(job)
+
     def show_estimate(
         self, job: PendingJob, when: Optional[float], kind: Optional[str] = None
     ) -> None:
@@ -563,28 +508,7 @@ class PolicyScheduler(Scheduler):
             when (float): when it is expected to start; None: nobody knows
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
         """
-        if not self._tells:
-            # Of a simulation for start times, first promises are a part: it asks whether they are kept.
-            if kind != "promised" or when is None or job._last_annotation is not None:
-                return
-        elif not self.is_mature(job):
-            job.estimate = (when, kind)
-            return
-        job.estimate = None
-        shown = job._last_annotation
-        kind_shown = getattr(job, "estimate_kind", None)
-        if when is None:
-            if shown is None:
-                return
-            kind = None
-        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN and kind == kind_shown:
-            return
-        job._last_annotation = when
-        sched: dict[str, Any] = {"t_estimate": when}
-        if kind != kind_shown:
-            job.estimate_kind = kind  # type: ignore[attr-defined]
-            sched["t_estimate_kind"] = kind
-        self._tell(job, sched)
+        self._teller.estimate(job, when, kind)
 
     def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
@@ -671,9 +595,7 @@ class PolicyScheduler(Scheduler):
     def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
         by a later forecast."""
-        if reason != job.reason_shown and self._tells and self.is_mature(job):
-            job.reason_shown = reason
-            self._tell(job, {"reason_pending": reason})
+        self._teller.reason(job, reason)
 
     def behind(self, head: PendingJob) -> str:
         """The reason of a job that could start but for `head`."""
@@ -685,16 +607,8 @@ class PolicyScheduler(Scheduler):
         The head waits for resources, the others for the head. A generator that yields after each
         job for which something had to be done.
         """
-        if not self.pool_can("explain"):
+        if not self.pool_can("explain") or not self._teller.wants_reasons():
             return
-        now = self.now()
-        if 0 <= now - self._reasons_at < min(MATURE, MATURE_GRAIN):
-            # After passes that follow one another closely, once for all of them.
-            if not self._reasons_due:
-                self._reasons_due = self._maturity_armed = True
-                self._maturity.reset(after=MATURE_GRAIN)
-            return
-        self._reasons_at = now
         for job, when in self._keeper.members.estimates(self.reason_depth):
             self.show_reason(job, self._keeper.reasons.why(job))
             self.show_estimate(job, when)
@@ -799,7 +713,7 @@ class PolicyScheduler(Scheduler):
     def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
         """The estimated start of `job` that is shown, and its kind: "promised" or "planned"."""
         when = job._last_annotation
-        return when, None if when is None else getattr(job, "estimate_kind", None) or "planned"
+        return when, None if when is None else job.estimate_kind or "planned"
 
     def outlook(self) -> Any:
         """The plan as it stands, with the promises made; None if the pool cannot plan.

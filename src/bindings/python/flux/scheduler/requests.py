@@ -260,6 +260,7 @@ class PendingJob:
         told (float or None): of a `PolicyScheduler`: when its user was told something about it
         silent (bool): of a `PolicyScheduler`: whether there will be a time to tell more
         estimate (tuple or None): of a `PolicyScheduler`: the estimate to tell then, and its kind
+        estimate_kind (str or None): of a `PolicyScheduler`: what the estimate is that was told
         reason_shown (str or None): of a `PolicyScheduler`: the reason that was told
         reservation (str or None): of a `PolicyScheduler`: the name of the reservation it is to run in
 
@@ -289,6 +290,7 @@ class PendingJob:
 
     # What few jobs ever have costs the others nothing.
     estimate: Optional[tuple[Optional[float], Optional[str]]] = None
+    estimate_kind: Optional[str] = None
     reason_shown: Optional[str] = None
     reservation: Optional[str] = None
     told: Optional[float] = None
