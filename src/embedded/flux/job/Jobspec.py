@@ -4,6 +4,8 @@ import json
 import os
 
 from flux.util import get_treedict, parse_fsd, set_treedict
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.jobspec import per_task as _per_task
 from flux_embedded.formats import jobspec as _format
 
 __all__ = ["Jobspec", "JobspecV1", "validate_jobspec"]
@@ -267,28 +269,19 @@ class JobspecV1(Jobspec):
         """
         _check_command(command)
         _positive("task count", num_tasks)
-        contents = [{"type": "core", "count": _positive("cores per task", cores_per_task)}]
+        _positive("cores per task", cores_per_task)
         if gpus_per_task:
-            contents.append({"type": "gpu", "count": _positive("gpus per task", gpus_per_task, 0)})
-        count = {"per_slot": 1}
-        slots = num_tasks
+            _positive("gpus per task", gpus_per_task, 0)
         if num_nodes is not None:
             _positive("node count", num_nodes)
-            if num_nodes > num_tasks:
-                raise ValueError("node count must not be greater than task count")
-            slots = -(-num_tasks // num_nodes)
-            if slots * num_nodes != num_tasks:
-                count = {"total": num_tasks}
-        elif exclusive:
-            raise ValueError("exclusive can only be set with a node count")
-        vertex = {"type": "slot", "count": slots, "with": contents, "label": "task"}
-        if num_nodes is not None:
-            node = {"type": "node", "count": num_nodes}
-            if exclusive:
-                node["exclusive"] = True
-            vertex = {**node, "with": [vertex]}
+        try:
+            resources, count = _per_task(
+                num_nodes, num_tasks, cores_per_task, gpus_per_task, exclusive
+            )
+        except CommandError as exc:
+            raise ValueError(str(exc)) from None
         tasks = [{"command": list(command), "slot": "task", "count": count}]
-        self = cls([vertex], tasks, {"system": {"duration": 0}})
+        self = cls(resources, tasks, {"system": {"duration": 0}})
         if duration is not None:
             self.duration = duration
         self.environment = os.environ if environment is None else environment

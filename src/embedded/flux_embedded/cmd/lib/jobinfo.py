@@ -7,6 +7,7 @@ from flux_embedded.cmd.lib import jobids, times
 from flux_embedded.cmd.lib.follow import exit_code
 from flux_embedded.formats import jobid as encodings
 from flux_embedded.formats import states
+from flux_embedded.formats.dotted import lookup_path
 
 #: field -> heading, in the order of ``flux jobs --help``
 HEADINGS = {
@@ -156,7 +157,9 @@ class JobInfo:
             value = method()
         elif name.startswith("id."):
             value = jobids.ENCODERS[name[3:]](self.job["id"])
-        elif name.startswith("annotations.") or is_annotation(name):
+        elif name.startswith("exception."):
+            value = self.job.get(name.replace(".", "_"))
+        elif is_annotation(name):
             path = name[len("annotations.") :] if name.startswith("annotations.") else name
             value = self._annotation(path)
         elif name in ("sched", "user"):
@@ -170,12 +173,7 @@ class JobInfo:
         return self.job.get("state", 0)
 
     def _annotation(self, path):
-        value = self.job.get("annotations")
-        for key in path.split("."):
-            if not isinstance(value, dict):
-                return None
-            value = value.get(key)
-        return value
+        return lookup_path(self.job.get("annotations"), path)
 
     # the names of these methods are the fields' names
 
@@ -239,18 +237,6 @@ class JobInfo:
             return -(status & 0x7F) if status & 0x7F else exit_code(status)
         return {states.CANCELED: -128, states.FAILED: 1}.get(self.job.get("result"))
 
-    def _exception_occurred(self):
-        return self.job.get("exception_occurred")
-
-    def _exception_severity(self):
-        return self.job.get("exception_severity")
-
-    def _exception_type(self):
-        return self.job.get("exception_type")
-
-    def _exception_note(self):
-        return self.job.get("exception_note")
-
     def _dependencies(self):
         return ",".join(map(dependency, self.job.get("dependencies") or ()))
 
@@ -275,14 +261,14 @@ class JobInfo:
     def _inactive_reason(self):
         if self.state != states.INACTIVE:
             return None
-        result, note = self.job.get("result"), self._exception_note()
-        kind, code = self._exception_type(), self._returncode()
+        result, note = self.job.get("result"), self.job.get("exception_note")
+        kind, code = self.job.get("exception_type"), self._returncode()
         if result == states.CANCELED:
             return f"Canceled: {note}" if kind == "cancel" and note else "Canceled"
         if result == states.TIMEOUT:
             return "Timeout"
         if result == states.FAILED:
-            if kind is not None and kind != "exec" and self._exception_severity() == 0:
+            if kind is not None and kind != "exec" and self.job.get("exception_severity") == 0:
                 return f"Exception: type={kind}" + (f" note={note}" if note else "")
             if code > 128:
                 return f"Signal: {signal.strsignal(code - 128)}"
@@ -309,8 +295,8 @@ class JobInfo:
             notes["user"] = {key: note for key, note in notes["user"].items() if key != "uri"}
             if not notes["user"]:
                 del notes["user"]
-        out["exception"] = {"occurred": bool(self._exception_occurred())}
-        if self._exception_occurred():
+        out["exception"] = {"occurred": bool(self.job.get("exception_occurred"))}
+        if self.job.get("exception_occurred"):
             for name in ("severity", "type", "note"):
                 out["exception"][name] = self.job.get(f"exception_{name}", "")
         return out
