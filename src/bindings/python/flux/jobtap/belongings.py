@@ -225,7 +225,7 @@ def handle_class(base: Any) -> Any:
         def signal_watcher_create(
             self, signum: Any, callback: Callable[..., Any] | None, args: Any = None
         ) -> NoReturn:
-            raise OSError(errno.EPERM, "signals are not a plugin's affair")
+            raise OSError(errno.EPERM, "a plugin may not handle signals")
 
         def reactor_run(self, *args: Any, **kwargs: Any) -> NoReturn:
             raise OSError(

@@ -315,7 +315,9 @@ class Host:
         if not (
             isinstance(R, dict) and R.get("version") == 1 and isinstance(R.get("execution"), dict)
         ):
-            self.raise_exception(self.plugin, id, "alloc", 0, "a plugin assigned an R that is none")
+            self.raise_exception(
+                self.plugin, id, "alloc", 0, "a plugin assigned something that is not an R"
+            )
             return
         import flux.job
         import flux.kvs

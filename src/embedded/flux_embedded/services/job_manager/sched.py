@@ -320,7 +320,7 @@ class Sched:
         """Give `job` an R that did not come from the scheduler."""
         self.dequeue(job)
         if not rset.is_sound(R):
-            self.jm.raise_exception(job, "alloc", 0, "a plugin assigned an R that is none")
+            self.jm.raise_exception(job, "alloc", 0, "a plugin assigned something that is not an R")
             return
         key = job.eventlog[: -len("eventlog")] + "R"
         self.jm.events.puts.append(["put", key, self.jm.encode(R)])
