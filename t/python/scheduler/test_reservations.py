@@ -369,7 +369,7 @@ def test_windows_repeat(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_ranks_that_go_down_are_replaced(module):
     rig = make(module)
-    reserve(rig, "dat", 0, 1000, nodes=4)
+    reserve(rig, "dat", 0, 1000, nodes=4, users=[0])
     rig.settle()
     chosen = listed(rig)["dat"]["ranks"]
     rig.resource.update(down=chosen.split("-")[0])
@@ -380,6 +380,23 @@ def test_ranks_that_go_down_are_replaced(module):
     rig.settle()
     assert listed(rig)["dat"]["short"] == 1
     assert any("reservation dat: 1 of 4 nodes are in use or down" in text for text in rig.logged())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_maintenance_is_not_short_of_nodes_that_are_down(module):
+    rig = make(module)
+    rig.resource.update(down="2-3")
+    reserve(rig, "maint", 10, 1000, hosts="n[0-3]")
+    reserve(rig, "class", 10, 1000, hosts="n[2,4]", users=[0])
+    assert [listed(rig)[name]["state"] for name in ("maint", "class")] == ["planned", "degraded"]
+    rig.wait(15)
+    assert [listed(rig)[name]["state"] for name in ("maint", "class")] == ["active", "degraded"]
+    assert [listed(rig)[name]["short"] for name in ("maint", "class")] == [0, 1]
+    rig.resource.update(up="2-3")  # when it comes back it is kept as well
+    rig.alloc(1, whole(4, 10))
+    rig.settle()
+    rig.wait(1)
+    assert rig.started() == []
 
 
 # -- what outlives the scheduler -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flux.scheduler.command import cli, words
 from flux.scheduler.command.prometheus import exposition, family
-from flux.scheduler.command.top import View
+from flux.scheduler.command.top import View, bar
 
 NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 
@@ -445,6 +445,14 @@ def test_top_fits_the_window_and_counts_rates():
     assert len(lines) <= 8 and all(len(line) <= 40 for line in lines)
     later = dict(STATS, now=NOW + 2, started_jobs={"immediate": 17, "backfilled": 2})
     later["stats"] = dict(STATS["stats"], sched_passes=16)
-    assert "passes  2.0/s   starts 5.0/s   errors 0" in view.lines(later, 100, 100)
+    shown = view.lines(later, 100, 100)
+    assert "passes  2.0 a second   5.0 jobs started a second   0 errors" in shown
     reloaded = dict(later, now=NOW + 4, started=NOW + 3)
-    assert "passes  ...   errors 0" in view.lines(reloaded, 100, 100)
+    assert "passes  0 errors" in view.lines(reloaded, 100, 100)
+
+
+def test_the_bar_has_a_column_for_every_state_there_is():
+    assert bar({"allocated": 5, "free": 2, "down": 1}, 8) == "[#####x..]"
+    assert bar({"allocated": 9999, "free": 1, "reserved": 0}, 20) == "[" + "#" * 19 + ".]"
+    assert bar({"allocated": 0, "free": 10}, 4) == "[....]"
+    assert bar({"allocated": 0}, 20) == "" and bar({"free": 3}, 3) == ""

@@ -449,6 +449,11 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         self._office.load()
 
+    def stats_get(self) -> dict[str, Any]:
+        stats = super().stats_get()
+        stats["pending_jobs"] += len(self._keeper.members.aside)
+        return stats
+
     def stand_ins(self) -> list[int]:
         """Ids in the pool that are no job's: what reservations keep."""
         return self._keeper.holding.stand_ins()

@@ -178,13 +178,17 @@ class Chart:
         words += [f"{DOWN} down"] if any(bar.kind == "down" for bar in bars) else []
         reserved = sorted({bar.label for bar in bars if bar.kind == "reserved"})
         words += [f"{RESERVED} reserved ({', '.join(reserved)})"] if reserved else []
-        words += [f"{letter} {label}" for label, letter in self._letters.items() if letter != MANY]
         words += [f"{BEYOND} goes on", f"{MANY} more than one"]
-        lines = [""]
-        for word in words:
-            if lines[-1] and len(lines[-1]) + 3 + len(word) > width:
-                lines.append("")
-            lines[-1] += ("   " if lines[-1] else "") + word
+        lines = _filled("", words, width)
+        for kind in ("running", "promised"):
+            labels = {bar.label for bar in bars if bar.kind == kind}
+            words = [
+                f"{letter} {label}"
+                for label, letter in self._letters.items()
+                if letter != MANY and label in labels
+            ]
+            if words:
+                lines += _filled(f"{kind + ':':9} ", words, width)
         return lines
 
     # -- picture -----------------------------------------------------------------------------------
@@ -252,3 +256,14 @@ class Chart:
             return datetime.fromtimestamp(when, self.zone).strftime("%Y-%m-%d %H:%M:%S")
 
         return f"{clock(bar.start)} to {clock(bar.end)}"
+
+
+def _filled(head: str, words: List[str], width: int) -> List[str]:
+    """Words in lines of at most `width` columns, where that can be; under a head."""
+    lines = [head + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 3 + len(word) > width:
+            lines.append(" " * len(head) + word)
+        else:
+            lines[-1] += "   " + word
+    return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 #: Colours of the states of nodes; what they say is written beside them as well.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
+
+#: What the states look like in a bar, and what of a kind of wait a user should read.
+_BARS = {"allocated": "#", "reserved": "=", "down": "x", "free": "."}
+_WAITS = {
+    "order": "jobs ahead of them",
+    "resources": "nodes in use",
+    "down": "nodes that are down",
+    "reservation": "a reservation",
+}
 
 #: Enter and leave the terminal's other screen, and go to its top left corner.
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
@@ -59,16 +69,24 @@ class View:
             f"{answer['name']}  {clock(now, now)}  up {span(now - answer['started'])}",
             "nodes   "
             + "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count),
+            "        " + bar(answer["nodes"], min(60, width - 10)),
             f"queue   {plural(answer['stats']['pending_jobs'], 'pending job')}"
             f", {answer['stats'].get('reserved', 0)} with a promise",
             "passes  "
-            + (f"{rates['passes']:.1f}/s   starts {rates['starts']:.1f}/s" if rates else "...")
-            + f"   errors {answer['stats']['errors']}",
+            + (
+                f"{rates['passes']:.1f} a second   {rates['starts']:.1f} jobs started a second   "
+                if rates
+                else ""
+            )
+            + plural(answer["stats"]["errors"], "error"),
         ]
         if answer["reasons"]:
             lines += ["", *table(
                 ("QUEUE", "JOBS", "WAIT FOR"),
-                [(one["queue"] or "-", one["count"], one["kind"]) for one in answer["reasons"]],
+                [
+                    (one["queue"] or "-", one["count"], _WAITS.get(one["kind"], one["kind"]))
+                    for one in answer["reasons"]
+                ],
                 ("JOBS",),
             )]  # fmt: skip
         if answer["promises"]:
@@ -93,8 +111,22 @@ class View:
         shown = [printable(line) for line in lines[: max(1, height - 1)]]
         if len(lines) > len(shown):
             shown[-1] = f"... {len(lines) - len(shown) + 1} more lines: make the window taller"
-        shown.append("q: quit")
+        shown += ["", "q: quit"] if len(shown) < height - 1 else ["q: quit"]
         return [line if len(line) <= width else line[: width - 1] + "+" for line in shown]
+
+
+def bar(counts: Dict[str, int], width: int) -> str:
+    """Counts of states as a bar: each that is not 0 has a column at least."""
+    total = sum(counts.values())
+    if total <= 0 or width < len(_BARS):
+        return ""
+    wide = {
+        state: max(1, round(counts.get(state, 0) / total * width)) if counts.get(state) else 0
+        for state in _BARS
+    }
+    most = max(wide, key=lambda state: wide[state])
+    wide[most] += width - sum(wide.values())
+    return "[" + "".join(mark * wide[state] for state, mark in _BARS.items()) + "]"
 
 
 def watch(context: Context, delay: float) -> None:
@@ -111,7 +143,7 @@ def watch(context: Context, delay: float) -> None:
         if context.options.json:
             print(json.dumps(answer))
         else:
-            print("\n".join(view.lines(answer, 1000, 1000)[:-1]))
+            print("\n".join(view.lines(answer, 1000, 1000)[:-2]))
     elif context.options.json or not on_terminal:
         while True:
             print(json.dumps(context.ask("stats")), flush=True)
@@ -188,6 +220,8 @@ def _coloured(line: str) -> str:
     text = Text(line)
     for state, colour in _COLOURS.items():
         text.highlight_regex(rf"\b[0-9]+ {state}\b", colour)
+        if line.startswith("        ["):
+            text.highlight_regex(re.escape(_BARS[state]) + "+", colour)
     if line.isupper() or line.startswith(("QUEUE", "NEXT", "RESERVATION")):
         text.stylize("bold")
     console = Console(force_terminal=True, width=max(1, len(line)) + 1, highlight=False)

@@ -48,11 +48,15 @@ class Board:
         window = entry.window
         state = "over" if window is None else "active" if entry.active else "planned"
         held = popcount(entry.ranks)
-        if entry.active and held < wanted:
-            state = "degraded"
-        elif not entry.active and window is not None:
-            if popcount(self._demands.ranks_up(reservation)) < wanted:
+        short = self._demands.lacks(entry) if entry.active else 0
+        if not entry.active and window is not None:
+            able = self._demands.ranks(reservation)
+            if not reservation.for_nobody:
+                able = self._demands.ranks_up(reservation)
+            if popcount(able) < wanted:
                 state = "degraded"
+        elif short:
+            state = "degraded"
         shown = window or Window(
             0, reservation.recurrence.start, reservation.recurrence.start + reservation.duration
         )
@@ -63,7 +67,7 @@ class Board:
             "end": shown.end,
             "nodes": wanted,
             "held": held if entry.active else 0,
-            "short": max(0, wanted - held) if entry.active else 0,
+            "short": short,
             "ranks": idset_text(entry.ranks) if entry.ranks else None,
             "every": reservation.recurrence.every,
             "zone": reservation.recurrence.zone,
@@ -113,8 +117,8 @@ class Board:
         what it is short of."""
         if not entry.active:
             return self.conflicts(entry.reservation)
-        short = self._demands.nodes(entry.reservation) - popcount(entry.ranks)
-        if short <= 0:
+        short = self._demands.lacks(entry)
+        if not short:
             return []
         room = self._demands.ranks_up(entry.reservation) & ~entry.ranks
         return self._in_the_way(room, short, self._scheduler.now())

@@ -118,6 +118,15 @@ class Demands:
         mask: int = impl.match_mask(request) & impl.eligible(request.shape.match)
         return mask
 
+    def lacks(self, entry: Entry) -> int:
+        """How many nodes a reservation is short of, while its window lasts. One for nobody is not
+        short of those that are down: nothing runs there."""
+        reservation = entry.reservation
+        short = self.nodes(reservation) - popcount(entry.ranks)
+        if reservation.for_nobody:
+            short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
+        return max(0, short)
+
     def new_id(self) -> int:
         """An id that no job has: negative."""
         self._next_id -= 1

@@ -98,7 +98,7 @@ class Holding:
         return idle
 
     def _warn(self, entry: Entry, wanted: int) -> None:
-        short = wanted - popcount(entry.ranks)
+        short = self._demands.lacks(entry)
         text = f"{short} of {wanted} nodes are in use or down" if short > 0 else ""
         if text != entry.warned:
             entry.warned = text
