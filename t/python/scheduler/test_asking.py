@@ -121,6 +121,7 @@ def test_all_jobs_in_order(module):
         ({"id": "x"}, "id='x' is invalid"),
         ({"id": 77}, "is not a pending job"),
         ({"what": 1}, "unknown key 'what': expected id, all"),
+        ([], "expected an object, got list"),
     ],
 )
 def test_explain_refuses(payload, text):
