@@ -108,7 +108,7 @@ def test_events_reach_subscribers_once_in_order_of_publishing(broker):
     del seen[:]
     broker.call("event.publish", {"topic": "foo.c"})
     assert seen == []
-    assert broker.fails("event.publish", {"topic": "foo", "payload": [1]})[0] == errno.EPROTO
+    broker.call("event.publish", {"topic": "foo", "payload": "raw"})
     assert broker.fails("event.unsubscribe", {"topic": "nosuch"})[0] == errno.ENOENT
 
 

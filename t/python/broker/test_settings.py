@@ -21,7 +21,8 @@ def test_settings_merge_key_by_key_in_order():
         'quoted="x y"',
         "flag=true",
         "a.b=2",
-        "t={x = 1}",
+        't={"x": 1}',
+        "u={x = 1}",
         "t.y=2.5",
     ):
         merged = config.merge(merged, config.parse_setting(setting))
@@ -31,6 +32,7 @@ def test_settings_merge_key_by_key_in_order():
         "quoted": "x y",
         "flag": True,
         "t": {"x": 1, "y": 2.5},
+        "u": "{x = 1}",
     }
     assert list(config.merge({"b": 1}, {"a": 2})) == ["b", "a"]
 

@@ -172,8 +172,9 @@ class TestValues:
         assert environment("-/^A$/") == {"AB": "2", "C": "3"}
         (tmp_path / "rules").write_text("# all out\n-*\nX=1\n")
         assert environment(f"^{tmp_path}/rules") == {"X": "1"}
-        with pytest.raises(CommandError, match="Variable NOSUCH not found"):
-            environment("NOSUCH")
+        assert environment("-*", "NOSUCH") == {}
+        with pytest.raises(CommandError, match="Variable 'NOSUCH' not found in X=.NOSUCH"):
+            environment("X=$NOSUCH")
 
     def test_rlimits(self):
         assert values.rlimits(["-*"]) == {}
@@ -202,7 +203,7 @@ class TestValues:
             "scheme": "afterok",
             "value": "f1",
             "scope": "user",
-            "x": "1",
+            "x": 1,
         }
 
     @pytest.mark.parametrize(

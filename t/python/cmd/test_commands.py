@@ -15,7 +15,7 @@ LINES = [
     (
         "flux kvs copy m n; flux kvs move n o; flux kvs ls -F",
         0,
-        "l            m.           o.           resource.\n",
+        "l           m.          o.          resource.\n",
         "",
     ),
     (
@@ -128,10 +128,10 @@ LINES = [
         "flux-submit: ERROR: Do not specify both the number of tasks per node and per core\n",
     ),
     (
-        "flux submit --env=NOSUCH true",
+        "flux submit --env='X=$NOSUCH' true",
         1,
         "",
-        "flux-submit: ERROR: --env: Variable NOSUCH not found in current env\n",
+        "flux-submit: ERROR: --env: Variable 'NOSUCH' not found in X=$NOSUCH\n",
     ),
     ("flux run -N2 --tasks-per-node=2 -l hostname | sort", 0, "0: vm\n1: vm\n2: vm\n3: vm\n", ""),
     ("flux run -N4 -l flux getattr rank | sort", 0, "0: 0\n1: 1\n2: 2\n3: 3\n", ""),

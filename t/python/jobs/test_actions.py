@@ -443,10 +443,11 @@ def test_bad_policy(inst, policy, text):
         inst.rpc("config.load", {"policy": policy})
 
 
-@pytest.mark.parametrize("plugins", [3, [3]])
-def test_bad_plugin_configuration(inst, plugins):
-    with pytest.raises(OSError, match=r"\[job-manager.plugins\]"):
-        inst.rpc("config.load", {"job-manager": {"plugins": plugins}})
+@pytest.mark.parametrize("plugins", [3, [3], [{"load": "nosuch.so"}]])
+def test_plugins_of_the_configuration_are_a_matter_of_the_start(inst, plugins):
+    before = inst.rpc("job-manager.jobtap", {"query_only": True})
+    inst.rpc("config.load", {"job-manager": {"plugins": plugins}})
+    assert inst.rpc("job-manager.jobtap", {"query_only": True}) == before
 
 
 # -- update of the queue ---------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import socket
 import time
 
 import pytest
 from jobs_instance import JobsInstance, jobspec, make_R
 
+from flux_embedded.formats import taskmap
 from flux_embedded.kernel.clock import RealClock
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec import layout
@@ -91,7 +93,7 @@ def test_mock_exec_eventlog(inst):
     assert inst.eventlog(id, "guest.exec.eventlog")[3]["context"] == {"status": 0}
 
 
-@pytest.mark.parametrize("when", ["init", "starting", "run"])
+@pytest.mark.parametrize("when", ["init", "run"])
 def test_mock_exception(inst, when):
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": {"run_duration": "1s", "mock_exception": when}})
@@ -104,12 +106,12 @@ def test_mock_exception(inst, when):
     assert job.get("waitstatus") == (15 if when == "run" else None)
 
 
-@pytest.mark.parametrize("test", [{"run_duration": 1}, {"wait_status": "1"}])
+@pytest.mark.parametrize("test", [{"run_duration": 1}, {"wait_status": "1"}, [], "x", 1])
 def test_bad_test_configuration(inst, test):
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": test})
     note = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["exception_note"]
-    assert note == "failed to initialize testconf" and inst.state(id) == INACTIVE
+    assert note.startswith("failed to initialize testconf: ") and inst.state(id) == INACTIVE
 
 
 def test_run_duration_that_is_none(inst):
@@ -439,7 +441,9 @@ def test_command_that_cannot_be_run(real, command, code):
     wait(real, id)
     assert status(real, id) == [code << 8]
     context = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"][0]
-    assert context["note"].startswith(f"task 0 (host n0): start failed: {command}: ")
+    assert context["note"].startswith(
+        f"task 0 (host {socket.gethostname()}): start failed: {command}: "
+    )
     assert [event["name"] for event in real.eventlog(id, "guest.output")] == ["header", "log"]
 
 
@@ -484,3 +488,63 @@ def test_layout_of_unequal_nodes():
     R["execution"]["nodelist"] = ["n[0-1]"]
     R["execution"]["nslots"] = 4
     assert [node for _, node, _ in place(tasks(4), R)] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "value, nodes, blocks",
+    [
+        ("[[0,2,2,1]]", [[0, 1], [2, 3]], [[0, 2, 2, 1]]),
+        ("[[0,2,1,2]]", [[0, 2], [1, 3]], [[0, 2, 1, 2]]),
+        (
+            '{"version":1,"map":[[0,1,3,1],[1,1,1,1]]}',
+            [[0, 1, 2], [3]],
+            [[0, 1, 3, 1], [1, 1, 1, 1]],
+        ),
+        ("(vector,(0,4,2))", [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 4, 2, 1]]),
+        ("0,2;1,3", [[0, 2], [1, 3]], [[0, 2, 1, 2]]),
+    ],
+)
+def test_taskmaps(value, nodes, blocks):
+    assert taskmap.decode(value) == nodes
+    assert taskmap.encode(nodes) == blocks and taskmap.decode(blocks) == nodes
+
+
+@pytest.mark.parametrize("value", ["junk", "[1]", "[[0,1]]", "[[0,-1,1,1]]", '{"map":3}'])
+def test_what_is_no_taskmap(value):
+    with pytest.raises(ValueError):
+        taskmap.decode(value)
+
+
+def test_tasks_go_round_the_nodes():
+    assert taskmap.cyclic([2, 2]) == [[0, 2], [1, 3]]
+    assert taskmap.cyclic([3, 1], 2) == [[0, 1, 3], [2]]
+    assert taskmap.block([1, 0, 2]) == [[0], [], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "scheme, value, end",
+    [("block", "1", 15), ("nosuch", "", 256), ("manual", "[[0,1,5,1]]", 256), ("manual", "x", 15)],
+)
+def test_a_taskmap_that_cannot_be_followed_ends_the_job(real, scheme, value, end):
+    options = {"options": {"taskmap": {"scheme": scheme, "value": value}}}
+    id = run(real, "true", shell=options)
+    assert status(real, id) == [end]
+    assert "exception" in [event["name"] for event in real.eventlog(id)]
+
+
+def test_a_task_that_ends_and_one_that_does_not(real):
+    words = "test $FLUX_TASK_RANK = 0 && exit 3; sleep 60"
+    for options in ({"exit-on-error": 1}, {"exit-timeout": "0.1s"}):
+        spec = jobspec(command=["sh", "-c", words], shell={"options": options})
+        spec["tasks"][0]["count"] = {"total": 2}
+        id = real.submit(spec)
+        wait(real, id)
+        assert status(real, id) == [3 << 8]
+        events = real.eventlog(id, "guest.exec.eventlog")
+        assert [event["name"] for event in events].count("shell.task-exit") == 1
+
+
+def test_limits_of_a_job(real):
+    options = {"options": {"rlimit": {"nofile": 77, "core": -1, "nosuch": 3}}}
+    id = run(real, "ulimit -n", shell=options)
+    assert output(real, id) == ["77\n"]

@@ -702,7 +702,7 @@ def test_compiled_name_finds_the_python_file(inst):
 
 def test_plugins_from_the_configuration(inst, write):
     entry = {"load": write("a.py", MINIMAL), "conf": {"x": 1}, "remove": ".priority-default"}
-    inst.rpc("config.load", {"job-manager": {"plugins": [entry]}})
+    inst.jm.jobtap.configure_plugins({"job-manager": {"plugins": [entry]}})
     assert plugins(inst) == [*BUILTINS[1:], "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
 

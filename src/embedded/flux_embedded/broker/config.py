@@ -42,6 +42,7 @@ def parse_toml(text, source):
         config = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{source}: TOML parse error: {exc}") from None
+    _check_arrays(config, source)
     return check(_timestamps(config), source)
 
 
@@ -53,6 +54,20 @@ def _timestamps(value):
     if isinstance(value, datetime) and value.year >= 1970:
         return {"iso-8601-ts": value.strftime("%Y-%m-%dT%H:%M:%SZ")}
     return value
+
+
+def _check_arrays(value, source):
+    """Refuse arrays of values that are not of one kind, as the TOML of a real Flux does.
+
+    Raises:
+        ConfigError: there is one
+    """
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif isinstance(value, list) and len({type(item) for item in value}) > 1:
+        raise ConfigError(f"{source}: array type mismatch while processing array of values")
+    for item in value if isinstance(value, list) else ():
+        _check_arrays(item, source)
 
 
 def check(config, source):
@@ -98,7 +113,7 @@ def load_path(path):
 def parse_setting(text):
     """Parse one ``--conf`` argument: ``KEY=VALUE``, or the path of a file.
 
-    VALUE is TOML; what is not TOML is taken as a string. Raises ConfigError.
+    VALUE is JSON or TOML, an object JSON only; else it is taken as a string. Raises ConfigError.
     """
     key, eq, value = text.partition("=")
     if not eq:
@@ -110,9 +125,12 @@ def parse_setting(text):
                 f"{text}: expected KEY=VALUE with a dotted KEY, or the path of a TOML file"
             )
     try:
-        parsed = tomllib.loads(f"x = {value}")
+        if value.startswith("{"):
+            parsed = {"x": json.loads(value)}
+        else:
+            parsed = tomllib.loads(f"x = {value}")
         parsed = check(parsed, key)["x"] if list(parsed) == ["x"] else value
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError):
         parsed = value
     for part in reversed(parts):
         parsed = {part: parsed}

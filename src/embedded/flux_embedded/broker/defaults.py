@@ -7,6 +7,8 @@
 import errno
 import resource
 
+from flux_embedded.kernel import message
+
 #: Where a task keeps its debug word, in ``Task.aux``.
 DEBUG_FLAGS = "debug_flags"
 
@@ -21,7 +23,7 @@ def ping(task, msg):
         "route": route,
         "userid": msg.userid,
         "rolemask": msg.rolemask,
-        "rank": 0,
+        "rank": 0 if msg.nodeid == message.NODEID_ANY else msg.nodeid,
     }
 
 
@@ -54,6 +56,12 @@ def rusage(task, msg):
     return result
 
 
+def message_counts():
+    """What a module says that keeps no statistics; messages are not counted here."""
+    none = dict.fromkeys(("request", "response", "event", "control"), 0)
+    return {"tx": none, "rx": none}
+
+
 def nothing(task, msg):
     return None
 
@@ -75,9 +83,7 @@ def attach(service):
         if f"{service.name}.{method}" not in service.methods:
             service.add_method(method, _handler(service, function), guest)
     if f"{service.name}.stats-get" not in service.methods:
-        service.add_method(
-            "stats-get", lambda msg: service.respond(msg, {"queued": len(service.task.inbox)})
-        )
+        service.add_method("stats-get", lambda msg: service.respond(msg, message_counts()))
     service.add_method("shutdown", lambda msg: _shutdown(service))
 
 

@@ -182,8 +182,6 @@ class EventService(Service):
     def publish(self, msg):
         topic = _string(msg, "topic")
         payload = (msg.body or {}).get("payload")
-        if payload is not None and not isinstance(payload, dict):
-            raise OSError(errno.EPROTO, "event.publish: the payload must be a JSON object")
         self.seq += 1
         for endpoint, topics in self.subscribers.items():
             if any(topic.startswith(prefix) for prefix in topics):

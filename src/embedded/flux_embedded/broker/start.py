@@ -8,7 +8,7 @@ import sys
 
 from flux_embedded.broker import config
 from flux_embedded.broker.attrs import AttrTable
-from flux_embedded.formats import hostlist, rset
+from flux_embedded.formats import fsd, hostlist, rset, taskmap
 
 USAGE = """\
 Usage: flux-start [OPTIONS] command ...
@@ -27,6 +27,7 @@ Usage: flux-start [OPTIONS] command ...
 """
 
 _SHORT = "+c:S:o:s:vXh"
+
 _LONG = [
     "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "personality=", "virtual-time",
     "rundir=", "verbose", "noexec", "help", "test-exit-mode=", "test-exit-timeout=", "test-start-mode=",
@@ -79,6 +80,13 @@ def parse(argv):
         config.ConfigError: a configuration cannot be read
     """
     options = StartOptions()
+    for place, word in enumerate(argv):
+        if not word.startswith("-"):
+            break
+        if word.startswith(
+            "--verbose="
+        ):  # an option that may have a value, which getopt knows nothing of
+            argv = [*argv[:place], "--verbose", *argv[place + 1 :]]
     try:
         pairs, options.command = getopt.getopt(argv, _SHORT[1:], _LONG)
     except getopt.GetoptError as exc:
@@ -109,13 +117,35 @@ def parse(argv):
             options.config = config.merge(options.config, _config(config.load_path, value, name))
         else:
             _plain(options, name, value)
-    if not options.test and any(name == "--test-start-mode" for name, _ in pairs):
-        raise UsageError("flux-start: --test-start-mode only works with --test-size")
+    for name, value in pairs:
+        if not options.test and name in ("--test-start-mode", "--test-rundir", "--test-hosts"):
+            raise UsageError(f"flux-start: {name} only works with --test-size")
+        _check_test_option(name, value)
     if hosts is not None:
         options.hosts = _hosts(hosts, options.size)
     if paths:
         options.attrs.define("config.path", ":".join(paths))
     return options
+
+
+def _check_test_option(name, value):
+    """Refuse what a real flux-start refuses, of options that make no difference here."""
+    if name == "--test-exit-timeout":
+        try:
+            fsd.parse(value)
+        except ValueError:
+            raise UsageError(
+                "flux-start: flux-start: Invalid argument for option 'test-exit-timeout': "
+                f"'{value}'"
+            ) from None
+    modes = {"--test-exit-mode": ("any", "leader"), "--test-start-mode": ("all", "leader")}
+    if value not in modes.get(name, (value,)):
+        raise UsageError(f"flux-start: unknown {name}: {value}")
+    if name == "--test-pmi-clique" and value not in ("single", "per-broker", "none"):
+        try:
+            taskmap.decode(value)
+        except ValueError as exc:
+            raise UsageError(f"flux-start: test-pmi-clique: {exc}") from None
 
 
 def _plain(options, name, value):
@@ -212,7 +242,7 @@ def main(argv):
         options = parse(argv)
     except UsageError as exc:
         if exc.args[0] is None:
-            print(USAGE, end="")
+            print(USAGE, end="", file=sys.stderr)
             return 0
         print(exc, file=sys.stderr)
         return 1

@@ -1,7 +1,6 @@
 """``flux alloc``: a sub-instance with resources of its own, and a command in it."""
 
 import json
-import os
 
 from flux_embedded.cmd.lib import attach, subinstance, submission
 from flux_embedded.cmd.lib.client import connect
@@ -16,7 +15,7 @@ def main(argv):
     subinstance.add_options(parser)
     submission.add_command(parser)
     args = parser.parse_args(argv)
-    spec = subinstance.build(args, args.command or [os.environ.get("SHELL", "/bin/sh")])
+    spec = subinstance.build(args, args.command)
     if args.dry_run:
         print(json.dumps(spec, ensure_ascii=False))
         return 0

@@ -7,6 +7,9 @@ from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.optparse import Opt, command
 
+#: attributes that each rank has for itself, on another one than 0; None: its number
+_OF_RANK = {"rank": None, "tbon.level": "1", "tbon.descendants": "0"}
+
 
 @command("flux-getattr", "name", "Get broker attribute", args=1)
 def getattr_(opts):
@@ -30,8 +33,9 @@ def setattr_(opts):
 
 def get(client, name):
     """An attribute's value; the rank is the one that ``flux exec`` plays."""
-    if name == "rank" and "FLUX_EMBEDDED_RANK" in os.environ:
-        return os.environ["FLUX_EMBEDDED_RANK"]
+    rank = os.environ.get("FLUX_EMBEDDED_RANK", "0")
+    if rank != "0" and name in _OF_RANK:
+        return _OF_RANK[name] or rank
     try:
         return client.rpc("attr.get", {"name": name})["value"]
     except OSError as exc:

@@ -48,16 +48,12 @@ def main(argv):
         raise CommandError(f"{args.command[0] if args.command else 'stdin'}: {exc}") from None
     if given:
         # the command line comes after the script's own options, and so overrides them
-        args = parser.parse_args(given + argv)
+        args = parser.parse_args(argv, parser.parse_args(given))
     if args.output is None:
         args.output = "flux-{{id}}.out"
-    name = (
-        "batch"
-        if args.wrap or not args.command or args.command[0] == "-"
-        else os.path.basename(args.command[0])
-    )
     if not args.job_name:
-        args.job_name = name
+        named = args.command and args.command[0] != "-"
+        args.job_name = os.path.basename(args.command[0]) if named else "batch"
     spec = subinstance.build(args, words, script=text)
     if args.dry_run:
         print(json.dumps(spec, ensure_ascii=False))

@@ -56,6 +56,7 @@ GROUPS = {
     },
     "other useful commands": {
         "start": Command("start", "c", "bootstrap a local Flux instance"),
+        "broker": Command("start", "c"),
         "simulate": Command("simulate", "py", "run recorded jobs through schedulers, and compare"),
         "version": Command("version", "builtin", "Display flux version information"),
         "config": Command("config", "builtin", "Manage/query Flux configuration"),
@@ -108,6 +109,8 @@ SUBCOMMANDS = {
         "timeleft": Command(
             "job.status:timeleft", doc="Find remaining runtime for job or enclosing instance"
         ),
+        "taskmap": Command("job.tasks:show", doc="Utility function for working with job task maps"),
+        "hostpids": Command("job.tasks:hostpids", doc="Print host:pid pairs for tasks of job"),
         "last": Command("job.listing:last", doc="List my most recently submitted job id(s)"),
         "list": Command("job.listing:list_jobs"),
         "list-inactive": Command("job.listing:list_inactive"),

@@ -13,7 +13,7 @@ from flux_embedded.formats import fsd
 TYPES = {
     "string": (str, str),
     "integer": (int, str),
-    "real": ((int, float), lambda v: f"{v:f}"),
+    "real": (float, lambda v: f"{v:f}"),
     "boolean": (bool, compact),
     "object": (dict, compact),
     "array": (list, compact),
@@ -62,7 +62,7 @@ def _text(value, kind, name):
     if kind not in TYPES:
         raise CommandError(f"Unknown type: {kind}")
     wanted, show = TYPES[kind]
-    if not isinstance(value, wanted) or (kind in ("integer", "real") and isinstance(value, bool)):
+    if not isinstance(value, wanted) or (kind == "integer" and isinstance(value, bool)):
         raise CommandError(f"{name} does not have the requested type")
     if show is None:
         return value if isinstance(value, str) else compact(value)
@@ -80,7 +80,7 @@ def _text(value, kind, name):
 def load(opts):
     from flux_embedded.broker import config
 
-    if opts.args and opts.args[0] != "-":
+    if opts.args:
         try:
             table = config.load_path(opts.args[0])
         except config.ConfigError as exc:

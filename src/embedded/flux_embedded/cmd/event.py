@@ -3,7 +3,6 @@
 import json
 
 from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.optparse import Group, Opt, command
 
 
@@ -22,15 +21,16 @@ from flux_embedded.cmd.lib.optparse import Group, Opt, command
 def pub(opts):
     topic, *words = opts.args
     payload = {"topic": topic}
-    text = " ".join(words)
-    if words and "raw" in opts:
-        payload["payload"] = text
-    elif words:
-        try:
-            payload["payload"] = json.loads(text)
-        except ValueError:
-            raise CommandError("publish: Invalid argument: the payload must be JSON") from None
-    connect().rpc("event.publish", payload)
+    if words:
+        payload["payload"] = text = " ".join(words)
+        if "raw" not in opts:
+            try:
+                payload["payload"] = json.loads(text)
+            except ValueError:
+                pass
+    answer = connect().rpc("event.publish", payload)
+    if "synchronous" in opts or "loopback" in opts:
+        print(f"seq={answer['seq']}")
     return 0
 
 
@@ -38,10 +38,7 @@ def pub(opts):
     "flux-event sub",
     "[OPTIONS] [topic] [topic ...]",
     "Subscribe to events",
-    [
-        Opt("count", "c", "N", "Process N events then exit", kind="int"),
-        Opt("raw", "r", usage="Dump raw event payload"),
-    ],
+    [Opt("count", "c", "N", "Process N events then exit", kind="int")],
 )
 def sub(opts):
     left = [opts.get("count", 0)]

@@ -71,7 +71,13 @@ def make_parser():
         metavar="HOSTS|RANKS",
         help="List only jobs where the assigned resources intersect with the supplied argument",
     )
-    add("-n", "--no-header", action="store_true", help="Suppress printing of header line")
+    add(
+        "-n",
+        "--no-header",
+        "--suppress-header",
+        action="store_true",
+        help="Suppress printing of header line",
+    )
     add(
         "-u",
         "--user",
@@ -104,6 +110,7 @@ def make_parser():
         nargs="?",
         const="always",
         default="auto",
+        type=pyargs.color,
         metavar="WHEN",
         help="accepted, no colors are used",
     )
@@ -199,6 +206,8 @@ def fetch(client, args, now):
     if args.jobids:
         return _by_id(client, args.jobids)
     limit = args.count
+    if limit < 0:
+        raise CommandError("invalid payload: max_entries < 0 not allowed")
     payload = {"max_entries": limit + 1 if limit else 0, "attrs": jobinfo.ATTRS}
     payload["constraint"] = constraint(args)
     if args.since:

@@ -143,7 +143,8 @@ def change_command(args):
     _rpc(client, key, topic, payload)
     if args.quiet:
         return
-    _show(client, _names(client, wanted), (submission_text if submission else scheduling_text,))
+    shown = _names(client, None if args.verbose else wanted)
+    _show(client, shown, (submission_text if submission else scheduling_text,))
     if args.verbose and not submission:
         _show_counts(client)
 

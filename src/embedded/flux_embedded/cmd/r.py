@@ -92,7 +92,7 @@ def encode(opts):
             f"hostname count in '{opts.get('hosts')}' does not match nranks ({len(ranks)})"
         )
     have = {
-        "core": _ids("cores", opts.get("cores", "0")),
+        "core": _ids("cores", opts.get("cores") or ("" if opts.get("gpus") else "0")),
         "gpu": _ids("gpus", opts.get("gpus", "")),
     }
     xml = None
@@ -111,6 +111,26 @@ def encode(opts):
         return 0
     print(rset.encode())
     return 0
+
+
+def _with_properties(rset, names):
+    """The ranks that have all properties; ``^NAME``: have it not."""
+    found = set(rset.have)
+    for name in names:
+        bad = next((letter for letter in name[1:] if letter in "!&'\"^`|()"), None)
+        if bad:
+            text = f"invalid character '{bad}' in property \"{name}\""
+            raise CommandError(f"Invalid property constraint: {text}: Invalid argument")
+        members = set(rset.properties.get(name.lstrip("^"), ()))
+        found = found - members if name.startswith("^") else found & members
+    return found
+
+
+def _ranks(text):
+    try:
+        return set(idset.ids(text))
+    except ValueError:
+        raise CommandError(f"Invalid ranks option: '{text}': Invalid argument") from None
 
 
 @command(
@@ -136,14 +156,11 @@ def decode(opts):
     rset = _stdin_sets()[0]
     try:
         if "properties" in opts:
-            wanted = opts.get("properties").split(",")
-            rset = rset.select(
-                {r for r in rset.have if all(r in rset.properties.get(name, ()) for name in wanted)}
-            )
+            rset = rset.select(_with_properties(rset, opts.get("properties").split(",")))
         if "include" in opts:
-            rset = rset.select(rset.find(opts.get("include")))
+            rset = rset.select(_ranks(opts.get("include")))
         if "exclude" in opts:
-            rset = rset.select(set(rset.have) - rset.find(opts.get("exclude")))
+            rset = rset.select(set(rset.have) - _ranks(opts.get("exclude")))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     if opts.get("short"):

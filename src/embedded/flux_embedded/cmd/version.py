@@ -19,5 +19,5 @@ def main(argv):
             print(f"FLUX_URI:\t\t{os.environ['FLUX_URI']}")
         except (OSError, NoInstance):
             pass
-    print("instance:\t\tembedded (flux-scheduler)")
+    print("build-options:\t\t+embedded (flux-scheduler)")
     return 0

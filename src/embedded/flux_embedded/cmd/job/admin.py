@@ -29,7 +29,7 @@ def purge(opts):
     numbers = jobids.parse_all(opts.args)
     limits = {
         "age_limit": _age(opts.get("age-limit")),
-        "num_limit": opts.get("num-limit", -1),
+        "num_limit": max(opts.get("num-limit", -1), -1),
         "batch": opts.get("batch", 50),
         "force": force,
     }

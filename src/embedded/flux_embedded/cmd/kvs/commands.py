@@ -1,5 +1,6 @@
 """Reading and writing keys."""
 
+import re
 import sys
 
 from flux_embedded.cmd.lib.client import connect
@@ -117,10 +118,8 @@ def put(opts):
         key, equals, value = word.partition("=")
         if not equals:
             raise CommandError("put: you must specify a value as key=value")
-        if value == "-":
+        if value == "-" and opts.get("raw"):
             value = sys.stdin.read()
-            if not opts.get("raw") and value.endswith("\n"):
-                value = value[:-1]
         ops.append(["append" if opts.get("append") else "put", key, value])
     store = Store(opts)
     answer = store.rpc("commit", {"ops": ops})
@@ -144,7 +143,7 @@ def put(opts):
 )
 def ls(opts):
     store = Store(opts)
-    keys = opts.args or ["."]
+    keys = sorted(opts.args) or ["."]
     width = 1 if opts.get("1") else opts.get("width", 80) or 1 << 30
     plain, directories = [], []
     for key in keys:
@@ -153,7 +152,7 @@ def ls(opts):
             directories.append((key, entries))
         else:
             plain.append((key, kind))
-    _columns([_marked(name, kind, opts) for name, kind in plain], width)
+    _columns(plain, opts, width)
     titles = len(keys) > 1 or opts.get("recursive")
     first = not plain
     while directories:
@@ -163,7 +162,7 @@ def ls(opts):
                 print()
             print(f"{key}:")
         first = False
-        _columns([_marked(name, kind, opts) for name, kind, _ in entries], width)
+        _columns([entry[:2] for entry in entries], opts, width)
         if opts.get("recursive"):
             below = []
             for name, kind, _ in entries:
@@ -193,11 +192,12 @@ def _marked(name, kind, opts):
     return name
 
 
-def _columns(names, width):
-    """Print names in columns of one width, the longest name and four blanks."""
-    if not names:
+def _columns(entries, opts, width):
+    """Print (name, kind) in columns of one width: the longest name, its mark not counted, and four blanks."""
+    if not entries:
         return
-    column = max(map(len, names)) + 4
+    column = max(len(name) for name, _ in entries) + 4
+    names = [_marked(name, kind, opts) for name, kind in entries]
     each = max(1, width // column)
     for start in range(0, len(names), each):
         row = names[start : start + each]
@@ -285,18 +285,24 @@ def link(opts):
     "flux-kvs readlink",
     "[-N ns] key [key...]",
     "Retrieve the key a link refers to",
-    [NAMESPACE],
+    [
+        NAMESPACE,
+        Opt("namespace-only", "o", usage="Print only namespace if link has a namespace"),
+        Opt("key-only", "k", usage="Print only key if link has a namespace"),
+    ],
     args=(1, None),
 )
 def readlink(opts):
     store = Store(opts)
     for key in opts.args:
         answer = store.rpc("readlink", {"key": key}, f"readlink: {key}")
-        print(
-            f"{answer['namespace']}::{answer['target']}"
-            if answer.get("namespace")
-            else answer["target"]
-        )
+        namespace, target = answer.get("namespace"), answer["target"]
+        if namespace and opts.get("namespace-only"):
+            print(namespace)
+        elif namespace and not opts.get("key-only"):
+            print(f"{namespace}::{target}")
+        else:
+            print(target)
     return 0
 
 
@@ -361,7 +367,9 @@ def getroot(opts):
 
 @command("flux-kvs wait", "[-N ns] version", "Block until the KVS reaches version", [NAMESPACE])
 def wait(opts):
-    if len(opts.args) != 1 or not opts.args[0].isdigit():
+    if len(opts.args) != 1:
         raise opts.fail_usage()
-    Store(opts).rpc("wait-version", {"rootseq": int(opts.args[0])})
+    # what is no number counts as 0, as for atoi(3)
+    number = re.match(r"\s*[+-]?\d+", opts.args[0])
+    Store(opts).rpc("wait-version", {"rootseq": int(number.group()) if number else 0})
     return 0

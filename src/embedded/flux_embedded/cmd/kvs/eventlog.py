@@ -87,6 +87,7 @@ def append(opts):
         Opt("waitcreate", "W", usage="Wait for creation"),
         Opt("quiet", "q", usage="Do not output matched event"),
         Opt("verbose", "v", usage="Output all events before matched event"),
+        Opt("unformatted", "u", usage="Show event in RFC 18 form"),
         *FORMAT_OPTIONS,
     ],
     args=2,
@@ -94,6 +95,8 @@ def append(opts):
 def wait_event(opts):
     key, name = opts.args
     form = formatter(opts)
+    if opts.get("unformatted"):
+        form.form = "json"
     store = Store(opts)
     if "timeout" in opts:
         import signal

@@ -53,10 +53,13 @@ def split(words, sep=None):
         return command, None
     merged = []
     for linked, _, items in lists:
-        if linked and merged:
+        if not linked:
+            merged.append([items])
+        elif merged:
             merged[-1].append(items)
         else:
-            merged.append([items])
+            # in step with nothing: no jobs
+            merged.append([[]])
     return command, merged
 
 

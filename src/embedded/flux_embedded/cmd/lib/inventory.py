@@ -15,9 +15,9 @@ class SchedStatus:
     """
 
     def __init__(self, answer):
-        self.all = RSet(answer["all"])
-        self.down = RSet(answer["down"])
-        self.allocated = RSet(answer["allocated"])
+        self.all, self.down, self.allocated = (
+            RSet(answer.get(name)) for name in ("all", "down", "allocated")
+        )
         for part in (self.down, self.allocated):
             part.properties = {
                 name: members & set(part.have) for name, members in self.all.properties.items()

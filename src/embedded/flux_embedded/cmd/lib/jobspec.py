@@ -44,12 +44,6 @@ def check_int(name, text):
         raise CommandError(f"--{name}: invalid int value '{text}'") from None
 
 
-def check_positive(name, value):
-    if value is not None and value < 1:
-        raise CommandError(f"--{name}: must be greater than 0")
-    return value
-
-
 def per_task(nnodes, ntasks, cores, gpus, exclusive):
     """Resources and task count of ``-N -n -c -g -x``."""
     per_slot = {"per_slot": 1}

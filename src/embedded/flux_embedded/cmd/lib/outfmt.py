@@ -192,11 +192,6 @@ class OutputFormat:
         chosen = _choose(text, named, command, table)
         return None if chosen is None else cls(chosen, headings, **more)
 
-    def without(self, *names):
-        """Leave some fields out, each with the text before it."""
-        self.fields = [field for field in self.fields if field.name not in names]
-        return self
-
     def exists(self, name):
         """Whether there is such a field."""
         return name in self.headings or bool(self.known and self.known(name))

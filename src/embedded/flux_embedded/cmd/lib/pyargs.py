@@ -6,6 +6,13 @@ import sys
 from flux_embedded.cmd.lib.errors import UsageError
 
 
+def color(text):
+    """``--color=WHEN``: checked, and no more."""
+    if text not in ("never", "always", "auto"):
+        raise argparse.ArgumentTypeError(f"Invalid argument to --color: '{text}'")
+    return text
+
+
 class Formatter(argparse.HelpFormatter):
     """``-o, --format=FORMAT`` in one piece, long options of one column."""
 

@@ -1,7 +1,7 @@
 """Jobs that are instances: what ``flux alloc`` and ``flux batch`` share.
 
-The job's one process is ``flux start``, which finds from its environment that it runs in a job and
-takes over the resources of that job.
+The job is ``flux broker``, one task a node. The first finds from its environment that it runs in a job, takes over the
+resources of that job and plays the brokers of all nodes; the others end at once.
 """
 
 import json
@@ -78,15 +78,14 @@ def build(args, words, script=None):
     if not (args.ntasks or args.nodes or args.resources_shape or args.resources_json):
         raise CommandError("Number of slots to allocate must be specified")
     conf = _configuration(args.conf or ())
-    start = ["flux", "start"]
+    start = ["flux", "broker"]
     if conf:
-        start.append("--conf={{tmpdir}}/conf.json")
-    start += [f"--broker-opts={text}" for text in args.broker_opts or ()]
+        start.append("-c{{tmpdir}}/conf.json")
+    for text in args.broker_opts or ():
+        start += text.split(",")
     if script is not None:
         words = ["{{tmpdir}}/script", *words]
     built = submission.build(args, start + words)
-    # one process plays the brokers of all nodes
-    built.spec["tasks"][0]["count"] = {"total": 1}
     for name, value in (("per-resource.type", "node"), ("mpi", "none"), ("exit-timeout", "none")):
         built.set_option(name, value)
     if script is not None:

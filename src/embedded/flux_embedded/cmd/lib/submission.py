@@ -78,6 +78,7 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
     add("--resources-json", metavar="FILE", help="Request resources as JSON, inline or from a file")
     add(
         "--requires",
+        action="append",
         metavar="CONSTRAINT",
         help="Request resources that match a constraint (RFC 35)",
     )
@@ -103,7 +104,7 @@ def make_parser(name, summary, usage="[OPTIONS...] COMMAND [ARGS...]", slots=Fal
         metavar="URI",
         help="Set a job dependency in the form SCHEME:VALUE (multiple use OK)",
     )
-    add("--begin-time", metavar="TIME", help="Set minimum begin time for job")
+    add("--begin-time", action="append", metavar="TIME", help="Set minimum begin time for job")
     add(
         "--signal",
         metavar="SIG@TIME",
@@ -220,18 +221,19 @@ def _resources(args):
     number = {}
     for name in (*jobspec.PER_TASK, *jobspec.PER_RESOURCE, "nodes"):
         number[name] = jobspec.check_int(name.replace("_", "-"), get(name))
-    for name in number:
-        if name != "ntasks":
-            jobspec.check_positive(name.replace("_", "-"), number[name] or None)
+    for name, value in number.items():
+        if value is not None and value < 0:
+            what = {"ntasks": "task count", "nodes": "node count"}.get(name, name.replace("_", " "))
+            raise CommandError(f"{what} must be a integer >= 1")
     nodes = number["nodes"]
     if nodes is not None and nodes < 1:
         raise CommandError("node count must be greater than 0")
     if not resource:
-        cores = number["cores_per_task"]
+        # 0 is as good as not given
         spec, count = jobspec.per_task(
             nodes,
-            number["ntasks"],
-            1 if cores is None else cores,
+            number["ntasks"] or (1 if nodes is None else None),
+            number["cores_per_task"] or 1,
             number["gpus_per_task"],
             args.exclusive,
         )
@@ -289,9 +291,7 @@ def _output_options(spec, args):
         spec.set_option("input.stdin", {"type": "file", "path": args.input})
     for stream in ("stdout", "stderr"):
         path = args.output if stream == "stdout" else args.error
-        if path in ("none", "kvs"):
-            path = None
-        if path:
+        if path not in (None, "none", "kvs"):
             option = {"type": "file", "path": path}
             if args.label_io:
                 option["label"] = True
@@ -303,13 +303,14 @@ def _output_options(spec, args):
         spec.set_option("input.batch-timeout", 0.0)
 
 
-def _constraint(text):
+def _constraint(texts):
     from flux_embedded.formats import constraint_text
 
+    whole = texts[0] if len(texts) == 1 else " ".join(f"({text})" for text in texts)
     try:
-        return constraint_text.parse(text)
+        return constraint_text.parse(whole)
     except ValueError as exc:
-        raise CommandError(f"--requires={text!r}: {exc}") from None
+        raise CommandError(f"--requires={whole!r}: {exc}") from None
 
 
 def build(args, command, warnings=True):
@@ -335,10 +336,8 @@ def build(args, command, warnings=True):
         if scheme in DEPRECATED_SCHEMES and warnings:
             warn(f"dependency scheme '{scheme}' is deprecated, use '{DEPRECATED_SCHEMES[scheme]}'")
         dependencies.append(dependency)
-    if args.begin_time:
-        dependencies.append(
-            {"scheme": "begin-time", "value": str(values.begin_time(args.begin_time))}
-        )
+    for text in args.begin_time or ():
+        dependencies.append({"scheme": "begin-time", "value": str(values.begin_time(text))})
     if dependencies:
         spec.system["dependencies"] = dependencies
     if args.requires is not None:

@@ -231,6 +231,6 @@ def substitute(value, number):
 def payloads(args, command):
     """The requests that one set of options makes, without sending them."""
     spec = submission.build(args, command).spec
-    base = submission.request(args, None)
+    base = {} if args.dry_run else submission.request(args, None)
     for _, one in replicate(spec, getattr(args, "cc", None), getattr(args, "bcc", None)):
         yield {**base, "jobspec": one}

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import string
 import time
 
 from flux_embedded.cmd.lib.errors import CommandError
@@ -117,13 +118,15 @@ def urgency(text):
 
 
 def dependency(text):
-    """``SCHEME[:VALUE][?K=V&K=V]`` as a dependency object."""
+    """``SCHEME[:VALUE][?K=V&K=V]`` as a dependency object; numbers among V are numbers there."""
     scheme, _, value = text.partition(":")
+    if not scheme:
+        raise CommandError(f'Invalid dependency URI "{text}"')
     value, _, query = value.partition("?")
     result = {"scheme": scheme, "value": value}
     for pair in query.split("&") if query else ():
         key, _, val = pair.partition("=")
-        result[key] = val
+        result[key] = int(val) if re.fullmatch(r"-?\d+", val) else val
     return result
 
 
@@ -167,6 +170,8 @@ def begin_time(text):
     """
     now = time.time()
     text = text.strip()
+    if not text:
+        raise CommandError('Invalid datetime: ""')
     if text == "now":
         return now
     if text.startswith("+"):
@@ -239,18 +244,15 @@ def environment(rules, environ=None):
             queue = [line for line in lines if line and not line.startswith("#")] + queue
         elif "=" in rule:
             name, _, value = rule.partition("=")
-            known = {**source, **result}
-            result[name] = re.sub(
-                r"\$(?:\{(\w+)\}|(\w+))",
-                lambda m, known=known: known.get(m.group(1) or m.group(2), ""),
-                value,
-            )
+            try:
+                result[name] = string.Template(value).substitute({**source, **result})
+            except KeyError as exc:
+                raise CommandError(f"--env: Variable {exc} not found in {rule}") from None
+            except ValueError as exc:
+                raise CommandError(f"--env: {rule}: {exc}") from None
         else:
             match = _matcher(rule)
-            found = {k: v for k, v in source.items() if match(k)}
-            if not found and not any(c in rule for c in "*?[/{"):
-                raise CommandError(f"--env: Variable {rule} not found in current env")
-            result.update(found)
+            result.update((k, v) for k, v in source.items() if match(k))
     return result
 
 

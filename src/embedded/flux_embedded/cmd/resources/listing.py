@@ -65,6 +65,8 @@ def make_lines(rset, state, names, queues):
     """Split the resources of a state by what the columns called names tell apart."""
     by_property = "properties" in names or "propertiesx" in names
     by_queue = "queue" in names and bool(queues)
+    if not rset.have and by_queue:
+        return [Line(state, rset, queues=(name,)) for name in sorted(queues.requires)]
     if not rset.have or not (by_property or by_queue):
         return [Line(state, rset)]
     hidden = set(queues.requires) | {f"+{name}" for name in queues.requires}

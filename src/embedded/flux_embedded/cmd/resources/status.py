@@ -89,6 +89,8 @@ class Row:
             return idset.text(self.ranks)
         if name == "nodelist":
             return self.inventory.select(self.ranks).encode_hosts()
+        if name.startswith("color_"):
+            return ""
         return getattr(self, name)
 
 
@@ -213,7 +215,9 @@ def _show(args, named, table, skip_empty):
     layout = OutputFormat.named(args.format, named, HEADINGS, "resource", table)
     if layout is None:
         return 0
-    layout.without("color_up", "color_off")
+    for field in layout.fields:
+        if field.name == "color_up":  # which takes the blank before it along
+            field.literal = field.literal.rstrip(" ")
     client = connect()
     current = ResourceStatus(client)
     if args.include or args.queue:

@@ -1,7 +1,19 @@
 """Which task of a job runs where, and with what environment."""
 
-from flux_embedded.formats import idset, jobid, rset
+from flux_embedded.formats import idset, jobid, rset, taskmap
 from flux_embedded.formats.jobspec import count_tasks
+
+
+class MapError(ValueError):
+    """The shell option ``taskmap`` cannot be followed.
+
+    Attributes:
+        killed (bool): the shells are ended for it, not: end by themselves
+    """
+
+    def __init__(self, note, killed):
+        super().__init__(note)
+        self.killed = killed
 
 
 class Placed:
@@ -56,8 +68,7 @@ def slot_shape(resources):
 
 def per_resource_shares(jobspec, children):
     """Tasks on each node by the shell option ``per-resource`` ({type: node | core, count}); None without it."""
-    options = jobspec["attributes"]["system"].get("shell", {}).get("options", {})
-    per = options.get("per-resource")
+    per = shell_options(jobspec).get("per-resource")
     if any("total" in task["count"] for task in jobspec["tasks"]):
         return None
     if not isinstance(per, dict) or per.get("type") not in ("node", "core"):
@@ -95,21 +106,55 @@ def place(jobspec, R):
             if not left:
                 break
     tasks = []
-    for index, (broker_rank, host, _) in enumerate(nodes):
+    for index, ranks in enumerate(_map_tasks(jobspec, shares)):
+        broker_rank, host, _ = nodes[index]
         what = children[broker_rank]
-        for local_id in range(shares[index]):
-            tasks.append(
-                Placed(
-                    len(tasks),
-                    index,
-                    host,
-                    broker_rank,
-                    local_id,
-                    what.get("gpu", ""),
-                    what.get("core", ""),
-                )
-            )
-    return tasks
+        for local_id, rank in enumerate(ranks):
+            there = what.get("gpu", ""), what.get("core", "")
+            tasks.append(Placed(rank, index, host, broker_rank, local_id, *there))
+    return sorted(tasks, key=lambda task: task.rank)
+
+
+def _map_tasks(jobspec, shares):
+    """The task ids of each node by the shell option ``taskmap``; shares: how many tasks it gets.
+
+    Raises:
+        MapError: there is no such map
+    """
+    option = shell_options(jobspec).get("taskmap")
+    option = option if isinstance(option, dict) else {}
+    scheme, value = option.get("scheme", "block"), option.get("value") or ""
+    if scheme == "block":
+        if value:
+            raise MapError(f"block taskmap does not accept a value (got {value})", True)
+        return taskmap.block(shares)
+    if scheme == "cyclic":
+        if value and not (value.isdigit() and int(value)):
+            raise MapError(f"invalid cyclic stride: {value}", True)
+        return taskmap.cyclic(shares, int(value or 1))
+    if scheme != "manual":
+        raise MapError(f"failed to map tasks with scheme={scheme}", False)
+    try:
+        nodes = taskmap.decode(value)
+    except ValueError as exc:
+        raise MapError(f"taskmap={value}: {exc}", True) from None
+    if [len(ranks) for ranks in nodes] != list(shares):
+        raise MapError("failed to set new shell taskmap", False)
+    return nodes
+
+
+def nodes_of(tasks):
+    """The task ids of each node that a job has tasks on: a map (see formats.taskmap)."""
+    nodes = [[] for _ in range(max(task.node for task in tasks) + 1)]
+    for task in tasks:
+        nodes[task.node].append(task.rank)
+    return nodes
+
+
+def shell_options(jobspec):
+    """The shell options of a jobspec."""
+    shell = jobspec["attributes"]["system"].get("shell") or {}
+    return shell.get("options") or {}
 
 
 def task_environment(base, job_id, tasks, task, uri):
@@ -117,7 +162,7 @@ def task_environment(base, job_id, tasks, task, uri):
     environment = dict(base)
     environment["FLUX_JOB_ID"] = jobid.f58(job_id)
     environment["FLUX_JOB_SIZE"] = str(len(tasks))
-    environment["FLUX_JOB_NNODES"] = str(tasks[-1].node + 1)
+    environment["FLUX_JOB_NNODES"] = str(1 + max(other.node for other in tasks))
     environment["FLUX_TASK_RANK"] = str(task.rank)
     environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
     # One broker plays all ranks: this is how `flux getattr rank` knows on which one it is asked.

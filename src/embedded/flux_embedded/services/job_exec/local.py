@@ -8,9 +8,11 @@ signal counting as 128 + its number.
 import errno
 import json
 import os
+import resource
 import signal
+import socket
 
-from flux_embedded.formats import jobid
+from flux_embedded.formats import fsd, jobid, rset, taskmap
 from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
@@ -20,8 +22,54 @@ from flux_embedded.services.job_exec.process import PIPE, Process
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
-class InputError(Exception):
-    """The file that is to be standard input cannot be read."""
+class ShellError(Exception):
+    """A shell gives up.
+
+    Args:
+        note (str): of the exception
+        reason (str): what it says before; None: the note
+        component (str): of the shell
+        status (int): wait status of the job
+    """
+
+    def __init__(self, note, reason=None, component=None, status=1 << 8):
+        super().__init__(note)
+        self.reason = reason or note
+        self.component = component
+        self.status = status
+
+
+def _init_error(reason, component):
+    """What becomes of a job when a plug-in of its shells cannot begin."""
+    return ShellError(f"shell_init: {os.strerror(errno.ENOENT)}", reason, component)
+
+
+def _exit_timeout(options):
+    """Seconds that a job's other tasks have once one has ended; None: no limit."""
+    value = options.get("exit-timeout", 30.0)
+    if value == "none":
+        return None
+    try:
+        return fsd.parse(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        text = "exit-timeout is not a valid Flux Standard Duration"
+        raise _init_error(text, "task-exit") from None
+
+
+def _soft_limits(options):
+    """[(number, soft limit)] of the shell option ``rlimit``, without those that are as they are to be."""
+    found = []
+    table = options.get("rlimit")
+    for name, soft in table.items() if isinstance(table, dict) else ():
+        number = getattr(resource, f"RLIMIT_{name.upper()}", None)
+        if number is None or type(soft) is not int:
+            continue
+        now, hard = resource.getrlimit(number)
+        if soft < 0 or soft > hard >= 0:
+            soft = hard
+        if soft != now:
+            found.append((number, soft))
+    return found
 
 
 def _signal_option(options):
@@ -50,6 +98,9 @@ class LocalJob(base.ExecJob):
         "_directory",
         "_templates",
         "_early",
+        "_options",
+        "_name",
+        "_doom",
     )
 
     def __init__(self, service, msg, body):
@@ -66,6 +117,9 @@ class LocalJob(base.ExecJob):
         self._directory = None
         self._templates = None
         self._early = []
+        self._options = {}
+        self._name = None
+        self._doom = None
 
     def start(self):
         # The environment is only in what was submitted.
@@ -88,27 +142,43 @@ class LocalJob(base.ExecJob):
             submitted = json.loads(future.body["J"])["attributes"].get("system") or {}
             environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
-            self._tasks = layout.place(jobspec, self.R)
+            options = self._options = layout.shell_options(jobspec)
+            try:
+                self._tasks = layout.place(jobspec, self.R)
+            except layout.MapError as exc:
+                status = signal.SIGTERM if exc.killed else 1 << 8
+                raise ShellError(str(exc), status=status) from None
             if not self._tasks:
                 raise ValueError("the job has no tasks")
             argv = [command] if isinstance(command, str) else list(command)
-            options = (system.get("shell") or {}).get("options") or {}
-            name = (system.get("job") or {}).get("name") or os.path.basename(argv[0])
+            self._name = os.path.basename(argv[0])
+            name = (system.get("job") or {}).get("name") or self._name
             cwd = system.get("cwd") or "/"
+            fault = ((system.get("exec") or {}).get("bulkexec") or {}).get("mock_exception")
+            if fault in ("init", "starting"):
+                self._raise(f"mock {fault} exception generated")
+                self._end(1 << 8)
+                return
             self._make_directory(system, name)
-            self._output = Output(self.service, self.id, options, self._tasks, self._templates, cwd)
+            self._output = Output(self.service, self.id, options, self._tasks, self._templates)
+            try:
+                self._output.open(cwd)
+            except OSError as exc:
+                text = f"open: {exc.filename}: {exc.strerror}"
+                raise _init_error(text, "output.task") from None
             self._check_input(options, cwd)
             self._signal = _signal_option(options)
-        except InputError as exc:
+            _exit_timeout(options)
+        except ShellError as exc:
             self.answer("start", {})
-            self._output.fatal(str(exc), "input.file")
-            self.answer("exception", {"severity": 0, "type": "exec", "note": str(exc)})
-            self._end(signal.SIGTERM)
+            if self._output is None:
+                self._output = Output(self.service, self.id, {}, [], None)
+            self._output.fatal(exc.reason, exc.component)
+            self._raise(str(exc))
+            self._end(exc.status)
             return
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
-            self.answer(
-                "exception", {"severity": 0, "type": "exec", "note": f"cannot start job: {exc}"}
-            )
+            self._raise(f"cannot start job: {exc}")
             self._end(None)
             return
         if not os.path.isdir(cwd):
@@ -117,6 +187,9 @@ class LocalJob(base.ExecJob):
         self._shell_events()
         self._spawn_all(argv, self._environment(environment), cwd, options)
         self._watch_time()
+
+    def _raise(self, note):
+        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
 
     def _make_directory(self, system, name):
         rundir = self.service.ctx.attrs.get("rundir")
@@ -138,7 +211,8 @@ class LocalJob(base.ExecJob):
             try:
                 os.close(os.open(path, os.O_RDONLY))
             except OSError as exc:
-                raise InputError(f"error opening input file '{path}': {exc.strerror}") from None
+                text = f"error opening input file '{path}': {exc.strerror}"
+                raise ShellError(text, None, "input.file", signal.SIGTERM) from None
 
     def _watch_time(self):
         """Wait for the end of the job's time, and for the warning before it."""
@@ -163,14 +237,7 @@ class LocalJob(base.ExecJob):
         self._signal_all(signum)
 
     def _shell_events(self):
-        nnodes = self._tasks[-1].node + 1
-        counts = []
-        for node in range(nnodes):
-            tasks = sum(1 for task in self._tasks if task.node == node)
-            if counts and counts[-1][2] == tasks:
-                counts[-1][1] += 1
-            else:
-                counts.append([node, 1, tasks, 1])
+        nodes = layout.nodes_of(self._tasks)
         init = {
             "service": f"0-shell-{jobid.f58plain(self.id)}",
             "leader-rank": self._tasks[0].broker_rank,
@@ -178,8 +245,8 @@ class LocalJob(base.ExecJob):
         self.service.append(
             self.id,
             "exec.eventlog",
-            ("shell.init", {**init, "size": nnodes}),
-            ("shell.start", {"taskmap": {"version": 1, "map": counts}}),
+            ("shell.init", {**init, "size": len(nodes)}),
+            ("shell.start", {"taskmap": {"version": 1, "map": taskmap.encode(nodes)}}),
         )
 
     def _environment(self, given):
@@ -235,6 +302,7 @@ class LocalJob(base.ExecJob):
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
                 opened or PIPE,
+                _soft_limits(self._options),
             )
         finally:
             if opened is not None:
@@ -245,7 +313,8 @@ class LocalJob(base.ExecJob):
         missing = isinstance(exc, FileNotFoundError)
         self._codes[task.rank] = NOT_FOUND if missing else NOT_EXECUTABLE
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        note = f"task {task.rank} (host {task.host}): start failed: {command}: {reason}"
+        host = socket.gethostname()
+        note = f"task {task.rank} (host {host}): start failed: {command}: {reason}"
         self._output.fatal(note)
         request = {"id": self.id, "type": "exec", "severity": 0, "note": note}
         self._ending = True
@@ -259,6 +328,17 @@ class LocalJob(base.ExecJob):
         signaled = status & 0x7F
         code = 128 + signaled if signaled else status >> 8
         self._codes[rank] = code
+        if not self._procs:
+            self._report_exit(rank, process, status, code)
+            self._end(max(self._codes.values()) << 8)
+        elif len(self._codes) == 1:
+            self._report_exit(rank, process, status, code)
+            self._watch_others(rank, status, code)
+
+    def _report_exit(self, rank, process, status, code):
+        """The event of the first task that ends; the others have none."""
+        if len(self._codes) > 1:
+            return
         task = self._tasks[rank]
         context = {
             "localid": task.local_id,
@@ -266,15 +346,39 @@ class LocalJob(base.ExecJob):
             "state": "Exited",
             "pid": process.pid,
             "wait_status": status,
-            "signaled": signaled,
+            "signaled": status & 0x7F,
             "exitcode": code,
         }
         self.service.append(self.id, "exec.eventlog", ("shell.task-exit", context))
-        if not self._procs:
-            self._end(max(self._codes.values()) << 8)
+
+    def _watch_others(self, rank, status, code):
+        """The first of several tasks has ended: see what that means for the others."""
+        how = signal.strsignal(status & 0x7F) if status & 0x7F else f"Exit {code}"
+        task = f"{self._name}: task rank {rank} on host {self._tasks[rank].host}"
+        if self._options.get("exit-on-error") and code:
+            self._give_up(f"{task} failed ({how}) and exit-on-error is set", code)
+            return
+        timeout = _exit_timeout(self._options)
+        if timeout is not None:
+            given = self._options.get("exit-timeout", "30s")
+            text = f"{task} exited ({how}) and exit-timeout={given} has expired"
+            when = self.service.kernel.time + timeout
+            self._doom = base.Alarm(self.service, when, lambda: self._give_up(text, code))
+
+    def _give_up(self, note, code):
+        self._ending = True
+        self._output.fatal(note, "task-exit")
+        self._raise(note)
+        self._abandon_all()
+        self._end((code or 1) << 8)
 
     def kill(self, signum):
         self._signal_all(int(signum))
+
+    def proctable(self):
+        """[rank, host, pid] of the tasks that run."""
+        host = socket.gethostname()
+        return [[rank, host, process.pid] for rank, process in sorted(self._procs.items())]
 
     def _signal_all(self, signum):
         for process in list(self._procs.values()):
@@ -303,17 +407,20 @@ class LocalJob(base.ExecJob):
         A shell passes SIGTERM and SIGALRM on to its tasks; it dies of another signal, and they with it.
         """
         if signum not in (signal.SIGTERM, signal.SIGALRM):
-            procs, self._procs = self._procs, {}
-            for process in procs.values():
-                process.abandon()
+            self._abandon_all()
             self._end(int(signum))
             return
         self._signal_all(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
             self._kill_alarm = base.Alarm(
-                self.service, when, lambda: self._signal_all(signal.SIGKILL)
+                self.service, when, lambda: self._signal_all(self.service.kill_signal)
             )
+
+    def _abandon_all(self):
+        procs, self._procs = self._procs, {}
+        for process in procs.values():
+            process.abandon()
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -328,7 +435,7 @@ class LocalJob(base.ExecJob):
         if self._directory is not None:
             self._directory.remove()
         if status is not None:
-            leader = self._tasks[0].broker_rank
+            leader = rset.ranks(self.R)[0]
             self.service.append(
                 self.id,
                 "exec.eventlog",
@@ -345,7 +452,7 @@ class LocalJob(base.ExecJob):
         self.release()
 
     def _cancel_alarms(self):
-        for alarm in (self.alarm, self._warning, self._kill_alarm):
+        for alarm in (self.alarm, self._warning, self._kill_alarm, self._doom):
             if alarm is not None:
                 alarm.cancel()
 

@@ -1,9 +1,8 @@
 """Mock execution: a job that only takes time.
 
-``attributes.system.exec.test`` may have ``run_duration`` (FSD), ``wait_status`` (int, what the job ends
-with; default 0), ``mock_exception`` (``init``, ``starting`` or ``run``: raise an ``exec``
-exception then) and ``release`` (ours: array of ``[idset, seconds after the end]``, a partial release of
-ranks).
+``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a
+limit), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
+exception then) and ``release`` (ours: array of ``[idset, seconds after the end]``, a partial release of ranks).
 """
 
 import signal
@@ -30,13 +29,18 @@ class MockJob(base.ExecJob):
 
     def start(self):
         test = self._test
-        fault = test.get("mock_exception")
-        for key, kind in _FORM.items():
-            if key in test and type(test[key]) is not kind:
-                self.service.log(LOG_ERR, f"exec.test.{key}={test[key]!r}: not {kind.__name__}")
-                self._fail("failed to initialize testconf")
+        for key, kind in {None: dict, **_FORM}.items():
+            value = test if key is None else test.get(key)
+            if type(value) is not kind and not (value is None and key is not None):
+                name = f"exec.test.{key}" if key else "exec.test"
+                self.service.log(LOG_ERR, f"{name}={value!r}: not {kind.__name__}")
+                self._test = {}
+                self._fail("failed to initialize testconf: No such file or directory")
                 return
+        fault = test.get("mock_exception")
         duration = self.service.mock_run_duration
+        if duration is None:
+            duration = self.jobspec["attributes"]["system"].get("duration") or float("inf")
         if "run_duration" in test:
             try:
                 duration = fsd.parse(test["run_duration"])
@@ -50,9 +54,6 @@ class MockJob(base.ExecJob):
             self._fail("mock initialization exception generated")
             return
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
-        if fault == "starting":
-            self._fail("mock starting exception generated")
-            return
         self.answer("start", {})
         self.service.append(self.id, "exec.eventlog", ("recoverable", None))
         if fault == "run":

@@ -28,18 +28,14 @@ class Output:
         options (dict): ``attributes.system.shell.options``
         tasks: list of layout.Placed
         templates: shell.Templates
-        directory (str): where relative file names begin
-
-    Raises:
-        OSError: a file cannot be opened
     """
 
-    def __init__(self, service, id, options, tasks, templates, directory):
+    def __init__(self, service, id, options, tasks, templates):
         self.service = service
         self.id = id
         self._tasks = tasks
         self._templates = templates
-        self._directory = directory
+        self._directory = None
         self._partial = {}
         self._handles = {}
         self._log([("header", HEADER)])
@@ -52,11 +48,19 @@ class Output:
                 self._where[stream] = {"mode": output.get("mode"), **where}
         if "stdout" in self._where and "stderr" not in output:
             self._where["stderr"] = self._where["stdout"]
+
+    def open(self, directory):
+        """Open the files; relative names begin in directory.
+
+        Raises:
+            OSError: one cannot be opened
+        """
+        self._directory = directory
         for stream, where in self._where.items():
-            for task in tasks:
+            for task in self._tasks:
                 self._file(stream, task)
-            path = templates.render(str(where.get("path", "")))
-            ranks = idset.encode([0, len(tasks)], brackets=True)
+            path = self._templates.render(str(where.get("path", "")))
+            ranks = idset.encode([0, len(self._tasks)], brackets=True)
             self._log([("redirect", {"stream": stream, "rank": ranks, "path": path})])
 
     def _log(self, events):
@@ -66,7 +70,7 @@ class Output:
         """The file that a stream of a task goes to; one that is named twice is opened once."""
         where = self._where[stream]
         path = self._templates.render(str(where.get("path", "")), task)
-        path = os.path.join(self._directory, path)
+        path = os.path.join(self._directory, path) if path else path
         if path not in self._handles:
             mode = "ab" if where.get("mode") == "append" else "wb"
             self._handles[path] = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`

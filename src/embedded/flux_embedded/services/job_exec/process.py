@@ -1,6 +1,7 @@
 """A child process watched by the reactor."""
 
 import os
+import resource
 import subprocess
 
 POLLIN, POLLOUT = 1, 2
@@ -21,16 +22,22 @@ class Process:
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
         stdin: a file object, PIPE for `write`, or None for /dev/null
+        limits: [(number, soft limit)] that the process has of its own
 
     Raises:
         OSError: it cannot be started
     """
 
-    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None):
+    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None, limits=()):
         self.service = service
         self.on_output = on_output
         self.on_exit = on_exit
         self.status = None
+
+        def set_limits():
+            for number, soft in limits:
+                resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+
         self._popen = subprocess.Popen(
             argv,
             env=env,
@@ -39,6 +46,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=set_limits if limits else None,
         )
         self.pid = self._popen.pid
         self._streams = {}

@@ -5,6 +5,7 @@ method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: signal the job's tasks
+proctable                ``{id}`` -> ``{tasks: [[rank, host, pid], ...]}``; ENOENT: it does not run
 write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
                          tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
@@ -18,8 +19,8 @@ A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or 
 its command is really run, on this machine, whatever ranks it was given.
 
 Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
-``kill-timeout`` (FSD, default 5s) later SIGKILL;
-``mock-run-duration`` (ours: FSD, default 1s) for mock jobs that do not say how long they run.
+``kill-timeout`` (FSD, default 5s) later ``kill-signal`` (SIGKILL);
+``mock-run-duration`` (ours: FSD) for mock jobs that do not say how long they run; under a virtual clock the default is 1s.
 """
 
 import base64
@@ -74,13 +75,16 @@ class JobExec(Service):
         table = config.get("exec", {})
         try:
             self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
-            self.mock_run_duration = fsd.parse(table.get("mock-run-duration", "1s"))
+            default = "1s" if self.kernel.clock.virtual else None
+            mock = table.get("mock-run-duration", default)
+            self.mock_run_duration = None if mock is None else fsd.parse(mock)
         except (ValueError, TypeError) as exc:
             raise OSError(errno.EINVAL, f"exec: {exc}") from None
-        name = table.get("term-signal", "SIGTERM")
-        if not isinstance(name, str) or name not in signal.Signals.__members__:
-            raise OSError(errno.EINVAL, f"invalid term-signal: {name}")
-        self.term_signal = signal.Signals[name]
+        for key, default in (("term-signal", "SIGTERM"), ("kill-signal", "SIGKILL")):
+            name = table.get(key, default)
+            if not isinstance(name, str) or name not in signal.Signals.__members__:
+                raise OSError(errno.EINVAL, f"invalid {key}: {name}")
+            setattr(self, key.replace("-", "_"), signal.Signals[name])
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -112,7 +116,7 @@ class JobExec(Service):
         table = system.get("exec") if isinstance(system, dict) else None
         test = table.get("test") if isinstance(table, dict) else None
         if test is not None or self.kernel.clock.virtual:
-            return MockJob(self, msg, body, test if isinstance(test, dict) else {})
+            return MockJob(self, msg, body, {} if test is None else test)
         return LocalJob(self, msg, body)
 
     def _not_there(self, msg, id, R):
@@ -134,6 +138,13 @@ class JobExec(Service):
         if job is not None:
             job.kill(msg.body["signum"])
         self.respond(msg)
+
+    @request("proctable", form={"id": int})
+    def _proctable(self, msg):
+        job = self.jobs.get(msg.body["id"])
+        if job is None:
+            raise OSError(errno.ENOENT, "job is not running")
+        self.respond(msg, {"tasks": job.proctable()})
 
     @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool, "ranks?": str})
     def _write(self, msg):

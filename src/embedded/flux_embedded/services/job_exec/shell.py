@@ -82,7 +82,7 @@ class Templates:
     def __init__(self, id, name, tasks, tmpdir):
         self._values = {
             "name": name,
-            "nnodes": tasks[-1].node + 1,
+            "nnodes": max(task.node for task in tasks) + 1,
             "ntasks": len(tasks),
             "size": len(tasks),
             "tmpdir": tmpdir,

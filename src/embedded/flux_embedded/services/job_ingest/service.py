@@ -77,7 +77,7 @@ class JobIngest(Service):
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
         self._submitted = self._rejected = 0
-        self._configure(ctx.config)
+        self._configure(ctx.config, at_start=True)
 
     def begin(self):
         # After a reload the ids go on where they were, even if the clock stood still.
@@ -100,20 +100,23 @@ class JobIngest(Service):
                 raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
         return plugins
 
-    def _configure(self, config):
+    def _configure(self, config, at_start=False):
         policy.validate(config)
         validator = config.get("ingest", {}).get("validator", {})
-        plugins = validator.get("plugins", ["jobspec"])
-        if validator.get("disable"):
+        plugins, disable = validator.get("plugins", ["jobspec"]), validator.get("disable", False)
+        if type(disable) is not bool:
+            text = f"Expected true or false, got {policy.json_name(disable)}"
+            raise OSError(errno.EINVAL, f"error parsing [ingest.validator] config table: {text}")
+        if disable:
             plugins = []
         if self._arguments is not None:
             plugins = self._arguments
         for name in plugins:
             if name not in VALIDATORS:
-                raise OSError(
-                    errno.EINVAL,
-                    f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}",
-                )
+                text = f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}"
+                if at_start:
+                    raise OSError(errno.EINVAL, text)
+                self.log(LOG_ERR, text)
         self._validate = "jobspec" in plugins
         self._check_feasibility = "feasibility" in plugins
         self._completion = Completion(config)

@@ -219,6 +219,11 @@ def _system(key):
     return lambda job: job.jobspec["attributes"]["system"].get(key)
 
 
+def _duration(job):
+    value = _system("duration")(job)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
 def _exception_key(key):
     def get(job):
         return job.exception[key] if job.state == INACTIVE and job.exception is not None else None
@@ -273,7 +278,7 @@ GETTERS = {
     "bank": _system("bank"),
     "ntasks": lambda job: job.size()[0],
     "ncores": lambda job: job.size()[2],
-    "duration": _system("duration"),
+    "duration": _duration,
     "nnodes": lambda job: job.size()[1],
     "ranks": _ranks,
     "nodelist": _nodelist,

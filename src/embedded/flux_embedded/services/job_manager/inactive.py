@@ -46,10 +46,12 @@ class Inactive:
             age = fsd.parse(age) if age is not None else None
         except (ValueError, TypeError) as exc:
             raise OSError(errno.EINVAL, f"job-manager.inactive-age-limit: {exc}") from None
-        if number is not None and (type(number) is not int or number < 0):
+        if number is not None and type(number) is not int:
             raise OSError(
-                errno.EINVAL, f"job-manager.inactive-num-limit={number!r}: expected an integer >= 0"
+                errno.EINVAL, f"job-manager.inactive-num-limit={number!r}: expected an integer"
             )
+        if number is not None and number < 0:
+            number = None
         self._age_limit, self._num_limit = age, number
         if (age is not None or number is not None) and self._timer is None:
             self._timer = self.jm.timer(INTERVAL, self._tick, INTERVAL)

@@ -259,8 +259,8 @@ class JobManager(Service):
         try:
             policy.validate(config)
             self.jobtap.check_config(config)
+            # plugins of the configuration are loaded at start only
             self._configure(config)
-            self.jobtap.configure_plugins(config)
         except OSError:
             # All or nothing: whoever has taken the new one gets the former again.
             self._configure(former)

@@ -21,14 +21,14 @@ class DrainTable:
         """Drain ranks.
 
         Arguments: bounds; timestamp (seconds since the epoch); reason (str or None); overwrite, for
-        ranks that are drained already: KEEP leaves them as they are, REASON replaces the reason,
-        ALL the time too.
+        ranks that are drained already: KEEP leaves them as they are, but for a reason that was not
+        given yet, REASON replaces the reason, ALL the time too.
         """
         for rank in idset.members(bounds):
             former = self._info.get(rank)
             if former is None or overwrite == ALL:
                 self._info[rank] = (timestamp, reason)
-            elif overwrite == REASON:
+            elif overwrite == REASON or former[1] is None:
                 self._info[rank] = (former[0], reason)
         self.ranks = idset.union(self.ranks, bounds)
 
@@ -37,6 +37,10 @@ class DrainTable:
         for rank in idset.members(idset.intersect(bounds, self.ranks)):
             del self._info[rank]
         self.ranks = idset.difference(self.ranks, bounds)
+
+    def explained(self):
+        """The bounds of the ranks drained with a reason."""
+        return idset.from_ids(rank for rank, (_, reason) in self._info.items() if reason)
 
     def status(self):
         """Return ``{IDSET: {"timestamp", "reason"}}``, ranks drained alike in one entry."""

@@ -91,7 +91,7 @@ class Resource(Service):
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
         if self.ctx.job_R is not None:
             return self.ctx.job_R, "job-info"
-        return sources.discover(self.ctx.hosts), "dynamic-discovery"
+        return sources.discover([self.ctx.hostname] * len(self.ctx.hosts)), "dynamic-discovery"
 
     def _complain(self, text):
         """The reason goes to the log: who loads a module sees an errno only."""
@@ -159,7 +159,7 @@ class Resource(Service):
         for rank in idset.members(idset.intersect(ranks, self.state.base.ranks)):
             # Rank 0 is the instance itself: without it there is nothing to be had.
             expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
-            if rank and expected != found:
+            if rank and expected not in (found, self.ctx.hostname):
                 reason = f"rank {rank} got hostname '{found}', expected '{expected}'"
                 payload = {
                     "level": LOG_ERR,
@@ -228,7 +228,7 @@ class Resource(Service):
         ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
         if mode not in _OVERWRITE:
             raise OSError(errno.EINVAL, "Invalid mode specified")
-        already = idset.intersect(ranks, self.state.drains.ranks)
+        already = idset.intersect(ranks, self.state.drains.explained())
         if already and mode == "none":
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
         self._drain(ranks, reason, _OVERWRITE[mode])
