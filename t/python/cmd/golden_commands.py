@@ -129,17 +129,20 @@ class Group:
 def load(directory=None):
     """Return the recorded groups, by name; none without the data."""
     directory = directory or (shared.data_dir() and shared.data_dir() / "golden" / "commands")
-    groups = {}
-    for path in sorted(directory.glob("*.jsonl")) if directory else []:
-        with open(path, encoding="utf-8") as stream:
-            head, *entries = map(json.loads, stream)
-        lines = [
-            Line(path.stem, number=number, **entry) for number, entry in enumerate(entries, start=1)
-        ]
-        for line in lines:
-            line.reason = reason(line)
-        groups[path.stem] = Group(path.stem, head["start"], head["between"], lines)
-    return groups
+    paths = sorted(directory.glob("*.jsonl")) if directory else []
+    return {path.stem: load_group(path) for path in paths}
+
+
+def load_group(path):
+    """Return the recorded group of a file."""
+    with open(path, encoding="utf-8") as stream:
+        head, *entries = map(json.loads, stream)
+    lines = [
+        Line(path.stem, number=number, **entry) for number, entry in enumerate(entries, start=1)
+    ]
+    for line in lines:
+        line.reason = reason(line)
+    return Group(path.stem, head["start"], head["between"], lines)
 
 
 def reason(line):
@@ -359,7 +362,7 @@ def same_jobs(wanted, given, ids):
     return alike
 
 
-def replay(names=None, workers=2, timeout=TIMEOUT, environ=None):
+def replay(names=None, workers=2, timeout=TIMEOUT, environ=None, data=None):
     """Run groups side by side, each in an instance of its own.
 
     Args:
@@ -367,11 +370,12 @@ def replay(names=None, workers=2, timeout=TIMEOUT, environ=None):
         workers: how many groups at a time.
         timeout: seconds a command may take.
         environ: as for Replay.
+        data: the directory of the recordings, by default that of the recorded data (see shared.py).
 
     Returns:
         The groups that ran, by name, their lines filled in.
     """
-    data = shared.require_data() / "golden" / "commands"
+    data = data or shared.require_data() / "golden" / "commands"
     groups = load(data)
     if names:
         groups = {
@@ -451,11 +455,12 @@ def main(argv=None):
     parser.add_argument("-a", "--all", action="store_true", help="with -v: what is set aside too")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="groups at a time (%(default)s)")
     parser.add_argument("-t", "--timeout", type=float, default=TIMEOUT, help="seconds a command")
+    parser.add_argument("-d", "--data", type=Path, help="directory of the recordings")
     parser.add_argument("names", nargs="*", metavar="GROUP|SCENARIO")
     args = parser.parse_args(argv)
-    if shared.data_dir() is None:
+    if args.data is None and shared.data_dir() is None:
         parser.exit(1, f"{shared.MISSING}\n")
-    groups = replay(args.names, args.jobs, args.timeout)
+    groups = replay(args.names, args.jobs, args.timeout, data=args.data)
     if not groups:
         parser.error(f"no such group or scenario: {' '.join(args.names)}")
     bad = {"rc", "stdout", "rc+stdout", "hangs", "not run"} | ({"set aside"} if args.all else set())
