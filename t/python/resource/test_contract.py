@@ -185,7 +185,7 @@ def test_a_pool_of_another_kind_answers_and_plans_as_rv1pool_does(running, down,
             same(lambda pool, plan: plan.alloc(jobid, ask(pool)))
         elif what == "reserve" and isinstance(when, float):
             same(lambda pool, plan: plan.reserve(jobid, ask(pool), when))
-            same(lambda pool, plan: plan.reservations())
+            same(lambda pool, plan: plan.promises())
         elif what == "free":
             same(lambda pool, plan: pool.free(jobid - 100))
         same(lambda pool, plan: plan.stale())

@@ -131,7 +131,7 @@ def test_against_every_way(rows, running, down, pending):
                 moved = plan.advance(promised)
                 assert moved == min(start, first)
                 books.promises[promised] = (other, moved, moved + (other.duration or FOREVER))
-        assert plan.reservations() == {
+        assert plan.promises() == {
             jobid: (start, end) for jobid, (_, start, end) in books.promises.items()
         }
         pool.check()
@@ -211,7 +211,7 @@ def test_backfill_conditions():
         plan.alloc(3, job(pool, 2, cores=4, duration=101.0))
     assert plan.alloc(4, job(pool, 1, cores=4, duration=101.0)).dumps() == "rank2/core[0-3]"
     assert plan.alloc(5, job(pool, 1, cores=4, duration=100.0)).dumps() == "rank3/core[0-3]"
-    assert plan.reservations() == {2: (NOW + 100, NOW + 150)}
+    assert plan.promises() == {2: (NOW + 100, NOW + 150)}
 
 
 def test_job_with_own_reservation():
@@ -221,19 +221,19 @@ def test_job_with_own_reservation():
     plan.reserve(1, wide, NOW + 5)
     plan.reserve(2, wide, NOW + 15)
     plan.reserve(2, wide, NOW + 20)  # replaces the first one
-    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    assert plan.promises()[2] == (NOW + 20, NOW + 30)
     with pytest.raises(InsufficientResources):
         plan.reserve(2, wide, NOW + 14)
-    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    assert plan.promises()[2] == (NOW + 20, NOW + 30)
     with pytest.raises(InsufficientResources):
         plan.alloc(2, wide)
-    assert plan.reservations()[2] == (NOW + 20, NOW + 30)
+    assert plan.promises()[2] == (NOW + 20, NOW + 30)
     assert plan.alloc(3, job(pool, 4, cores=4, duration=5.0))
     pool.free(3)
     plan.alloc(1, wide)
-    assert plan.reservations() == {2: (NOW + 20, NOW + 30)}
+    assert plan.promises() == {2: (NOW + 20, NOW + 30)}
     plan.note_started(2)
-    assert plan.reservations() == {}
+    assert plan.promises() == {}
 
 
 def test_started_on_the_pool_itself():
@@ -244,13 +244,13 @@ def test_started_on_the_pool_itself():
     plan.reserve(2, request, NOW + 1)
     pool.alloc(1, request)
     plan.note_started(1)
-    assert list(plan.reservations()) == [2]
+    assert list(plan.promises()) == [2]
     # Whichever ranks it took, two are left for job 2.
     assert plan.stale() == []
     pool.alloc(3, job(pool, 1, cores=4))
     assert plan.stale() == [2]
     plan.reserve(2, request, plan.earliest(request))
-    assert plan.reservations() == {2: (NOW + 10, NOW + 20)}
+    assert plan.promises() == {2: (NOW + 10, NOW + 20)}
     assert plan.stale() == []
 
 
@@ -426,7 +426,7 @@ def test_holds_on_the_same_ranks():
             plan.alloc(9, one)
         plan.cancel(jobid)
     plan.alloc(9, one)
-    assert list(plan.reservations()) == [7]
+    assert list(plan.promises()) == [7]
 
 
 def test_a_hold_is_lost_with_its_ranks_only():

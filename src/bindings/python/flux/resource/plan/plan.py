@@ -155,7 +155,7 @@ class Plan:
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
-    def reservations(self) -> dict[int, tuple[float, float]]:
+    def promises(self) -> dict[int, tuple[float, float]]:
         """Dict of job id to ``(start, end)`` of the promises."""
         return {jobid: (one.start, one.end) for jobid, one in self._promises.items()}
 

@@ -166,7 +166,7 @@ class Desk:
         scheduler = self._scheduler
         now = scheduler.now()
         source = self._outlook.plan()
-        times = source.reservations()
+        times = source.promises()
         blocked = []
         for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
             if looked % LOOKS == 0:
@@ -310,7 +310,7 @@ class Desk:
                 }
             )
             yield
-        for jobid, (start, end) in {} if plan is None else plan.reservations().items():
+        for jobid, (start, end) in {} if plan is None else plan.promises().items():
             job = scheduler.pending(jobid)
             if job is None or start >= until or not plan.has(jobid):
                 continue
@@ -358,7 +358,7 @@ class Desk:
             "down": popcount(everything & ~up),
         }
         promises = []
-        starts = {} if plan is None else plan.reservations()
+        starts = {} if plan is None else plan.promises()
         for jobid, (start, _) in heapq.nsmallest(
             FIRST, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):

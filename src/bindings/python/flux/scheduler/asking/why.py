@@ -188,7 +188,7 @@ class Why:
         now = scheduler.now()
         length = request.duration if request.duration > 0 else HORIZON
         horizon = min(max(length, WEEK), HORIZON)
-        start, end = plan.reservations().get(job.jobid, (None, math.inf))
+        start, end = plan.promises().get(job.jobid, (None, math.inf))
         if start is not None:
             plan.cancel(job.jobid)  # its own promise is not in its way
         steps = plan.windows([request], horizon)[0]["steps"]

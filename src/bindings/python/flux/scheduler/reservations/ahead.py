@@ -105,7 +105,7 @@ class Ahead:
         return (
             all(entry.whole for entry in short)
             or self._plan is None
-            or not any(key >= 0 for key in self._plan.reservations())
+            or not any(key >= 0 for key in self._plan.promises())
             or self._kept_as_well_as_can_be()
         )
 
