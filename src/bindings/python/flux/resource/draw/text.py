@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux.resource.draw.view import Jobs, NodeState, Part, counted, view
+from flux.resource.draw.view import Jobs, NodeState, Part, contents, view
 from flux.resource.pool.masks import idset_text, members
 
 FREE = "."
@@ -117,5 +117,5 @@ def _legend(states: list[NodeState], marks: dict[Any, str]) -> list[str]:
                     cores += count * len(members(some_cores))
                     gpus += count * len(members(some_gpus))
         where = f" on {nodes} nodes" if nodes > 1 else ""
-        lines.append(f"{mark} {job}: {counted(cores, gpus)}{where}")
+        lines.append(f"{mark} {job}: {contents(cores, gpus)}{where}")
     return lines

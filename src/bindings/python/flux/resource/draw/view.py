@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Union
 
+from flux.resource.pool.explain import counted
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
 from flux.resource.pool.rv1 import read_lite
@@ -86,12 +87,12 @@ class NodeState:
     def summary(self) -> str:
         """``8 cores, 2 GPUs; 5 cores, 1 GPU free``, of each node."""
         part = self.part
-        all_of_it = counted(popcount(part.all_cores), popcount(part.all_gpus))
+        all_of_it = contents(popcount(part.all_cores), popcount(part.all_gpus))
         if self.down:
             return f"{all_of_it}; down"
         if not self.held:
             return f"{all_of_it}; all free"
-        free = counted(popcount(self.free_cores), popcount(self.free_gpus), part.all_gpus != 0)
+        free = contents(popcount(self.free_cores), popcount(self.free_gpus), part.all_gpus != 0)
         return f"{all_of_it}; {free} free"
 
     def holder(self, bit: int, gpu: bool) -> Any:
@@ -102,12 +103,10 @@ class NodeState:
         return None
 
 
-def counted(cores: int, gpus: int, show_gpus: bool = False) -> str:
-    """``5 cores, 1 GPU``; no GPU is told only with ``show_gpus``."""
-    text = f"{cores} core{'' if cores == 1 else 's'}"
-    if gpus or show_gpus:
-        text += f", {gpus} GPU{'' if gpus == 1 else 's'}"
-    return text
+def contents(cores: int, gpus: int, show_gpus: bool = False) -> str:
+    """``5 cores, 1 GPU``; zero GPUs are only shown with ``show_gpus``."""
+    text = counted(cores, "core")
+    return f"{text}, {counted(gpus, 'GPU')}" if gpus or show_gpus else text
 
 
 def view(

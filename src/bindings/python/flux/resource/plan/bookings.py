@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.timeline import INFINITY, Timeline, Times
-from flux.resource.pool.masks import members
+from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
     from flux.resource.plan.profile import Need, Profile
@@ -172,7 +172,7 @@ class Bookings:
                 for span in self._lacking(rank, start, end, need):
                     spans.setdefault(span, []).append(rank)
             for (low, high), ranks in spans.items():
-                timeline.add(low, high, sum([1 << rank for rank in ranks]))
+                timeline.add(low, high, mask_of(ranks))
         lack.seen = len(self._parts)
         return timeline
 

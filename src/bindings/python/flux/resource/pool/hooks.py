@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.inventory import select
-from flux.resource.pool.masks import members, quote
+from flux.resource.pool.masks import UNIT_LIMIT, members, quote
 from flux.resource.pool.placement import slots_on
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
@@ -152,7 +152,7 @@ class Hooks(ResourcePoolImplementation):
 def _mask(ids: Any) -> int:
     mask = 0
     for one in ids or ():
-        if one > 1 << 16:
+        if one >= UNIT_LIMIT:
             raise ValueError
         mask |= 1 << one
     return mask

@@ -8,7 +8,7 @@ from typing import Any
 
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.inventory import Entry
-from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, members, parse_idset, quote
+from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, mask_of, members, parse_idset, quote
 
 
 def load_json(text: str | bytes, what: str) -> Any:
@@ -83,7 +83,7 @@ def _union(entries: list[Entry]) -> list[Entry]:
     groups: dict[tuple[int, int], list[int]] = {}
     for rank, mask in cores.items():
         groups.setdefault((mask, gpus[rank]), []).append(rank)
-    return [(sum(1 << rank for rank in ranks), core, gpu) for (core, gpu), ranks in groups.items()]
+    return [(mask_of(sorted(ranks)), core, gpu) for (core, gpu), ranks in groups.items()]
 
 
 def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict[str, int]]:

@@ -8,7 +8,6 @@ node slots go is ``node.py``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,17 +22,6 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.ResourceCount import ResourceCount
     from flux.resource.tree.node import NodeTypes
-
-
-def fitting(index: RankIndex, cores: int, gpus: int, ranks: int) -> Iterator[int]:
-    """Yield masks of the ranks with at least so much free, fewest first."""
-    base = index.inventory.key_base
-    keys = index.keys
-    for at in range(bisect_left(keys, cores * base + gpus), len(keys)):
-        if keys[at] % base >= gpus:
-            mask = index.groups[keys[at]] & ranks
-            if mask:
-                yield mask
 
 
 class TreePlacement(Placement):
@@ -96,7 +84,8 @@ class TreePlacement(Placement):
         for mask in rooms.values():
             able |= mask
         able &= eligible
-        for mask in fitting(index, self.types.least_container(shape), 0, able):
+        least = self.types.least_container(shape)
+        for _, _, mask in index.fitting(least, 0, able, best_fit=True):
             parts = [(room, mask & some) for room, some in rooms.items() if mask & some]
             if len(parts) == 1:
                 yield parts[0]

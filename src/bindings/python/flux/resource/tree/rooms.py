@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import members
+from flux.resource.pool.masks import mask_of, members
 from flux.resource.pool.rankindex import RankIndex
 
 if TYPE_CHECKING:
@@ -126,13 +126,5 @@ def rooms_of(index: RankIndex, shape: Shape, types: NodeTypes, ranks: int) -> di
                 if room:
                     found.setdefault(room, []).append(rank)
         for room, ranks_found in found.items():
-            rooms[room] = rooms.get(room, 0) | _mask(ranks_found)
+            rooms[room] = rooms.get(room, 0) | mask_of(ranks_found)
     return rooms
-
-
-def _mask(ranks: list[int]) -> int:
-    """Mask of a list of ranks: made in bytes, since each step on a mask costs all its length."""
-    bits = bytearray(max(ranks) // 8 + 1)
-    for rank in ranks:
-        bits[rank >> 3] |= 1 << (rank & 7)
-    return int.from_bytes(bits, "little")

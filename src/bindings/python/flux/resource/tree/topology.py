@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flux.resource.pool.masks import idset_text, parse_idset, popcount, quote, runs
+from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcount, quote, runs
 
 #: Keys of a domain that are no level.
 RESOURCES = ("cores", "gpus", "memory", "storage")
-UNIT_LIMIT = 1 << 16
 DEPTH_LIMIT = 32
 #: Names of containers, which jobs choose, that a layout remembers answers about.
 NAMES_LIMIT = 256
