@@ -348,7 +348,7 @@ class ResourcePoolImplementation:
     def countable(self, shape: Shape) -> bool:
         """Whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        Plans then reckon with counts alone.  Where ``place()`` has other reasons to refuse, they
+        Plans then work with counts alone.  Where ``place()`` has other reasons to refuse, they
         simulate it, which is slower.
         """
         return True

@@ -57,6 +57,12 @@ class Plan:
     the promises stay.  As long as jobs are started through the plan, running
     jobs end in time and ranks stay up, every promise can be kept.
 
+    Costs: the first call after a change of the pool looks at the jobs that came and went, or, where
+    promises are bound to ranks, at all running jobs.  Where promises are counted, a call is then a
+    search over the times at which something starts or ends (``plan/steps.py``: 48 of them a step);
+    where they are bound, it costs masks as long as the cluster for each such time that is looked at,
+    and on busy pools an attempt to bind promises differently, of milliseconds at most.
+
     Args:
         pool (ResourcePoolImplementation): with a view
     """
@@ -101,6 +107,9 @@ class Plan:
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
+
+        What is found bounds the search for others that want as much: a long queue of like jobs is
+        planned without starting each search from now.
 
         Args:
             after (float): not before this; default: now.
@@ -156,7 +165,7 @@ class Plan:
         return answer
 
     def promises(self) -> dict[int, tuple[float, float]]:
-        """Dict of job id to ``(start, end)`` of the promises."""
+        """Dict of job id to ``(start, end)`` of the promises.  O(promises)."""
         return {jobid: (one.start, one.end) for jobid, one in self._promises.items()}
 
     def has(self, jobid: int) -> bool:
@@ -191,6 +200,8 @@ class Plan:
 
         That is so when ranks went down or left, a running job got more time, or
         the pool was allocated from behind the plan's back.
+
+        O(promises), each with a search as above.
 
         Returns:
             list of job ids, in the order of their promises.
@@ -362,7 +373,7 @@ class Plan:
         self._enter_started(jobid)
 
     def cancel(self, jobid: int) -> None:
-        """Drop a job's promise, if it has one."""
+        """Drop a job's promise, if it has one; nothing else moves."""
         self._withdraw(jobid)
 
     # -- the state ----------------------------------------------------------

@@ -1,7 +1,21 @@
 """Plans where it matters which ranks: nodes of several kinds, GPUs, constraints, shared nodes.
 
-Promises are bound to ranks here, as counts of cores and GPUs on each (see ``bookings.py``), beside
-what running jobs give back (``profile.py``).
+Theory
+    What a rank has free at a time is what running jobs have given back by then (``profile.py``), less
+    what is booked on it (``bookings.py``), in counts of cores and GPUs: which of them a job gets is
+    settled when it starts.  A promise is *bound* when it has a booking; that all are bound without
+    taking more than there is proves that all can be kept.
+
+    A binding is a proof and nothing more.  A request that does not fit beside the promises as they
+    are bound may fit if they are bound differently, so they are, within bounds of effort, before it
+    is said not to fit (``make_room()``, ``packing.py``): on pools of up to ``SMALL`` ranks so many
+    promises at a time that all ways can be looked through, on larger ones all at once, greedily.
+
+    Placements that are not a matter of counts (containers, hooks of a site) are simulated on the index
+    as it will be, on ranks with no booking at all.
+
+Changes come in by ``sync()``, when the pool's generation has moved on, or one by one (``enter()``,
+``remove()``, ``started()``), so that a pass over a long queue does not make the profile again.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class _Block:
 class Steps:
     """A step function of time.
 
-    A list of blocks of steps, so that changing a span, the least value in a span and the first span
-    with enough cost the square root of its length, and a few steps.
+    A list of blocks of steps that know their extremes.  Changing a span, the least value in a span
+    and the first span with enough look at each block in between, and at the steps of a few blocks.
 
     Args:
         start (float): its first moment, seconds since the epoch

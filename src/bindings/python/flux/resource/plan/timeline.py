@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 INFINITY = float("inf")
 
-#: Segments in a block; each span costs a block or a segment at most.
+#: Segments in a block.
 BLOCK = 24
 
 
@@ -27,8 +27,8 @@ class _Block:
 class Timeline:
     """Union of masks added for time spans; the spans are half open.
 
-    A list of blocks of segments, so that a span over much of a long plan costs
-    the square root of its length.
+    A list of blocks of segments, so that a span over much of a long plan costs one step for each
+    block in it, and for each segment of the blocks at its ends.
     """
 
     __slots__ = ("blocks", "heads")

@@ -96,7 +96,13 @@ class Books:
         self.generation += 1
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
-        """Take back what a job gives of what it holds; ``left`` is the rest, None: it is over."""
+        """Take back part of what a job holds, or all of it.
+
+        Args:
+            jobid (int): the job.
+            given (tuple): the selection that comes back.
+            left (tuple or None): what the job keeps; None: the job is over.
+        """
         end = self.jobs[jobid][0]
         self.index.give(given)
         if left is None:
