@@ -150,6 +150,7 @@ def test_a_guest_is_told_of_own_jobs_only():
     assert errnum == 0
     as_guest(rig)
     assert "others" not in ask(rig, "explain", all=True)
+    assert ask(rig, "explain", id=3)["jobs"][0]["behind"] == []
 
 
 # -- when ----------------------------------------------------------------------------------------------
@@ -219,6 +220,64 @@ def test_when_is_what_then_happens_if_nothing_else_comes(module, shape):
 @pytest.mark.parametrize("payload", [{}, {"jobspec": 3}, {"jobspec": {}}, {"jobspec": None}])
 def test_when_refuses(payload):
     refused(rig_with("sched-fifo"), "when", payload)
+
+
+QUEUES = {
+    "queues": {
+        "debug": {"requires": ["left"]},
+        "batch": {"policy": {"jobspec": {"defaults": {"system": {"duration": "1h"}}}}},
+    },
+    "policy": {"jobspec": {"defaults": {"system": {"duration": 60, "queue": "debug"}}}},
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_when_knows_what_submission_adds(module):
+    rig = Rig(R(8, 4, properties={"left": "0-3"}))
+    rig.load_file(module, "queue-depth=unlimited")
+    assert rig.ask(f"{module}.config-reload", QUEUES)[0] == 0
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.wait(1)
+    begin = rig.now - 1
+    # In queue debug, which is the default, there is one node left.
+    assert ask(rig, "when", jobspec=whole(2))["start"] == pytest.approx(begin + 100, abs=0.1)
+    assert ask(rig, "when", jobspec=whole(5))["verdict"] == "never"
+    assert ask(rig, "when", jobspec=whole(5, queue="batch"))["verdict"] == "now"
+    rig.alloc(2, whole(1, 30, constraints={"properties": ["left"]}))
+    rig.settle()
+    assert "no queue 'tiny'" in refused(rig, "when", {"jobspec": whole(1, queue="tiny")})
+    constraint = {"ranks": ["0-1"]}
+    later = ask(rig, "when", jobspec=whole(2, constraints=constraint, queue="debug"))
+    assert later["start"] == pytest.approx(begin + 100, abs=0.1)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_when_of_a_job_in_a_reservation(module):
+    rig = rig_with(module, (8, 50))
+    entry = {"name": "class", "start": rig.now + 100, "duration": 100, "nodes": 4, "zone": "UTC"}
+    start = entry["start"]
+    assert rig.ask("sched.reserve", {"reservation": {**entry, "users": [0]}})[0] == 0
+    said = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
+    assert (said["verdict"], said["start"]) == ("later", start)
+    rig.alloc(5, whole(4, 60, reservation="class"))
+    rig.settle()
+    said = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
+    assert said["start"] == pytest.approx(start, abs=61)
+    other = ask(rig, "when", jobspec=whole(4, 60, reservation="other"))
+    assert other["verdict"] == "unknown" and "does not exist" in other["reason"]
+    as_guest(rig)
+    never = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
+    assert never["verdict"] == "never" and "is not for this job" in never["reason"]
+    rig.client.userid, rig.client.rolemask = 0, 1
+    rig.cancel(5)
+    rig.free(1)
+    rig.wait(110)
+    assert ask(rig, "when", jobspec=whole(4, 60, reservation="class"))["verdict"] == "now"
+    rig.alloc(6, whole(3, 60, reservation="class"))
+    rig.settle()
+    full = ask(rig, "when", jobspec=whole(2, 60, reservation="class"))
+    assert full["verdict"] == "unknown" and "not enough of its nodes" in full["reason"]
 
 
 # -- windows, plan, statistics -------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from flux.scheduler.queue import ALL, Turns, in_order
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.keeper import Keeper
 from flux.scheduler.reservations.office import Office
+from flux.scheduler.reservations.reservation import Asker
 from flux.scheduler.telling import Teller
 
 #: Jobs that a pass by queue looks at before it gives way to other work.
@@ -104,8 +105,8 @@ class PolicyScheduler(Scheduler):
         self._look_timer = h.timer_watcher_create(0.0, self._looks_again)
         self._desk = Desk(self)
         self._answering = Answering(h, self._stopwatch)
-        #: whether guests are not even told how many jobs others have; None: not read yet
-        self._private: Optional[bool] = None
+        #: the configuration of the instance; None: not read yet
+        self._config: Optional[dict[str, Any]] = None
         self._keeper = Keeper(self)
         self._office = Office(self, self._keeper, self._commits, self._mishaps)
         self._teller = Teller(h, self._clock, self._passes.forecast, self._mishaps)
@@ -486,8 +487,7 @@ class PolicyScheduler(Scheduler):
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
             config = payload_of(msg)
-            access = config.get("access") if isinstance(config, dict) else None
-            self._private = isinstance(access, dict) and bool(access.get("private-mode", False))
+            self._config = config if isinstance(config, dict) else {}
             self._office.reconfigure(msg)
 
         self._serve(msg, serve)
@@ -699,6 +699,26 @@ class PolicyScheduler(Scheduler):
         """What `job` waits for on account of a reservation; None if it does not."""
         return self._keeper.reasons.why(job)
 
+    def start_in_reservation(
+        self, name: str, request: Any, system: dict[str, Any], userid: int
+    ) -> tuple[Optional[float], Optional[str]]:
+        """When a newcomer that names a reservation would start in its window.
+
+        Args:
+            name: of the reservation
+            request: of the pool's ``parse_resource_request()``
+            system (dict): the system attributes of its jobspec
+            userid: whose job it would be
+
+        Returns:
+            seconds since the epoch, or None; and if that is not known, why
+
+        Raises:
+            InfeasibleRequest: the reservation is not for it
+        """
+        asker = Asker(userid, system.get("queue"), system.get("bank"))
+        return self._keeper.newcomer(name, request, asker)
+
     def reservation_of(self, job: PendingJob) -> Optional[dict[str, Any]]:
         """The reservation that `job` waits for or has to keep off: name, start and end; or None."""
         return self._keeper.reasons.blamed(job)
@@ -754,20 +774,22 @@ class PolicyScheduler(Scheduler):
             self._serve(msg, lambda: self.handle.respond(msg, answer))
 
         def serve() -> None:
-            caller = Caller(msg, self._is_private)
+            access = self.instance_config.get("access")
+            private = isinstance(access, dict) and bool(access.get("private-mode", False))
+            caller = Caller(msg, private)
             self._answering.begin(question(payload_of(msg), caller), done, failed)
 
         self._serve(msg, serve)
 
     @property
-    def _is_private(self) -> bool:
-        """Whether guests are not even told how many jobs others have (``access.private-mode``)."""
-        if self._private is None:
+    def instance_config(self) -> dict[str, Any]:
+        """The configuration of the instance, as it was loaded last."""
+        if self._config is None:
             try:
-                self._private = bool(self.handle.conf_get("access.private-mode", False))
+                self._config = self.handle.conf_get(None, {}) or {}
             except OSError:
-                return True  # rather too little than too much
-        return self._private
+                return {}
+        return self._config
 
     @request_handler("sched.explain", prefix=False, allow_guest=True)
     def _handle_explain(self, msg: Any) -> None:

@@ -11,6 +11,7 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.asking.ingest import as_submitted
 from flux.scheduler.asking.outlook import EFFORT, Outlook
 from flux.scheduler.asking.question import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.asking.rehearsal import NEWCOMER, Blocked, Rehearsal
@@ -117,7 +118,8 @@ class Desk:
             raise ValueError("jobspec is missing")
         scheduler = self._scheduler
         impl = scheduler.resources.impl
-        request = scheduler.parse_request(asked["jobspec"])
+        jobspec = as_submitted(asked["jobspec"], scheduler.instance_config)
+        request = scheduler.parse_request(jobspec)
         plan = self._outlook.plan()
         answer: dict[str, Any] = {**self._head(), "start": None, "ranks": None, "reason": ""}
         try:
@@ -128,6 +130,9 @@ class Desk:
             reason = "the pool of this scheduler cannot plan"
             return {**answer, "verdict": "unknown", "reason": reason}
         yield
+        system = jobspec["attributes"]["system"]
+        if system.get("reservation") is not None:
+            return self._in_reservation(answer, plan, request, system, caller)
         plan, start, unplanned = yield from self._start_of(request)
         answer["unplanned"] = unplanned
         if start is None:
@@ -145,6 +150,30 @@ class Desk:
             "start": start,
             "ranks": None if ranks is None else idset_text(ranks),
         }
+
+    def _in_reservation(
+        self,
+        answer: dict[str, Any],
+        plan: Any,
+        request: Any,
+        system: dict[str, Any],
+        caller: Caller,
+    ) -> dict[str, Any]:
+        """Of a job that names a reservation: it starts in its window, or now, on what lies idle."""
+        scheduler = self._scheduler
+        now = answer["now"]
+        try:
+            start, reason = scheduler.start_in_reservation(
+                str(system["reservation"]), request, system, caller.userid
+            )
+        except InfeasibleRequest as exc:
+            return {**answer, "verdict": "never", "reason": str(exc)}
+        if start is not None and start > now:
+            outside = plan.earliest(request)
+            if outside is not None and outside <= now:
+                start = now
+        verdict = "unknown" if start is None else "now" if start <= now else "later"
+        return {**answer, "verdict": verdict, "start": start, "reason": reason or ""}
 
     def _start_of(self, request: Any) -> Generator[None, None, tuple[Any, Optional[float], int]]:
         """When a newcomer would start behind all that wait, the plan in which it does, and how many

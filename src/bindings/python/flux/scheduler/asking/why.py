@@ -106,6 +106,8 @@ class Why:
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
             answer["behind_more"] = more or len(heads) > BEHIND
+            if caller.private:  # not even that others have jobs
+                answer["behind"], answer["behind_more"] = [], False
             yield
         answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, heads)
         return answer

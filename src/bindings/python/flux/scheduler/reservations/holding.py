@@ -174,6 +174,16 @@ class Holding:
         plan.note_started(job.jobid)
         return plan.wrap(got)
 
+    def has_room(self, entry: Entry, request: Any) -> bool:
+        """Whether a job of the group would fit inside now. Costs a copy of the pool."""
+        if entry.stand_in is None:
+            return False
+        pool = self._scheduler.resources.impl.copy()
+        ranks = selected_ranks(pool.held(entry.stand_in)) & entry.ranks
+        pool.free(entry.stand_in)
+        eligible = pool.eligible(request.shape.match) & ranks
+        return pool.place_request(request, pool.index, eligible) is not None
+
     def held_inside(self, entry: Entry) -> int:
         """Mask of the ranks that the group's jobs hold which were started inside."""
         impl = self._scheduler.resources.impl

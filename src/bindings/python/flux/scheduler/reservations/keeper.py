@@ -46,7 +46,7 @@ from flux.scheduler.reservations.entry import Demands, Entry
 from flux.scheduler.reservations.holding import Holding
 from flux.scheduler.reservations.members import Members
 from flux.scheduler.reservations.reasons import Reasons
-from flux.scheduler.reservations.reservation import Reservation
+from flux.scheduler.reservations.reservation import Asker, Reservation
 from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
@@ -185,6 +185,27 @@ class Keeper:
             if got is not None:
                 return got
         return plan.alloc(job.jobid, job.resource_request)
+
+    def newcomer(
+        self, name: str, request: Any, asker: Asker
+    ) -> tuple[Optional[float], Optional[str]]:
+        """When a job that is not submitted would start in the reservation that it names.
+
+        Returns:
+            seconds since the epoch, or None; and if that is not known, why
+
+        Raises:
+            InfeasibleRequest: the reservation is not for it
+        """
+        entry, reason = self.members.find(name, asker)
+        if entry is None or reason is not None:
+            return None, reason
+        if entry.active:
+            if self.holding.has_room(entry, request):
+                return self._scheduler.now(), None
+            return None, f"reservation {name}: not enough of its nodes are free"
+        when = self.members.start_in_window(entry, request)
+        return when, None if when is not None else f"reservation {name}: no room in its window"
 
     def extended(self, jobid: int, expiration: float) -> None:
         """A running job has a new end.

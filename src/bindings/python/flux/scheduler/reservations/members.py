@@ -39,16 +39,19 @@ class Members:
         Raises:
             InfeasibleRequest: the job names a reservation that is not for it
         """
-        name = job.reservation
-        if name is None:
+        if job.reservation is None:
             return None, None
-        entry = self._entries.get(name)
-        if entry is None:
-            return None, f"reservation {name} does not exist"
         userid = job.request.userid
         asker = Asker(
             -1 if userid is None else userid, _attribute(job, "queue"), _attribute(job, "bank")
         )
+        return self.find(job.reservation, asker)
+
+    def find(self, name: str, asker: Asker) -> tuple[Optional[Entry], Optional[str]]:
+        """As `standing`, of whoever names a reservation."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None, f"reservation {name} does not exist"
         if not entry.reservation.admits(asker):
             raise InfeasibleRequest(
                 f"reservation {name} is not for this job's user, queue and bank"
@@ -92,18 +95,37 @@ class Members:
             return None
         plan = plans.get(entry.name)
         if plan is None:
-            plan = plans[entry.name] = self._ahead.plan.copy()
-            for key in entry.keys:
-                plan.cancel(key)
-        request = job.resource_request
-        try:
-            when: Optional[float] = plan.earliest(request, after=entry.window.start)
-            if when is None or when >= entry.window.end:
-                return None
-            plan.reserve(job.jobid, request, when)
-        except (InfeasibleRequest, InsufficientResources):
+            plan = plans[entry.name] = self._inside(entry)
+        return _enter(plan, entry, job.jobid, job.resource_request)
+
+    def start_in_window(self, entry: Entry, request: Any) -> Optional[float]:
+        """When a newcomer would start in a window to come, behind the jobs that wait for it; None:
+        nobody knows."""
+        plan = self._inside(entry)
+        for job in sorted(self.aside.values()):
+            if job.reservation == entry.name and not job.request.finalized:
+                _enter(plan, entry, job.jobid, job.resource_request)
+        return _enter(plan, entry, 0, request)
+
+    def _inside(self, entry: Entry) -> Any:
+        """A copy of the plan in which what a reservation keeps is free."""
+        plan = self._ahead.plan.copy()
+        for key in entry.keys:
+            plan.cancel(key)
+        return plan
+
+
+def _enter(plan: Any, entry: Entry, jobid: int, request: Any) -> Optional[float]:
+    """Enter a job of the group into the next window; its start, or None if there is none."""
+    assert entry.window is not None
+    try:
+        when: Optional[float] = plan.earliest(request, after=entry.window.start)
+        if when is None or when >= entry.window.end:
             return None
-        return when
+        plan.reserve(jobid, request, when)
+    except (InfeasibleRequest, InsufficientResources):
+        return None
+    return when
 
 
 def _attribute(job: PendingJob, key: str) -> Any:
