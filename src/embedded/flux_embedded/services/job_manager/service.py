@@ -6,7 +6,7 @@ method                  payload -> response
 submit                  from ingest, see `submit`
 sched-hello (S),        RFC 27, see `sched`
 sched-ready
-exec-hello              RFC 32, see `start`
+exec-hello              RFC 32, see `execution`
 raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
 kill, killall           ``{id, signum}``; ``{signum, userid, dry_run}`` -> ``{count, errors}``
@@ -46,6 +46,7 @@ from flux_embedded.kernel.message import OWNER, RESPONSE
 from flux_embedded.kernel.service import Real, Service, request
 from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
 from flux_embedded.services.job_manager.events import Events
+from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.inactive import Inactive
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
@@ -55,7 +56,6 @@ from flux_embedded.services.job_manager.listing import Listing
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
-from flux_embedded.services.job_manager.start import Start
 from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
@@ -88,7 +88,7 @@ class JobManager(Service):
         self.sched = Sched(self)
         self.housekeeping = Housekeeping(self)
         self.life = Life(self)
-        self.execution = Start(self)
+        self.execution = Execution(self)
         self.actions = Actions(self)
         self.waits = Waits(self)
         self.updates = Update(self)

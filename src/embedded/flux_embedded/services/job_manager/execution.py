@@ -8,7 +8,7 @@ from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
 from flux_embedded.kernel.service import Malformed
 
 
-class Start:
+class Execution:
     """The execution service and the jobs it runs.
 
     Attributes:
