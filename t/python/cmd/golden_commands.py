@@ -77,7 +77,7 @@ SCRUB = [
     (re.compile(r"\[?\b[A-Z][a-z]{2} ?[0-9]{1,2} [0-9:]{5}(:[0-9.]+ UTC [0-9]{4})?\]?"), "TIME"),
     (re.compile(r"(?<=begin@)([A-Z][a-z]{2}[0-9]{2}-)?[0-9]{2}:[0-9]{2}(:[0-9]{2})?\b"), "TIME"),
     (re.compile(r"\b[0-9]{2}:[0-9]{2}:[0-9]{2}\b"), "TIME"),
-    (re.compile(r"\[ *\+[0-9.]+\]"), "TIME"),
+    (re.compile(r"\[? *\+[0-9.]+\]"), "TIME"),
     (re.compile(r"\b[0-9]+\.[0-9]+(s|m|h)\b"), "TIME"),
     (re.compile(r"(?m)^[0-9]+\.[0-9]{6} "), "TIME "),
     (re.compile(r"\bpid[ =][0-9]+"), "pid N"),

@@ -1,8 +1,13 @@
 """Scenarios of commands recorded on a real instance come out alike in embedded ones, or it is said why not."""
 
+from pathlib import Path
+
 import golden_commands
 import pytest
 import shared
+
+#: recordings of our own, made by record_commands.py
+RECORDED = Path(__file__).with_name("recorded")
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +30,32 @@ def scenarios():
     return found or [pytest.param("", "", marks=pytest.mark.skip(reason=shared.MISSING))]
 
 
-@pytest.mark.parametrize("group, scenario", scenarios())
-def test_scenario(groups, group, scenario):
-    lines = groups[group].scenarios()[scenario]
+def check(group, scenario):
+    lines = group.scenarios()[scenario]
     bad = [line for line in lines if line.outcome not in ("equal", "set aside")]
     assert not bad, "\n".join(golden_commands.show(line) for line in bad)
+
+
+@pytest.mark.parametrize("group, scenario", scenarios())
+def test_scenario(groups, group, scenario):
+    check(groups[group], scenario)
+
+
+@pytest.fixture(scope="module")
+def own():
+    return golden_commands.replay(data=RECORDED)
+
+
+@pytest.mark.parametrize(
+    "group, scenario",
+    [
+        (group.name, name)
+        for group in golden_commands.load(RECORDED).values()
+        for name in group.scenarios()
+    ],
+)
+def test_own_scenario(own, group, scenario):
+    check(own[group], scenario)
 
 
 def test_ids_are_compared_by_where_they_come_from():

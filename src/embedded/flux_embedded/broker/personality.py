@@ -7,6 +7,7 @@ module with its arguments, or a function of the Startup that runs it.
 import errno
 import json
 
+from flux_embedded.formats import eventlog
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.rset import uniform
 from flux_embedded.services.resource.fake import fake_resources
@@ -42,10 +43,13 @@ class Startup:
         except OSError as exc:
             raise StartError(f"load {name}: {exc.strerror}") from None
 
+    def put(self, key, text):
+        """Write a key to the KVS."""
+        self.h.rpc("kvs.commit", {"ops": [["put", key, text]]}).get()
+
     def put_resources(self, R):
         """Write R to the KVS, from where the resource service takes it."""
-        text = json.dumps(R, separators=(",", ":"))
-        self.h.rpc("kvs.commit", {"ops": [["put", "resource.R", text]]}).get()
+        self.put("resource.R", json.dumps(R, separators=(",", ":")))
 
     def run(self, name):
         """Load what personality `name` has."""
@@ -97,6 +101,8 @@ def _job(startup):
 
 def _full(startup):
     _kvs(startup)
+    context = {"version": 1, "core_version": startup.ctx.attrs.get("version")}
+    startup.put("admin.eventlog", eventlog.encode(startup.ctx.time(), "start", context))
     try:
         R = fake_resources(startup.ctx.config)
     except ValueError as exc:

@@ -110,6 +110,7 @@ SUBCOMMANDS = {
             "job.status:timeleft", doc="Find remaining runtime for job or enclosing instance"
         ),
         "taskmap": Command("job.tasks:show", doc="Utility function for working with job task maps"),
+        "namespace": Command("job.listing:namespace"),
         "hostpids": Command("job.tasks:hostpids", doc="Print host:pid pairs for tasks of job"),
         "last": Command("job.listing:last", doc="List my most recently submitted job id(s)"),
         "list": Command("job.listing:list_jobs"),

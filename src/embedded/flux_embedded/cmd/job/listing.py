@@ -149,6 +149,12 @@ def last(opts):
         print(encodings.f58(jobid))
 
 
+@command("flux-job namespace", "[id ...]", "Convert job ids to job guest kvs namespace names")
+def namespace(opts):
+    for word in opts.args or sys.stdin.read().split():
+        print(f"job-{jobids.parse(word)}")
+
+
 def _history(word):
     """The jobs that a slice in brackets picks from the latest submitted, latest first."""
     try:

@@ -350,7 +350,7 @@ def build(args, command, warnings=True):
         spec.set_option("taskmap", {"scheme": scheme, "value": value})
     if args.signal:
         spec.set_option("signal", values.signal_option(args.signal))
-    if args.queue:
+    if args.queue is not None:
         spec.system["queue"] = args.queue
     if args.bank:
         spec.system["bank"] = args.bank

@@ -30,7 +30,7 @@ import signal
 
 from flux.idset import IDset
 from flux_embedded.formats import eventlog, fsd, idset, jobid, rset
-from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
@@ -218,6 +218,7 @@ class JobExec(Service):
         body = msg.body
         job = self.jobs.get(body["id"])
         if job is not None and body["severity"] == 0:
+            self.log(LOG_DEBUG, f"exec aborted: id={jobid.f58(job.id)}")
             job.exception(body["type"])
 
     # -- for jobs ------------------------------------------------------------------------------------

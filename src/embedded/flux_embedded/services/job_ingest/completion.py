@@ -38,12 +38,12 @@ class Completion:
                 constraints.get("properties", []), list
             ):
                 raise OSError(errno.EINVAL, "attributes.system.constraints: expected an object")
-            constraints = dict(constraints)
-            properties = list(constraints.get("properties", ()))
-            constraints["properties"] = properties + [
-                name for name in requires if name not in properties
-            ]
-            changes["constraints"] = constraints
+            given = constraints.get("properties", [])
+            more = [name for name in requires if name not in given]
+            if constraints and "properties" not in constraints:
+                changes["constraints"] = {"and": [constraints, {"properties": more}]}
+            else:
+                changes["constraints"] = {**constraints, "properties": [*given, *more]}
         if not changes:
             return jobspec
         attributes = {**jobspec["attributes"], "system": {**system, **changes}}
