@@ -30,7 +30,7 @@ class ResourcePool:
         TypeError: ``arg`` is none of the above.
 
     The costs given are those of ``Rv1Pool`` and ``TreePool``.  An operation on sets of ranks counts
-    as O(1): a set is one integer, and with 16,384 nodes it still takes about a microsecond.
+    as O(1): a set is one integer, and with 16,384 nodes it takes a few microseconds at most.
 
     A subclass has its implementations in ``_impl_map``, by version of R.
     ``alloc()`` and ``copy()`` answer with an object of the subclass that has

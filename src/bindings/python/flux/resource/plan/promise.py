@@ -53,7 +53,10 @@ class Promise(Booking):
         units: Units | None = None,
         parts: list[Part] | None = None,
     ) -> None:
-        super().__init__(start, end, parts)
+        # As in Booking, without a call: a long queue is planned in thousands of them.
+        self.start = start
+        self.end = end
+        self.parts = parts
         self.request = request
         self.held = held
         self.units = units

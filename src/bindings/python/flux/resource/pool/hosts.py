@@ -169,14 +169,15 @@ class HostNames:
         self._ranks = ranks
         self._pairs: tuple[list[int], list[Piece]] | None = None
         self.named = nodelist is not None
-        self._names: list[Piece] = []
+        names: list[Piece] = []
+        self._names = names
         if nodelist is None:
             return
         if not isinstance(nodelist, (list, tuple)):
             raise ValueError(f"execution.nodelist: expected an array, got {quote(nodelist)}")
         for text in nodelist:
-            self._names += name_pieces(text)
-        hosts = sum([piece[3] for piece in self._names])
+            names += name_pieces(text)
+        hosts = sum([piece[3] for piece in names])
         if hosts != popcount(ranks):
             raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
 
