@@ -31,7 +31,6 @@ and `host.Hello` for the host, `pools` for the pool. They know nothing of polici
 from __future__ import annotations
 
 import errno
-import functools
 import gc
 import json
 from syslog import LOG_DEBUG
@@ -39,131 +38,21 @@ from typing import Any, Callable, Optional, Union
 
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler import host
+from flux.scheduler import host, messages
+from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
-    TOO_DEEP,
     PoolBug,
     RequestParser,
-    _pool_class_from_uri,
     apply_update,
-    check_pool_class,
-    id_of_deep_payload,
     make_pool,
 )
 from flux.scheduler.queue import PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests
 
-#: Types of the responses to sched.alloc (RFC 27).
-SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
-
-#: Largest job id and priority.
-ID_MAX = (1 << 64) - 1
-PRIORITY_MAX = (1 << 32) - 1
-
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
 FULL_COLLECTIONS = 10000
-
-# -- options ---------------------------------------------------------------------------------------------
-
-OPTIONS = "queue-depth, log-level, pool-class"
-LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
-
-
-def parse_depth(text: Any, spelling: Optional[str] = None) -> Union[int, str]:
-    """A queue depth: a positive int, or "unlimited".
-
-    Args:
-        text (str or int): as given
-        spelling (str): how the argument was spelled, for the error
-
-    Raises:
-        ValueError: it is neither
-    """
-    if text == "unlimited":
-        return "unlimited"
-    if type(text) is int and text > 0:
-        return text
-    # isdigit() also takes digits of other scripts, which int() takes as well.
-    if isinstance(text, str) and text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise ValueError(
-        f"queue-depth={text!r} is invalid: expected a positive integer or 'unlimited'"
-        if spelling is None
-        else f"{spelling} requires a positive integer, got {text!r}"
-    )
-
-
-def parse_level(name: str) -> str:
-    """A level of the log.
-
-    Raises:
-        ValueError: there is none of that name
-    """
-    level = name.lower()
-    if level not in LEVELS.split(", "):
-        raise ValueError(f"log-level={name!r} is invalid: expected one of {LEVELS}")
-    return level
-
-
-def parse_pool_class(uri: str) -> Any:
-    """The class of pools that a URI names.
-
-    Raises:
-        ValueError: it cannot be loaded, or is none
-    """
-    found = _pool_class_from_uri(uri)
-    if found is None:
-        raise ValueError(f"pool-class={uri!r}: could not load pool class")
-    return check_pool_class(found)
-
-
-def _checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap an ``__init__`` so that the outermost one ends with the check for unknown arguments."""
-
-    @functools.wraps(init)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        depth = self.__dict__.get("_init_depth", 0)
-        self.__dict__["_init_depth"] = depth + 1
-        try:
-            init(self, *args, **kwargs)
-            if depth == 0:
-                for arg in self.__dict__.get("_pending_args", ()):
-                    own = ", ".join(self.own_options)
-                    raise ValueError(
-                        f"unknown argument {arg!r}: built-in options are {OPTIONS}"
-                        + (f"; this scheduler also has {own}" if own else "")
-                    )
-        except ValueError as exc:
-            # The load command shows an errno only: the log is where the reason can be found.
-            if depth == 0 and getattr(self, "log", None) is not None:
-                self.log.error(str(exc))
-            raise
-        finally:
-            self.__dict__["_init_depth"] = depth
-
-    return wrapper
-
-
-# -- messages --------------------------------------------------------------------------------------------
-
-
-def _integer(payload: dict[str, Any], key: str, largest: int) -> int:
-    value = payload.get(key)
-    if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
-    return value
-
-
-def _object(msg: Any) -> dict[str, Any]:
-    try:
-        payload = msg.payload
-    except TypeError:
-        payload = {}  # there is none
-    if not isinstance(payload, dict):
-        raise ValueError(f"{msg.topic}: payload must be an object")
-    return payload
 
 
 class Scheduler(BrokerModule):
@@ -213,13 +102,13 @@ class Scheduler(BrokerModule):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
-            cls.__init__ = _checking_arguments(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = checking_arguments(cls.__init__)  # type: ignore[method-assign]
 
-    @_checking_arguments
+    @checking_arguments
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
-        self._pending_args = self._take_options(args)
+        self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
         self._pool: Any = None
         self._parser: Any = None
@@ -263,25 +152,6 @@ class Scheduler(BrokerModule):
             limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
             mishaps=self._mishaps,
         )
-
-    def _take_options(self, args: tuple[str, ...]) -> list[str]:
-        """Set what the arguments of every scheduler say; returns the others."""
-        rest = []
-        for arg in args:
-            name, equals, value = arg.partition("=")
-            if name == "queue-depth" and equals:
-                self.queue_depth = parse_depth(value)
-            elif name == "log-level" and equals:
-                self.log.level = parse_level(value)
-            elif name == "pool-class" and equals:
-                self.pool_class = parse_pool_class(value)
-            elif arg == "mode=unlimited":
-                self.queue_depth = "unlimited"
-            elif arg.startswith("mode=limited="):
-                self.queue_depth = parse_depth(arg[len("mode=limited=") :], "mode=limited=")
-            else:
-                rest.append(arg)
-        return rest
 
     # -- what a policy works with ----------------------------------------------------------------------
 
@@ -516,13 +386,13 @@ class Scheduler(BrokerModule):
         answer: Any
         if self._takes_objects:
             respond, text = self.handle.respond_object, ""
-            answer = {"id": jobid, "type": SUCCESS, "R": R}
+            answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
                 answer["annotations"] = annotations
         else:
             respond, text = self.handle.respond, json.dumps(R)
             extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-            answer = f'{{"id": {jobid}, "type": {SUCCESS}, "R": {text}{extra}}}'
+            answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
 
         def stored() -> None:
             self._mishaps.guard("alloc: respond", respond, msg, answer)
@@ -540,7 +410,9 @@ class Scheduler(BrokerModule):
             annotations (dict): merged with what the job has
         """
         jobid = self._requests.jobid_of(msg)
-        self.handle.respond(msg, {"id": jobid, "type": ANNOTATE, "annotations": annotations})
+        self.handle.respond(
+            msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
+        )
 
     def alloc_deny(self, msg: Any, note: Optional[str] = None) -> None:
         """Answer that the job will never run.
@@ -549,7 +421,7 @@ class Scheduler(BrokerModule):
             msg (Message): the sched.alloc request
             note (str): why
         """
-        answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": DENY}
+        answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": messages.DENY}
         if note is not None:
             answer["note"] = note
         self.handle.respond(msg, answer)
@@ -560,7 +432,7 @@ class Scheduler(BrokerModule):
         Args:
             msg (Message): the sched.alloc request
         """
-        self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": CANCEL})
+        self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": messages.CANCEL})
 
     def _success_failed(self, request: AllocRequest, error: Exception) -> None:
         """An override of `alloc_success` raised. If R is not on its way, nobody would answer the job,
@@ -690,12 +562,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
         try:
-            try:
-                payload = _object(msg)
-            except RecursionError:
-                payload = {"id": id_of_deep_payload(msg.payload_str)}
-                payload.update(priority=0, jobspec=TOO_DEEP)
-            jobid = _integer(payload, "id", ID_MAX)
+            jobid, payload = messages.read_alloc(msg)
         except Exception as exc:  # nobody can be answered without an id
             self._mishaps.report(f"alloc: malformed request: {exc}")
             return
@@ -707,7 +574,7 @@ class Scheduler(BrokerModule):
         self._passes.events += 1
         request = self._requests.open(self, msg, jobid)
         try:
-            priority = _integer(payload, "priority", PRIORITY_MAX)
+            priority = messages.priority_of(payload)
             if jobid in self._requests.holding:
                 raise ValueError("the job holds resources already")
         except ValueError as exc:
@@ -734,7 +601,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.cancel", prefix=False)
     def _handle_cancel(self, msg: Any) -> None:
         try:
-            jobid = _integer(_object(msg), "id", ID_MAX)
+            jobid = messages.jobid_of(messages.object_of(msg))
         except Exception as exc:
             self._mishaps.report(f"cancel: malformed request: {exc}")
             return
@@ -746,24 +613,12 @@ class Scheduler(BrokerModule):
 
     @request_handler("sched.prioritize", prefix=False)
     def _handle_prioritize(self, msg: Any) -> None:
-        jobs = []
         try:
-            entries = _object(msg)["jobs"]
-            if not isinstance(entries, list):
-                raise ValueError("jobs: expected an array")
-            for entry in entries:
-                jobid, priority = entry
-                if (
-                    type(jobid) is not int
-                    or type(priority) is not int
-                    or not 0 <= priority <= PRIORITY_MAX
-                ):
-                    raise ValueError(f"jobs: expected [id, priority], got {entry!r}")
-                if jobid in self._requests:
-                    jobs.append(entry)
+            entries = messages.read_priorities(msg)
         except Exception as exc:
             self._mishaps.report(f"prioritize: malformed request: {exc!r}")
             return
+        jobs = [entry for entry in entries if entry[0] in self._requests]
         if jobs:
             self._passes.events += 1
             self._mishaps.guard("prioritize", self.prioritize, jobs)
@@ -772,12 +627,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.free", prefix=False)
     def _handle_free(self, msg: Any) -> None:
         try:
-            payload = _object(msg)
-            jobid = _integer(payload, "id", ID_MAX)
-            R = payload.get("R")
-            if not isinstance(R, dict):
-                raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
-            final = bool(payload.get("final", False))
+            jobid, R, final = messages.read_free(msg)
         except Exception as exc:
             self._mishaps.report(f"free: malformed request: {exc}")
             return
@@ -814,13 +664,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.expiration", prefix=False)
     def _handle_expiration(self, msg: Any) -> None:
         def serve() -> None:
-            payload = _object(msg)
-            jobid = _integer(payload, "id", ID_MAX)
-            expiration = payload.get("expiration")
-            if isinstance(expiration, bool) or not isinstance(expiration, (int, float)):
-                raise ValueError(f"expiration: expected a number, got {expiration!r}")
-            if not 0 <= expiration < float("inf"):
-                raise ValueError(f"invalid expiration {expiration!r}")
+            jobid, expiration = messages.read_expiration(msg)
             self._passes.events += 1
             self.expiration(msg, jobid, expiration)
             self.released()
@@ -831,7 +675,7 @@ class Scheduler(BrokerModule):
     @request_handler("feasibility.check", prefix=False)
     def _handle_feasibility(self, msg: Any) -> None:
         def serve() -> None:
-            payload = _object(msg)
+            payload = messages.object_of(msg)
             if "jobspec" not in payload:
                 raise ValueError("jobspec: missing")
             self.feasibility_check(msg, payload["jobspec"])

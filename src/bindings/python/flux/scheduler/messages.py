@@ -1,0 +1,94 @@
+"""What the job manager's messages to a scheduler say (RFC 27): read, and checked at the door.
+
+Each function takes a message and raises an exception that tells what is wrong with it: usually a
+ValueError, but nothing is assumed about what a peer may send.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux.scheduler.pools import TOO_DEEP, id_of_deep_payload
+
+#: Types of the responses to sched.alloc.
+SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
+
+#: Largest job id and priority.
+ID_MAX = (1 << 64) - 1
+PRIORITY_MAX = (1 << 32) - 1
+
+
+def object_of(msg: Any) -> dict[str, Any]:
+    """The payload of a message, which must be an object; none counts as an empty one."""
+    try:
+        payload = msg.payload
+    except TypeError:
+        payload = {}  # there is none
+    if not isinstance(payload, dict):
+        raise ValueError(f"{msg.topic}: payload must be an object")
+    return payload
+
+
+def _integer(payload: dict[str, Any], key: str, largest: int) -> int:
+    value = payload.get(key)
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
+    return value
+
+
+def jobid_of(payload: dict[str, Any]) -> int:
+    """The job that a message is about."""
+    return _integer(payload, "id", ID_MAX)
+
+
+def priority_of(payload: dict[str, Any]) -> int:
+    """The priority of the job in ``sched.alloc``."""
+    return _integer(payload, "priority", PRIORITY_MAX)
+
+
+def read_alloc(msg: Any) -> tuple[int, dict[str, Any]]:
+    """The job id and the payload of ``sched.alloc``; without an id nobody could be answered.
+
+    A payload that is nested too deeply for the parser still has its id, and `TOO_DEEP` in place of
+    the jobspec, so that this job is denied.
+    """
+    try:
+        payload = object_of(msg)
+    except RecursionError:
+        payload = {"id": id_of_deep_payload(msg.payload_str)}
+        payload.update(priority=0, jobspec=TOO_DEEP)
+    return jobid_of(payload), payload
+
+
+def read_priorities(msg: Any) -> list[list[int]]:
+    """The pairs of job id and priority in ``sched.prioritize``."""
+    entries = object_of(msg)["jobs"]
+    if not isinstance(entries, list):
+        raise ValueError("jobs: expected an array")
+    for entry in entries:
+        jobid, priority = entry
+        if type(jobid) is not int or type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+            raise ValueError(f"jobs: expected [id, priority], got {entry!r}")
+    return entries
+
+
+def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
+    """The job id, R and whether it is the last of the job, in ``sched.free``."""
+    payload = object_of(msg)
+    jobid = jobid_of(payload)
+    R = payload.get("R")
+    if not isinstance(R, dict):
+        raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
+    return jobid, R, bool(payload.get("final", False))
+
+
+def read_expiration(msg: Any) -> tuple[int, float]:
+    """The job id and the new end in ``sched.expiration``."""
+    payload = object_of(msg)
+    jobid = jobid_of(payload)
+    expiration = payload.get("expiration")
+    if isinstance(expiration, bool) or not isinstance(expiration, (int, float)):
+        raise ValueError(f"expiration: expected a number, got {expiration!r}")
+    if not 0 <= expiration < float("inf"):
+        raise ValueError(f"invalid expiration {expiration!r}")
+    return jobid, expiration
