@@ -71,5 +71,5 @@ def brief(exc: BaseException) -> str:
 
 
 def trace(exc: BaseException) -> str:
-    """The traceback for those who debug, or a word that there is none."""
+    """The traceback, for debugging; a remark if there is none."""
     return "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"

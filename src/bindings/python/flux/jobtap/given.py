@@ -50,7 +50,7 @@ def job_id(value: Any) -> int:
     """`value` as the id of a job, CURRENT_JOB included.
 
     Raises:
-        OSError: EINVAL, it is none
+        OSError: EINVAL: it is not one
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if value in (CURRENT_JOB, ANY_JOB):
@@ -64,7 +64,7 @@ def plain(value: Any, what: str) -> Any:
     """`value` as JSON has it: a copy that its giver cannot change later.
 
     Raises:
-        OSError: EINVAL, JSON cannot hold it, or C cannot: integers beyond 64 bits, lone surrogates, NUL
+        OSError: EINVAL: JSON cannot hold it, or C cannot: integers beyond 64 bits, lone surrogates, NUL
     """
     try:
         text = json.dumps(value, allow_nan=False)
@@ -103,7 +103,7 @@ def text(value: Any, what: str) -> str:
     """`value`, a string that C can hold.
 
     Raises:
-        OSError: EINVAL, it is none
+        OSError: EINVAL: it is not one
     """
     if type(value) is not str:
         raise _invalid(f"{what}={value!r}: expected a string")
@@ -163,7 +163,7 @@ def updates(value: Any, what: str) -> dict[str, Any]:
     """Check a jobspec-update (RFC 21): {dotted path: value}. Returns a copy.
 
     Raises:
-        OSError: EINVAL, it is none, or would make the jobspec something that is none
+        OSError: EINVAL: it is not one, or what it makes would not be a jobspec
     """
     value = plain(value, what)
     if type(value) is not dict or not value:

@@ -159,7 +159,7 @@ class Frame:
 
 
 class Host:
-    """A loaded plugin, and the job manager as it is to that plugin.
+    """A loaded plugin, and the job manager as that plugin sees it.
 
     Args:
         p: its flux_plugin_t

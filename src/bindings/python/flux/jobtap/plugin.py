@@ -144,8 +144,8 @@ class Plugin:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
 
         Raises:
-            OSError: EINVAL the context cannot be JSON, or has a value out of range; EPROTO it lacks what RFC 21
-                demands of such an event
+            OSError: EINVAL: the context cannot be JSON, or has a value out of range. EPROTO: it lacks what RFC 21
+                requires of such an event
         """
         context = given.event(name, context)
         self._host.event_post(self, given.job_id(id), name, context)
@@ -227,7 +227,7 @@ class Plugin:
         return self._host.job_aux_get(self, given.job_id(id), given.text(name, "name"), default)
 
     def job_aux_delete(self, id: int, name: str) -> None:
-        """Remove what is attached to a job under `name`; nothing there is no error."""
+        """Remove what is attached to a job under `name`, if there is anything."""
         self._host.job_aux_delete(self, given.job_id(id), given.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:

@@ -53,7 +53,7 @@ class Rv1Pool(Hooks):
     """A pool of ranks with cores and GPUs.
 
     Made from R, a pool has every rank up and free.  Its books are opened when it is first used as
-    more than a set: those of an allocation seldom are.
+    more than a set of resources; the pool of an allocation seldom is.
 
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.

@@ -307,7 +307,7 @@ class ResourceRequest:
             where ``node_count`` is None.
         slot_size (int): cores of a slot (on each of its nodes).
         gpu_per_slot (int): GPUs of a slot.
-        duration (float): seconds; 0 is none.
+        duration (float): seconds; 0: no limit.
         constraint (dict or None): RFC 31 constraint.
         exclusive (bool): whole nodes.
         jobspec: the jobspec, as object, as JSON text, or as a callable that
