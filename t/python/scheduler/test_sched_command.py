@@ -154,6 +154,17 @@ def test_exposition_keeps_to_the_format():
             assert re.match(r"[a-z_]+", line).group() == current
 
 
+def test_exposition_is_what_prometheus_reads():
+    parser = pytest.importorskip("prometheus_client.parser")
+    found = {one.name: one for one in parser.text_string_to_metric_families(exposition(STATS))}
+    assert found["flux_sched_nodes"].type == "gauge"
+    assert found["flux_sched_passes"].type == "counter"
+    nodes = {one.labels["state"]: one.value for one in found["flux_sched_nodes"].samples}
+    assert nodes == STATS["nodes"]
+    names = {one.labels["name"] for one in found["flux_sched_reservation_nodes"].samples}
+    assert names == {'a"b\\'}
+
+
 def test_names_that_the_format_does_not_take():
     with pytest.raises(ValueError, match="no name for a counter"):
         family("flux_sched_passes", "counter", "", [({}, 1)])

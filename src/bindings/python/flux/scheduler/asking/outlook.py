@@ -41,7 +41,7 @@ class Outlook:
         self._scheduler = scheduler
         self.made = 0.0
         self.unplanned = 0
-        #: what the copies were made of, and how long the second took
+        #: what the copies were made of, and how long the one took that took longest
         self._seen: Any = None
         self._took = 0.0
         self._plan: Any = None
@@ -59,12 +59,13 @@ class Outlook:
         seen = (id(pool), pool.generation, scheduler.requests_seen)
         fresh = 0 <= now - self.made < AGE
         if self._plan is None or not fresh or (seen != self._seen and self._took <= DEAR):
+            began = scheduler.stopwatch()
             source = scheduler.outlook()
             self._plan = None if source is None else source.copy()
+            self._took = scheduler.stopwatch() - began
             self._seen = seen
             self.made = now
             self._full = None
-            self._took = 0.0
         return self._plan
 
     def spoil(self) -> None:
@@ -98,7 +99,8 @@ class Outlook:
                 unplanned = int(spent > EFFORT)
                 yield
         if made == self.made and self._plan is plan:
-            self._full, self._turns, self.unplanned, self._took = full, turns, unplanned, spent
+            self._full, self._turns, self.unplanned = full, turns, unplanned
+            self._took = max(self._took, spent)
         return full, turns
 
     def _enter(self, job: PendingJob, plan: Any, turns: Turns) -> bool:
