@@ -25,33 +25,6 @@ RC1 = [
 ]
 
 
-def parse(argv):
-    parser = Parser(prog="flux-modprobe")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in (
-        ("show", "print a module's entry"),
-        ("list-dependencies", "print what a module requires, as a tree"),
-    ):
-        sub = commands.add_parser(name, help=text)
-        sub.add_argument("module")
-    for name, text in (
-        ("load", "load modules and what they require"),
-        ("remove", "remove modules"),
-    ):
-        sub = commands.add_parser(name, help=text)
-        sub.add_argument("--dry-run", action="store_true", help="print what would be done")
-        if name == "remove":
-            sub.add_argument("--all", action="store_true", help="all that modprobe files describe")
-        sub.add_argument("modules", nargs="*", metavar="MODULE")
-    sub = commands.add_parser("run", help="run an rc file")
-    sub.add_argument("file")
-    for name in ("rc1", "rc3"):
-        commands.add_parser(
-            name, help="what an instance does at its " + ("start" if name == "rc1" else "end")
-        )
-    return parser.parse_args(argv)
-
-
 def show_tree(catalog, name, label=None, indent="", seen=None):
     """Yield the lines of the dependency tree; a module that was shown already is not shown again."""
     seen = set() if seen is None else seen
@@ -74,55 +47,97 @@ def show_tree(catalog, name, label=None, indent="", seen=None):
         )
 
 
+def _context(offline=False):
+    """The modules of the files and of the instance's configuration, with the handle that rc files get.
+
+    offline: do without an instance if there is none.
+    """
+    import flux
+    from flux.modprobe import Catalog, Context
+
+    handle = flux.Flux() if not offline or "FLUX_URI" in os.environ else None
+    config = handle.conf_get("modules", {}) if handle is not None else {}
+    return Context(handle, Catalog(config=config))
+
+
+def show(args):
+    print(json.dumps(_context(True).catalog.resolve(args.module)))
+
+
+def list_dependencies(args):
+    for line in show_tree(_context(True).catalog, args.module):
+        print(line)
+
+
+def load(args):
+    context = _context()
+    loaded = context.loaded()
+    for entry in context.catalog.closure(args.modules):
+        if entry["name"] in loaded:
+            continue
+        if args.dry_run:
+            print(f"load {entry['name']}")
+        else:
+            context.load(entry)
+
+
+def remove(args):
+    context = _context()
+    resolve = context.catalog.resolve
+    context.remove_modules(None if args.all else [resolve(name)["name"] for name in args.modules])
+    if args.dry_run:
+        sys.stdout.writelines(f"remove {task.name}\n" for task in context.tasks)
+    else:
+        context.run()
+
+
+def run(args):
+    from flux.modprobe import run_file
+
+    run_file(_context(), args.file)
+
+
+def rc1(args):
+    context = _context()
+    context.load_modules(RC1)
+    context.run()
+
+
+def rc3(args):
+    context = _context()
+    context.remove_modules()
+    context.run()
+
+
+def make_parser():
+    parser = Parser(prog="flux-modprobe")
+
+    def command(name, function, text, *arguments):
+        one = parser.command(name, function, metavar="COMMAND", help=text)
+        for argument in arguments:
+            one.add_argument(argument)
+        return one
+
+    command("show", show, "print a module's entry", "module")
+    text = "print what a module requires, as a tree"
+    command("list-dependencies", list_dependencies, text, "module")
+    loading = command("load", load, "load modules and what they require")
+    removing = command("remove", remove, "remove modules")
+    removing.add_argument("--all", action="store_true", help="all that modprobe files describe")
+    for one in (loading, removing):
+        one.add_argument("--dry-run", action="store_true", help="print what would be done")
+        one.add_argument("modules", nargs="*", metavar="MODULE")
+    command("run", run, "run an rc file", "file")
+    command("rc1", rc1, "what an instance does at its start")
+    command("rc3", rc3, "what an instance does at its end")
+    return parser
+
+
 def main(argv):
     """Run ``flux modprobe``; return the exit code."""
     from flux.modprobe import ModprobeError
 
-    options = parse(argv)
     try:
-        return run(options)
+        return make_parser().run(argv)
     except ModprobeError as exc:
         raise CommandError(str(exc)) from exc
-
-
-def run(options):
-    from flux.modprobe import Catalog, Context, run_file
-
-    # The first two read files only; inside an instance its configuration has a say.  rc files get this handle.
-    offline = options.command in ("show", "list-dependencies")
-    import flux
-
-    handle = flux.Flux() if not offline or "FLUX_URI" in os.environ else None
-    catalog = Catalog(config=handle.conf_get("modules", {}) if handle is not None else {})
-    if options.command == "show":
-        print(json.dumps(catalog.resolve(options.module)))
-        return 0
-    if options.command == "list-dependencies":
-        for line in show_tree(catalog, options.module):
-            print(line)
-        return 0
-    context = Context(handle, catalog)
-    if options.command == "run":
-        run_file(context, options.file)
-    elif options.command == "load":
-        loaded = context.loaded()
-        entries = [e for e in catalog.closure(options.modules) if e["name"] not in loaded]
-        if options.dry_run:
-            sys.stdout.writelines(f"load {e['name']}\n" for e in entries)
-        else:
-            for entry in entries:
-                context.load(entry)
-    elif options.command == "remove":
-        names = None if options.all else [catalog.resolve(n)["name"] for n in options.modules]
-        context.remove_modules(names)
-        if options.dry_run:
-            sys.stdout.writelines(f"remove {t.name}\n" for t in context.tasks)
-        else:
-            context.run()
-    elif options.command == "rc1":
-        context.load_modules(RC1)
-        context.run()
-    else:
-        context.remove_modules()
-        context.run()
-    return 0

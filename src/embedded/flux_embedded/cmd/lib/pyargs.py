@@ -42,14 +42,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self._commands = None
 
-    def command(self, name, function, description=None, metavar=None):
+    def command(self, name, function, description=None, metavar=None, **more):
         """Add the subcommand `name`, done by ``function(args)``; returns its parser.
 
-        metavar, with the first of them: what help shows in place of their names.
+        metavar, with the first of them: what help shows in place of their names. more: as for
+        ``add_parser``.
         """
         if self._commands is None:
             self._commands = self.add_subparsers(metavar=metavar, dest="subcommand", required=True)
-        one = self._commands.add_parser(name, description=description)
+        one = self._commands.add_parser(name, description=description, **more)
         one.set_defaults(function=function)
         return one
 
