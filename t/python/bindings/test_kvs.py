@@ -76,7 +76,7 @@ def test_operations_are_applied_in_order_and_together(h):
         (["put", "a..b", "x"], errno.EINVAL),
         (["put", "", "x"], errno.EINVAL),
         (["put", ".", "x"], errno.EINVAL),
-        (["put", 3, "x"], errno.EINVAL),
+        (["put", 3, "x"], errno.EPROTO),
         (["put", "k", 3], errno.EINVAL),
         (["put", "k"], errno.EPROTO),
         (["nosuch", "k"], errno.EPROTO),
@@ -91,7 +91,7 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
     commit(
         h, ["put", "a.v", "1"], ["put", "log", "x"], ["append", "log", "y"], ["symlink", "l", "a"]
     )
-    before, seq = tree(h), h.rpc("kvs.getroot").get()["rootseq"]
+    before, seq = tree(h), h.rpc("kvs.getroot", {"namespace": "primary"}).get()["rootseq"]
     ops = [
         ["put", "new.dir.key", "1"],
         ["append", "log", "z"],
@@ -103,7 +103,7 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
         commit(h, *ops, op)
     assert info.value.errno == number
     assert tree(h) == before
-    assert h.rpc("kvs.getroot").get()["rootseq"] == seq
+    assert h.rpc("kvs.getroot", {"namespace": "primary"}).get()["rootseq"] == seq
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,14 @@ def test_what_is_put_is_text_of_any_kind(h):
 # -- reading -----------------------------------------------------------------
 
 
-def test_lookup_errors_name_the_key(h):
+def test_lookup_errors(h):
     commit(h, ["put", "a.b", "1"])
     for key, number, text in [
-        ("a", errno.EISDIR, "a: Is a directory"),
-        ("nosuch", errno.ENOENT, "nosuch: No such file or directory"),
-        ("a.b.c", errno.ENOENT, "a.b.c: No such file or directory"),
+        ("a", errno.EISDIR, "Is a directory"),
+        ("nosuch", errno.ENOENT, "No such file or directory"),
+        ("a.b.c", errno.ENOENT, "No such file or directory"),
+        ("", errno.ENOENT, "No such file or directory"),
+        (3, errno.EPROTO, "Protocol error"),
     ]:
         with pytest.raises(OSError) as info:
             lookup(h, key)
@@ -564,3 +566,18 @@ def test_watching_a_key(h):
     kvs.kvs_watch_async(h, "k").then(changed)
     h.reactor_run()
     assert seen == [1, 2, 3, None]
+
+
+def test_a_request_in_the_form_of_a_real_kvs(h):
+    """Namespace, key and flags: the value comes as an object of RFC 11."""
+    commit(h, ["put", "a.b", "1"])
+    payload = {"namespace": "primary", "key": "a.b", "flags": 0}
+    value = {"ver": 1, "type": "val", "data": "MQ=="}
+    assert h.rpc("kvs.lookup", payload).get() == {"val": value}
+    for key in ("namespace", "key"):
+        with pytest.raises(OSError, match="Protocol error"):
+            h.rpc("kvs.lookup", {name: payload[name] for name in payload if name != key}).get()
+    with pytest.raises(OSError, match="Invalid argument"):
+        h.rpc("kvs.lookup", {**payload, "flags": 2}).get()
+    with pytest.raises(OSError, match="Protocol error"):
+        h.rpc("kvs.namespace-create", {"namespace": "q", "owner": 0, "flags": 0}).get()

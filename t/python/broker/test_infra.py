@@ -1,6 +1,7 @@
 """Log, attributes, events, configuration, ranks: the broker's own services, message by message."""
 
 import errno
+import json
 
 import pytest
 
@@ -71,7 +72,34 @@ def test_attributes(broker):
             "attribute may not be updated",
         )
     listed = broker.call("attr.list")
-    assert listed["names"] == sorted(listed["attrs"]) and listed["names"][0] == "broker.boot-method"
+    assert listed == {"names": sorted(listed["names"])} and "broker.boot-method" in listed["names"]
+    assert broker.call("attr.rm", {"name": "nosuch"}) is None
+    assert broker.fails("attr.rm", {"name": "size"})[0] == errno.EPERM
+
+
+@pytest.mark.parametrize("payload", [{}, {"level": "x", "text": "y"}, {"level": 6, "text": 3}])
+def test_any_text_is_an_entry_of_the_log(broker, payload):
+    broker.call("log.append", payload)
+    assert broker.instance.ctx.ring.entries()[-1].text == json.dumps(payload)
+
+
+def test_module_debug(broker):
+    broker.load("m.py", "import flux\ndef mod_main(h, *args):\n    h.reactor_run()\n")
+    payload = {"name": "m", "op": "setbit", "flags": 3}
+    assert broker.call("module.debug", payload) == {"flags": 3}
+    assert broker.call("m.debug", {"op": "clrbit", "flags": 1}) == {"flags": 2}
+    assert broker.fails("module.debug", {**payload, "name": "x"})[0] == errno.ENOENT
+    assert broker.fails("module.debug", {"op": "setbit"})[0] == errno.EPROTO
+
+
+def test_who_waits_for_the_state_has_it(broker):
+    assert broker.call("state-machine.wait") is None
+    stream = broker.h.rpc("state-machine.monitor", {"final": 5}, flags=2)
+    assert stream.get() == {"state": 5}
+    stream.reset()
+    with pytest.raises(OSError) as caught:
+        stream.get()
+    assert caught.value.errno == errno.ENODATA
 
 
 def test_guests(broker):

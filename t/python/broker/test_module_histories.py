@@ -25,7 +25,7 @@ ASKING = """
 def test_history(broker, capfd, seed):
     rng = random.Random(seed)
     good, asking = broker.file("good.py", GOOD), broker.file("asking.py", ASKING)
-    broker.call("module.load", {"path": asking})
+    broker.call("module.load", {"path": asking, "args": []})
     answers = {}
     futures = []
 
@@ -58,7 +58,7 @@ def test_history(broker, capfd, seed):
             ]
         )
         if action == "load":
-            ask("module.load", {"path": good, "name": name})
+            ask("module.load", {"path": good, "name": name, "args": []})
         elif action == "remove":
             ask("module.remove", {"name": name})
         elif action == "kill":

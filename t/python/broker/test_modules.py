@@ -83,7 +83,7 @@ def test_failure_before_running(broker, capfd, case):
 
 def test_traceback_begins_in_the_module(broker, capfd):
     path = broker.file("m.py", "def mod_main(h, *a):\n    raise RuntimeError('oops')\n")
-    broker.fails("module.load", {"path": path})
+    broker.fails("module.load", {"path": path, "args": []})
     frames = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  File")]
     assert frames == [f'  File "{path}", line 2, in mod_main']
 
@@ -146,7 +146,7 @@ def test_name_and_services(broker):
     text += "  self.handle.service_register('sv').get()\n  super().run()\n"
     broker.load("m.py", text)
     (mod,) = [mod for mod in broker.call("module.list")["mods"] if mod["name"] == "m"]
-    assert mod["services"] == ["sv"] and mod["status"] == 1 and mod["path"].endswith("/m.py")
+    assert mod["services"] == ["m", "sv"] and mod["status"] == 1 and mod["path"].endswith("/m.py")
     number, reason = broker.fails("service.add", {"service": "sv"})
     assert (number, reason) == (
         errno.EEXIST,
@@ -158,30 +158,29 @@ def test_name_and_services(broker):
 
 def test_refused_loads(broker):
     broker.load("good.py", GOOD)
-    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD)}) == (
+    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD), "args": []}) == (
         errno.EEXIST,
         "File exists",
     )
-    assert broker.fails("module.load", {"path": "nosuch"}) == (
+    assert broker.fails("module.load", {"path": "nosuch", "args": []}) == (
         errno.ENOENT,
         "module not found in search path",
     )
-    assert broker.fails("module.load", {"path": "good.py"}) == (
+    assert broker.fails("module.load", {"path": "good.py", "args": []}) == (
         errno.ENOENT,
         "module not found in search path",
     )
     text = broker.file("c4.txt", "")
-    assert broker.fails("module.load", {"path": text}) == (
+    assert broker.fails("module.load", {"path": text, "args": []}) == (
         errno.EINVAL,
         "could not determine loader from path suffix",
     )
-    assert broker.fails("module.load", {"path": "/nosuch/m.py"})[0] == errno.ENOENT
+    assert broker.fails("module.load", {"path": "/nosuch/m.py", "args": []})[0] == errno.ENOENT
     assert broker.fails("module.load", {"path": "kvs", "args": 3})[0] == errno.EPROTO
-    for name in ("a.b", ["x"], 3):
-        assert (
-            broker.fails("module.load", {"path": broker.file("m.py", GOOD), "name": name})[0]
-            == errno.EINVAL
-        )
+    for name, number in (("a.b", errno.EINVAL), (["x"], errno.EPROTO), (3, errno.EPROTO)):
+        payload = {"path": broker.file("m.py", GOOD), "name": name, "args": []}
+        assert broker.fails("module.load", payload)[0] == number
+    assert broker.fails("module.load", {"path": "kvs"})[0] == errno.EPROTO
     assert broker.fails("module.remove", {"name": "nosuch"}) == (
         errno.ENOENT,
         "No such file or directory",
@@ -284,18 +283,18 @@ def test_standard_requests(broker):
 def test_builtin_modules(broker):
     assert broker.loaded() == ["overlay", "config", "rexec", "groups", "connector-local"]
     for name in ("content", "content-sqlite", "kvs", "heartbeat", "cron"):
-        broker.call("module.load", {"path": name})
+        broker.call("module.load", {"path": name, "args": []})
     assert broker.call("kvs.ping", {})["rank"] == 0
     broker.call("module.remove", {"name": "kvs"})
     assert broker.fails("kvs.lookup", {"key": "x"})[0] == errno.ENOSYS
-    broker.call("module.load", {"path": "kvs"})
+    broker.call("module.load", {"path": "kvs", "args": []})
     assert broker.fails("kvs.lookup", {"key": "x"})[0] == errno.ENOENT
-    assert broker.fails("module.load", {"path": "cron", "name": "x"})[0] == errno.EINVAL
+    assert broker.fails("module.load", {"path": "cron", "name": "x", "args": []})[0] == errno.EINVAL
 
 
 def test_python_modules_go_before_the_services_they_use(broker):
     broker.load("good.py", GOOD)
-    broker.call("module.load", {"path": "kvs"})
+    broker.call("module.load", {"path": "kvs", "args": []})
     broker.load("other.py", GOOD)
     assert broker.instance.modules.removal_order()[:4] == [
         "other",

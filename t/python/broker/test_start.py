@@ -414,7 +414,7 @@ def test_standstill_is_reported(tmp_path):
                     time.sleep(0.05)
                 self.handle.respond(msg, {{}})
     """)  # fmt: skip
-    broker.call("module.load", {"path": path})
+    broker.call("module.load", {"path": path, "args": []})
     with Watchdog(broker.instance.ctx, first=0.1):
         broker.call("sleepy.nap")
     reports = [line for line in broker.log() if "has blocked the instance for" in line]

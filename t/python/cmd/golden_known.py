@@ -87,6 +87,14 @@ SET_ASIDE = {
 #: scenario of many calls -> [(pattern of a line of output, why)]: such lines are left out on both sides
 PARTS = {
     "rpc-jobmgr": [(r"^job-manager\.stats-get", COUNTS)],
+    "rpc-broker": [
+        (r"^(broker|heartbeat|overlay|job-exec|content)\.stats-get|^broker\.rusage", STATS),
+        (r"^event\.publish .*seq", COUNTS),
+        (r"^attr\.list|^module\.list", "attributes and modules of its own"),
+        (r"^rexec\.|^cron\.", "no remote execution and no cron behind their names"),
+        (r'"route"|"duration"', "routes and durations differ from run to run"),
+    ],
+    "rpc-exec": [(r"^job-exec\.stats-get", STATS)],
     "rpc-ingest": [(r"^job-ingest\.stats-get", STATS)],
     "rpc-joblist": [(r"^job-list\.stats-get", COUNTS)],
 }

@@ -548,3 +548,57 @@ def test_limits_of_a_job(real):
     options = {"options": {"rlimit": {"nofile": 77, "core": -1, "nosuch": 3}}}
     id = run(real, "ulimit -n", shell=options)
     assert output(real, id) == ["77\n"]
+
+
+# -- jobs that are told what to do -----------------------------------------------------------------------
+
+
+def test_override(inst):
+    """A mock job with exec.test.override starts when it is told to, and ends so."""
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(exec={"test": {"override": 1}})
+    other = inst.submit(run=100)
+
+    def told(event, jobid=id, **more):
+        payload = {"event": event, "jobid": jobid, **more}
+        future = inst.handle.rpc("job-exec.override", payload)
+        try:
+            future.get()
+        except OSError as exc:
+            return exc.errno, exc.strerror
+        inst.run()
+
+    assert "start" not in inst.events(id)
+    assert told("finish") == (errno.EINVAL, "Job not running")
+    assert told("start") is None
+    assert inst.events(id)[-1] == "start"
+    assert told("start") == (errno.EINVAL, "Job already running")
+    assert told("nosuch") == (errno.EINVAL, "Invalid event")
+    assert told("finish", status=256) is None
+    finish = [event for event in inst.eventlog(id) if event["name"] == "finish"]
+    assert finish[0]["context"] == {"status": 256}
+    assert told("start", other) == (errno.EINVAL, "Job not in exec override mode")
+    assert told("start", 99) == (errno.ENOENT, "Job not found")
+    assert told("start", "x") == (errno.EPROTO, "Protocol error")
+
+
+def test_critical_ranks(inst):
+    """A job outlives the ranks that it can do without."""
+    inst.load_sched(auto=lambda body: make_R("0-1", host="n[0-1]"))
+    id = inst.submit(run=100)
+    inst.rpc("job-exec.critical-ranks", {"id": id, "ranks": "0"})
+    for payload, number in (
+        ({"id": 99, "ranks": "0"}, errno.ENOENT),
+        ({"id": id, "ranks": "x"}, errno.EINVAL),
+        ({"id": id}, errno.EPROTO),
+    ):
+        with pytest.raises(OSError) as caught:
+            inst.rpc("job-exec.critical-ranks", payload)
+        assert caught.value.errno == number
+    job = inst.modules.table["job-exec"].service.jobs[id]
+    job.lost({1})
+    inst.run()
+    assert "exception" not in inst.events(id)
+    job.lost({0})
+    inst.run()
+    assert "exception" in inst.events(id)

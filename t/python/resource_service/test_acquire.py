@@ -12,8 +12,9 @@ def test_first_response(four):
     assert four.acquire().sent() == [{"resources": make_R(), "up": "0-3"}]
 
 
-def test_needs_a_stream(four):
-    assert four.fails("acquire")[0] == errno.EPROTO
+def test_one_answer_without_a_stream(four):
+    assert four.call("acquire")["resources"] == make_R()
+    assert four.fails("acquire")[0] == errno.EBUSY
 
 
 def test_one_holder_at_a_time(four):
@@ -36,7 +37,15 @@ def test_guests_and_strangers(four):
     from flux_embedded.kernel.handle import Flux
 
     guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
-    for topic in ("acquire", "drain", "undrain", "reload", "journal", "shrink", "expiration"):
+    for topic in (
+        "acquire",
+        "drain",
+        "undrain",
+        "reload",
+        "journal",
+        "shrink",
+        "expiration-update",
+    ):
         with pytest.raises(PermissionError):
             guest.rpc(f"resource.{topic}", {}, flags=2).get()
     assert guest.rpc("resource.sched-status").get()["all"] == make_R()
@@ -160,18 +169,19 @@ def test_properties(make):
 def test_expiration(four):
     holder = four.acquire()
     holder.sent()
-    four.call("expiration", expiration=2000000000.5)
+    four.call("expiration-update", expiration=2000000000.5)
     assert holder.sent() == [{"expiration": 2000000000.5}]
-    four.call("expiration", expiration=2000000000.5)
+    four.call("expiration-update", expiration=2000000000.5)
     assert holder.sent() == []
     assert four.stored_R()["execution"]["expiration"] == 2000000000.5
-    four.call("expiration", expiration=0)
+    four.call("expiration-update", expiration=0)
     assert holder.sent() == [{"expiration": 0}]
     assert [event for event in four.events() if event[0] == "resource-update"] == [
         ("resource-update", {"expiration": 2000000000.5}), ("resource-update", {"expiration": 0}),
     ]  # fmt: skip
-    for value in (-1, "x", None, True, [1]):
-        assert four.fails("expiration", expiration=value)[0] == errno.EINVAL
+    assert four.fails("expiration-update", expiration=-1)[0] == errno.EINVAL
+    for value in ("x", None, True, [1]):
+        assert four.fails("expiration-update", expiration=value)[0] == errno.EPROTO
 
 
 def test_mute(four):

@@ -163,9 +163,15 @@ def test_reload_of_nonsense(four, R, text):
 def test_reload_from_a_file(four, tmp_path):
     path = tmp_path / "R"
     path.write_text(json.dumps(make_R("0", hosts="vm")))
-    four.call("reload", path=str(path))
+    four.call("reload", path=str(path), xml=False, force=False)
     assert four.call("status")["R"] == make_R("0", hosts="vm")
-    assert "No such file" in four.fails("reload", path=str(tmp_path / "nosuch"))[1]
+    assert (
+        "No such file"
+        in four.fails("reload", path=str(tmp_path / "nosuch"), xml=False, force=False)[1]
+    )
+    for payload in ({}, {"path": 3}, {"path": str(path)}):
+        assert four.fails("reload", **payload)[0] == errno.EPROTO
+    assert four.call("get") == {"R": make_R("0", hosts="vm"), "method": "reload"}
 
 
 def test_hosts_are_verified(make, capfd):

@@ -113,7 +113,7 @@ def test_recorded_expiration(make):
     assert holder.sent() == [up]
     assert len(updates) == 2
     for update in updates:
-        there.call("expiration", **update)
+        there.call("expiration-update", **update)
         assert holder.sent() == [update]
     assert there.events()[0] == ("resource-define", {"method": "job-info"})
 

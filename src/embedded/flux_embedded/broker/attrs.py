@@ -47,7 +47,7 @@ DECLARED = {
     "log-level": ("7", START),
     "log-ring-size": ("1024", START),
     "log-stderr-level": ("3", START | RUN),
-    "log-stderr-mode": ("leader", START | RUN),
+    "log-stderr-mode": ("leader", START),
     "log-syslog-enable": ("0", START | RUN),
     "log-syslog-level": ("3", START | RUN),
     "parent-uri": (None, 0),
@@ -150,4 +150,4 @@ def _check_level(name, value):
             return
     except ValueError:
         pass
-    raise OSError(errno.EINVAL, f"{name}={value}: expected a number from 0 (emerg) to 7 (debug)")
+    raise OSError(errno.EINVAL, "invalid level")

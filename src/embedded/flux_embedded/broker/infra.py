@@ -10,13 +10,15 @@ log.dmesg-cancel      ``{matchtag}``: ends that stream of the sender
 log.clear             -> nothing
 attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
 attr.set              ``{name, value}`` -> nothing; attr.rm ``{name}`` -> nothing
-attr.list             -> ``{names: [...], attrs: {NAME: VALUE}}``
+attr.list             -> ``{names: [...]}``
 service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
 state-machine.get     -> ``{state: "run", duration}``: seconds since the start
-state-machine.monitor -> ``{state: 5}``, and no more: whoever can ask finds the instance in this state
+state-machine.monitor ``{final?}`` -> ``{state: 5}``, and no more: whoever can ask finds the instance in this
+                      state; ENODATA after it if that is the final one
+state-machine.wait    -> nothing: until the instance runs, which it does for whoever can ask
 ====================  ============================================================================
 """
 
@@ -24,9 +26,13 @@ import errno
 import os
 
 from flux_embedded.broker.pymodule import ModuleTask
+from flux_embedded.formats.levels import LOG_INFO
 from flux_embedded.kernel import message
 from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Service, check_form, request
+from flux_embedded.kernel.service import Malformed, Service, check_form, request
+
+#: An entry of the log.
+ENTRY = {"level?": int, "name?": str, "text": str, "rank?": int}
 
 
 class LogService(Service):
@@ -38,13 +44,17 @@ class LogService(Service):
         super().__init__(ctx, *args)
         self.followers = {}  # (sender uuid, matchtag) -> (message, callback)
 
-    @request("append", guest=True)
+    @request("append", guest=True, form=object)
     def append(self, msg):
-        body = msg.body or {}
-        level, name, text = body.get("level", 6), body.get("name", "?"), body.get("text", "")
-        if not isinstance(level, int) or not isinstance(name, str) or not isinstance(text, str):
-            raise OSError(errno.EPROTO, "log.append: expected level (int), name and text (strings)")
-        self.ctx.ring.append(level, name, text, body.get("rank", 0))
+        try:
+            body = msg.body
+            check_form(body, ENTRY, msg.topic)
+        except (ValueError, RecursionError, Malformed):
+            # A real broker takes any text: it is an entry as it stands.
+            body = {"text": msg.payload_str or ""}
+        self.ctx.ring.append(
+            body.get("level", LOG_INFO), body.get("name", "?"), body["text"], body.get("rank", 0)
+        )
         self.respond(msg)
 
     @request("dmesg", streaming=True)
@@ -108,10 +118,7 @@ class AttrService(Service):
 
     @request("list", guest=True)
     def list(self, msg):
-        names = self.ctx.attrs.names()
-        self.respond(
-            msg, {"names": names, "attrs": {name: self.ctx.attrs.get(name) for name in names}}
-        )
+        self.respond(msg, {"names": self.ctx.attrs.names()})
 
 
 class BrokerService(Service):
@@ -141,6 +148,12 @@ class StateService(Service):
     @request("monitor", guest=True)
     def monitor(self, msg):
         self.respond(msg, {"state": self.RUN})
+        if msg.streaming and (msg.body or {}).get("final") == self.RUN:
+            self.respond_error(msg, errno.ENODATA)
+
+    @request("wait", guest=True)
+    def wait(self, msg):
+        self.respond(msg)
 
 
 class NameService(Service):
@@ -178,10 +191,9 @@ class EventService(Service):
         self.seq = 0
         self.subscribers = {}  # endpoint -> {topic prefix: count}, in order of first subscription
 
-    @request("publish", guest=True)
+    @request("publish", guest=True, form={"topic": str, "flags?": int, "payload?": object})
     def publish(self, msg):
-        topic = _string(msg, "topic")
-        payload = (msg.body or {}).get("payload")
+        topic, payload = msg.body["topic"], msg.body.get("payload")
         self.seq += 1
         for endpoint, topics in self.subscribers.items():
             if any(topic.startswith(prefix) for prefix in topics):
@@ -203,7 +215,7 @@ class EventService(Service):
         topics = self.subscribers.get(msg.sender, {})
         topic = _string(msg, "topic")
         if topic not in topics:
-            raise FileNotFoundError(errno.ENOENT, f"{topic}: not subscribed")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         topics[topic] -= 1
         if not topics[topic]:
             del topics[topic]

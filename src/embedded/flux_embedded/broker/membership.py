@@ -18,7 +18,6 @@ groups.get            ``{name}`` -> ``{members: IDSET}``, of ``broker.online``; 
 """
 
 import errno
-import os
 
 from flux_embedded.formats import idset
 from flux_embedded.formats.levels import LOG_ERR
@@ -94,7 +93,8 @@ class OverlayService(Service):
     def topology(self, msg):
         rank, size = msg.body["rank"], self.kernel.size
         if not 0 <= rank < size:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            text = "requested rank is not this broker or its direct child"
+            raise OSError(errno.ENOENT, text)
         below = range(1, size) if rank == 0 else ()
         children = [{"rank": child, "size": 1, "children": []} for child in below]
         self.respond(msg, {"rank": rank, "size": 1 + len(children), "children": children})

@@ -67,12 +67,12 @@ class ModuleManager(Service):
 
     # -- loading -------------------------------------------------------------------------------
 
-    @request("load")
+    @request("load", form={"path": str, "args": object, "name?": str})
     def load(self, msg):
-        body = msg.body or {}
-        path, args = body.get("path"), body.get("args", [])
-        if not isinstance(path, str) or not path:
-            raise OSError(errno.EPROTO, "module.load: expected a module name or path")
+        body = msg.body
+        path, args = body["path"], body["args"]
+        if not path:
+            raise FileNotFoundError(errno.ENOENT, "module not found in search path")
         if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
             raise OSError(errno.EPROTO, "module.load: args must be an array of strings")
         found = modpath.find(path, self.dirs, registry.BUILTIN)
@@ -201,10 +201,18 @@ class ModuleManager(Service):
 
     # -- unloading -----------------------------------------------------------------------------
 
-    @request("remove")
+    @request("debug", form={"name": str, "op?": str, "flags?": int})
+    def debug(self, msg):
+        """``{name, op, flags}``: as ``NAME.debug``, which is there for modules only."""
+        if msg.body["name"] not in self.table:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        task = self.table[msg.body["name"]].task
+        self.respond(msg, defaults.debug(task, msg))
+
+    @request("remove", form={"name": str})
     def remove(self, msg):
-        name = (msg.body or {}).get("name")
-        module = self.table.get(name) if isinstance(name, str) else None
+        name = msg.body["name"]
+        module = self.table.get(name)
         if module is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         module.remove_requests.append(msg)
@@ -230,7 +238,7 @@ class ModuleManager(Service):
             "path": module.path,
             "idle": max(0, int(self.now() - module.task.last_message)),
             "status": module.status,
-            "services": [name for name in holds if name != module.name],
+            "services": sorted(holds, key=lambda name: name != module.name),
             "sendqueue": 0,
             "recvqueue": len(module.task.inbox),
         }

@@ -136,7 +136,7 @@ class Session:
 
     def _expires(self, when):
         """The enclosing instance changed the time limit of the job that this instance is."""
-        self.h.rpc("resource.expiration", {"expiration": when}, flags=RPC_NORESPONSE)
+        self.h.rpc("resource.expiration-update", {"expiration": when}, flags=RPC_NORESPONSE)
 
     # -- ending early ----------------------------------------------------------------------------
 

@@ -51,9 +51,9 @@ def get(client, name):
     args=0,
 )
 def lsattr(opts):
-    answer = connect().rpc("attr.list")
-    for name in sorted(answer["names"]):
-        if opts.get("values"):
-            print(f"{name:<40}{answer['attrs'].get(name, '-')}")
-        else:
-            print(name)
+    client = connect()
+    names = sorted(client.rpc("attr.list")["names"])
+    if opts.get("values"):
+        asked = [(name, client.send("attr.get", {"name": name})) for name in names]
+        names = [f"{name:<40}{future.get()['value']}" for name, future in asked]
+    print(*names, sep="\n")

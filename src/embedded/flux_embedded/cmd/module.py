@@ -153,7 +153,7 @@ def list_modules(opts):
     print(head + (f"{'Service':<8} Path" if long else "Service"))
     for mod in modules:
         name = mod["name"] if len(mod["name"]) <= 24 else mod["name"][:23] + "+"
-        services = ",".join(sorted(mod.get("services", ())))
+        services = ",".join(sorted(word for word in mod["services"] if word != mod["name"]))
         if long:
             services = services if len(services) <= 8 else services[:7] + "+"
             services = f"{services:<8} {mod['path']}"

@@ -345,7 +345,7 @@ def move(opts):
 
 @command("flux-kvs version", "[-N ns]", "Display curent KVS version", [NAMESPACE])
 def version(opts):
-    print(Store(opts).rpc("getroot", {})["rootseq"])
+    print(Store(opts).rpc("getroot", {"namespace": "primary"})["rootseq"])
     return 0
 
 
@@ -360,7 +360,7 @@ def version(opts):
     ],
 )
 def getroot(opts):
-    answer = Store(opts).rpc("getroot", {})
+    answer = Store(opts).rpc("getroot", {"namespace": "primary"})
     print(answer["owner"] if opts.get("owner") else answer["rootseq"])
     return 0
 

@@ -2,9 +2,11 @@
 
 ``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a
 limit), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
-exception then) and ``release`` (ours: array of ``[idset, seconds after the end]``, a partial release of ranks).
+exception then), ``override`` (not 0: it starts and ends when it is told, see ``job-exec.override``) and ``release`` (ours:
+array of ``[idset, seconds after the end]``, a partial release of ranks).
 """
 
+import errno
 import signal
 
 from flux_embedded.formats import fsd, idset, rset
@@ -19,13 +21,15 @@ EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expire
 class MockJob(base.ExecJob):
     """One mock job."""
 
-    __slots__ = ("_test", "_end", "_over")
+    __slots__ = ("_test", "_end", "_over", "_duration", "_running")
 
     def __init__(self, service, msg, body, test):
         super().__init__(service, msg, body)
         self._test = test
         self._over = False
         self._end = 0.0
+        self._duration = 0.0
+        self._running = False
 
     def start(self):
         test = self._test
@@ -49,11 +53,18 @@ class MockJob(base.ExecJob):
                 self.service.log(LOG_ERR, text)
                 # As on a real Flux: such a job runs to the end of its time.
                 duration = float("inf")
-        self._end = self.service.kernel.time + duration
+        self._duration = duration
         if fault == "init":
             self._fail("mock initialization exception generated")
             return
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
+        if test.get("override"):
+            return
+        self._run(fault)
+
+    def _run(self, fault=None):
+        self._running = True
+        self._end = self.service.kernel.time + self._duration
         self.answer("start", {})
         self.service.append(self.id, "exec.eventlog", ("recoverable", None))
         if fault == "run":
@@ -62,6 +73,28 @@ class MockJob(base.ExecJob):
             self._finish(signal.SIGTERM)
             return
         self._wind()
+
+    def override(self, event, status):
+        """Do what a job that waits to be told is told.
+
+        Raises:
+            OSError: EINVAL, it does not wait for that
+        """
+        text = None
+        if not self._test.get("override"):
+            text = "Job not in exec override mode"
+        elif event not in ("start", "finish"):
+            text = "Invalid event"
+        elif event == "start" and self._running:
+            text = "Job already running"
+        elif event == "finish" and not self._running:
+            text = "Job not running"
+        if text is not None:
+            raise OSError(errno.EINVAL, text)
+        if event == "start":
+            self._run()
+        else:
+            self._finish(status)
 
     def _fail(self, note):
         self.answer("exception", {"severity": 0, "type": "exec", "note": note})

@@ -12,7 +12,10 @@ expiration               ``{id, expiration}``, no response wanted: the job's end
 script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
 script-kill              ``{id, signum, ranks?}``, no response wanted
-stats-get                -> ``{running: {mock, local}, started}``
+override                 ``{event: "start" | "finish", jobid, status?}``: the next step of a mock job whose
+                         ``exec.test.override`` is true: it starts and ends when it is told
+critical-ranks           ``{id, ranks}``: the ranks that a job cannot do without; all of them if it does not say
+stats-get                -> ``{running: {mock, local}, started, ...}`` and the settings
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -173,6 +176,30 @@ class JobExec(Service):
         if job is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         job.set_expiration(msg.body["expiration"])
+        self.respond(msg)
+
+    @request("override", guest=True, form={"event": str, "jobid": int, "status?": int})
+    def _override(self, msg):
+        body = msg.body
+        job = self.jobs.get(body["jobid"])
+        if not isinstance(job, MockJob):
+            raise OSError(errno.ENOENT, "Job not found")
+        if job.userid != msg.userid:
+            raise OSError(errno.EPERM, "Permission denied")
+        job.override(body["event"], body.get("status", 0))
+        self.respond(msg)
+
+    @request("critical-ranks", guest=True, form={"id": int, "ranks": str})
+    def _critical_ranks(self, msg):
+        job = self.jobs.get(msg.body["id"])
+        if job is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if msg.is_guest and job.userid != msg.userid:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        try:
+            job.critical_ranks = IDset(msg.body["ranks"])
+        except ValueError:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
         self.respond(msg)
 
     @request(

@@ -292,6 +292,8 @@ def _attrs_of(attrs):
     if "all" in attrs:
         return ATTRS
     for name in attrs:
+        if not isinstance(name, str):
+            raise OSError(errno.EINVAL, "attr has no string value")
         if name not in GETTERS and name != "id":
             raise OSError(errno.EINVAL, f"{name} is not a valid attribute")
     return attrs

@@ -175,7 +175,7 @@ def _urgency(job, context, event):
 
 
 def _jobspec_update(job, context, event):
-    job.jobspec = update_paths(job.jobspec, context)
+    job.jobspec = update_paths(job.jobspec, context or {})
 
 
 def _resource_update(job, context, event):
@@ -215,7 +215,7 @@ def _perilog_finish(job, context, event):
 
 def _memo(job, context, event):
     memo = dict(job.memo or {})
-    for key, value in context.items():
+    for key, value in (context or {}).items():
         if value is None:
             memo.pop(key, None)
         else:

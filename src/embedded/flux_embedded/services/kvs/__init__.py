@@ -61,12 +61,13 @@ watch (streaming)     ``{namespace, key, append?, waitcreate?}`` ->
                       ``watch-cancel``.
 watch-cancel          ``{matchtag}``, no response: ends that watch of the
                       sender
-getroot               ``{namespace}`` -> ``{namespace, rootseq, owner}``
+getroot               ``{namespace}`` -> ``{namespace, rootseq, owner,
+                      flags}``
 wait-version          ``{namespace, rootseq}`` -> ``{rootseq}`` as soon as the
                       namespace has reached it
 namespace-create      ``{namespace, owner?}`` -> nothing; EEXIST if it exists
 namespace-remove      ``{namespace}`` -> nothing; ``primary``: ENOTSUP
-namespace-list        -> ``{namespaces: [{namespace, owner, rootseq}, ...]}``
+namespace-list        -> ``{namespaces: [{namespace, owner, flags}, ...]}``
 fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
                       fault runs: the next N commits that touch a key which
                       contains ``match`` (default: any) fail with errnum

@@ -1,11 +1,12 @@
 """The service; the table of its methods is in the package's docstring."""
 
+import base64
 import errno
 import os
 
 from flux_embedded.kernel import message
-from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.kvs.tree import PRIMARY, Link, Namespace, Tree, key_error
+from flux_embedded.kernel.service import Malformed, Service, check_form, request
+from flux_embedded.services.kvs.tree import PRIMARY, Link, Namespace, Tree, error
 from flux_embedded.services.kvs.watch import Watches
 from flux_embedded.services.kvs.writer import Writer
 
@@ -34,8 +35,8 @@ class Kvs(Service):
             if self._fault is not None:
                 self._check_fault(ops)
             touched = self.writer.apply(ns, ops)
-        except (KeyError, TypeError, AttributeError, IndexError):
-            raise OSError(errno.EPROTO, "malformed kvs.commit request") from None
+        except (KeyError, TypeError, AttributeError, IndexError) as exc:
+            raise Malformed(f"kvs.commit: {exc!r}") from None
         ns.seq += 1
         counts = self.counts
         counts["commits"] += 1
@@ -65,11 +66,28 @@ class Kvs(Service):
         self.counts["lookups"] += 1
         if "keys" in body:
             if type(body["keys"]) is not list:
-                raise OSError(errno.EPROTO, "keys must be an array")
-            answer = {"values": {key: self.tree.value(ns, key) for key in body["keys"]}}
+                raise Malformed("kvs.lookup: 'keys' must be an array")
+            answer = {"values": {key: self._value(ns, key) for key in body["keys"]}}
+        elif "flags" in body:
+            answer = {"val": self._object(ns, body)}
         else:
-            answer = {"value": self.tree.value(ns, body.get("key"))}
+            answer = {"value": self._value(ns, body.get("key"))}
         self.respond(msg, answer)
+
+    def _value(self, ns, key):
+        """A value; what cannot be a key is none that is there."""
+        try:
+            return self.tree.value(ns, key)
+        except OSError as exc:
+            raise error(errno.ENOENT) if exc.errno == errno.EINVAL else exc from None
+
+    def _object(self, ns, body):
+        """A value in the form of a real KVS (RFC 11), for requests in the form of one."""
+        check_form(body, {"namespace": str, "key": str, "flags": int}, "kvs.lookup")
+        data = self._value(ns, body["key"]).encode("utf-8", "surrogateescape")
+        if body["flags"]:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
 
     @request("readlink")
     def readlink(self, msg):
@@ -79,9 +97,9 @@ class Kvs(Service):
         _, directory, name, _ = self.tree.resolve(ns, key, last=False)
         link = directory.get(name)
         if link is None:
-            raise key_error(errno.ENOENT, key)
+            raise error(errno.ENOENT)
         if type(link) is not Link:
-            raise key_error(errno.EINVAL, key)
+            raise error(errno.EINVAL)
         answer = {"target": link.target}
         if link.namespace is not None:
             answer["namespace"] = link.namespace
@@ -94,9 +112,9 @@ class Kvs(Service):
         key = body.get("key") or "."
         directory = self.tree.find(ns, key)
         if directory is None:
-            raise key_error(errno.ENOENT, key)
+            raise error(errno.ENOENT)
         if type(directory) is not dict:
-            raise key_error(errno.ENOTDIR, key)
+            raise error(errno.ENOTDIR)
         recursive, values = bool(body.get("recursive")), bool(body.get("values"))
         self.respond(msg, {"entries": list(self.tree.entries(directory, "", recursive, values))})
 
@@ -117,10 +135,10 @@ class Kvs(Service):
 
     # -- namespaces and the rest -------------------------------------------------
 
-    @request("getroot")
+    @request("getroot", form={"namespace": str})
     def getroot(self, msg):
-        ns = self.tree.namespace((msg.body or {}).get("namespace"))
-        self.respond(msg, self._describe(ns))
+        ns = self.tree.namespace(msg.body["namespace"])
+        self.respond(msg, {**_describe(ns), "rootseq": ns.seq})
 
     @request("wait-version")
     def wait_version(self, msg):
@@ -145,10 +163,12 @@ class Kvs(Service):
         body = msg.body or {}
         name = body.get("namespace")
         if type(name) is not str or not name:
-            raise OSError(errno.EPROTO, "namespace must be a name")
+            raise Malformed("kvs.namespace-create: 'namespace' must be a name")
         owner = body.get("owner", message.OWNER)
         if type(owner) is not int:
-            raise OSError(errno.EPROTO, "owner must be a userid")
+            raise Malformed("kvs.namespace-create: 'owner' must be a userid")
+        if "flags" in body and "rootref" not in body:
+            raise Malformed("kvs.namespace-create: flags come with 'rootref'")
         if name in self.tree.namespaces:
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         self.tree.namespaces[name] = Namespace(name, owner)
@@ -157,28 +177,24 @@ class Kvs(Service):
     @request("namespace-remove")
     def namespace_remove(self, msg):
         name = (msg.body or {}).get("namespace")
-        if type(name) is str and name not in self.tree.namespaces:
-            self.respond(msg)
+        if type(name) is not str:
+            raise Malformed("kvs.namespace-remove: 'namespace' must be a string")
+        ns = self.tree.namespaces.get(name)
+        if ns is None:
+            self.respond(msg)  # as a real KVS: it is gone
             return
-        ns = self.tree.namespace(name)
-        if ns.name == PRIMARY:
+        if name == PRIMARY:
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         del self.tree.namespaces[name]
         for entry in [entry for entry in self.waiting if entry[0] is ns]:
             self.waiting.remove(entry)
-            self.respond_error(entry[2], errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+            self.respond_error(entry[2], errno.ENOTSUP)
         self.respond(msg)
         self.watches.notify([(name, None, True)])
 
     @request("namespace-list")
     def namespace_list(self, msg):
-        self.respond(
-            msg, {"namespaces": [self._describe(ns) for ns in self.tree.namespaces.values()]}
-        )
-
-    @staticmethod
-    def _describe(ns):
-        return {"namespace": ns.name, "rootseq": ns.seq, "owner": ns.owner}
+        self.respond(msg, {"namespaces": [_describe(ns) for ns in self.tree.namespaces.values()]})
 
     @request("fault")
     def fault(self, msg):
@@ -200,3 +216,7 @@ class Kvs(Service):
         self.respond(
             msg, {**self.counts, "watchers": len(self.watches.watches), "namespaces": seqs}
         )
+
+
+def _describe(ns):
+    return {"namespace": ns.name, "owner": ns.owner, "flags": 0}

@@ -3,6 +3,8 @@
 import errno
 import os
 
+from flux_embedded.kernel.service import Malformed
+
 PRIMARY = "primary"
 MAX_LINKS = 10
 MAX_DEPTH = 200
@@ -48,7 +50,7 @@ class Tree:
         if name is None:
             return self.primary
         if type(name) is not str:
-            raise OSError(errno.EPROTO, "namespace must be a name")
+            raise Malformed("kvs: 'namespace' must be a string")
         ns = self.namespaces.get(name)
         if ns is None:
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
@@ -115,7 +117,7 @@ class Tree:
                 return ns, directory, name, ".".join(path)
             if type(child) is not dict:
                 if create is None:
-                    raise key_error(errno.ENOENT if child is None else errno.ENOTDIR, key)
+                    raise error(errno.ENOENT if child is None else errno.ENOTDIR)
                 create.append((directory, name, directory.get(name, MISSING)))
                 child = directory[name] = {}
             directory = child
@@ -147,9 +149,9 @@ class Tree:
     def value(self, ns, key):
         value = self.find(ns, key)
         if value is None:
-            raise key_error(errno.ENOENT, key)
+            raise error(errno.ENOENT)
         if type(value) is dict:
-            raise key_error(errno.EISDIR, key)
+            raise error(errno.EISDIR)
         return value
 
     def entries(self, directory, prefix, recursive, values):
@@ -171,13 +173,13 @@ class Tree:
 def split(key):
     """Return the components of a key; OSError EINVAL if it is none."""
     if type(key) is not str:
-        raise OSError(errno.EINVAL, "key must be a string")
+        raise Malformed("kvs: 'key' must be a string")
     parts = key.split(".")
     if "" in parts or len(parts) > MAX_DEPTH:
         raise OSError(errno.EINVAL, f"{key!r} is not a valid key")
     return parts
 
 
-def key_error(errnum, key):
-    """The OSError of something wrong with a key."""
-    return OSError(errnum, f"{key}: {os.strerror(errnum)}")
+def error(errnum):
+    """The OSError of something wrong with a key, which whoever asked knows."""
+    return OSError(errnum, os.strerror(errnum))

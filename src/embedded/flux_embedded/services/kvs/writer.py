@@ -2,7 +2,7 @@
 
 import errno
 
-from flux_embedded.services.kvs.tree import MISSING, Link, key_error, split
+from flux_embedded.services.kvs.tree import MISSING, Link, error, split
 
 _APPENDED = object()
 
@@ -73,7 +73,7 @@ class Writer:
             undo.append((directory, name, MISSING))
             directory[name] = text
         elif type(old) is dict:
-            raise key_error(errno.EISDIR, key)
+            raise error(errno.EISDIR)
         else:
             undo.append((directory, name, old))
             directory[name] = [old, text]

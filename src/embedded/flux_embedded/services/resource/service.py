@@ -7,7 +7,7 @@ import os
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.rset import RSet
-from flux_embedded.kernel.service import Service, refusing, request
+from flux_embedded.kernel.service import Service, check_form, refusing, request
 from flux_embedded.services.resource import drains, sources
 from flux_embedded.services.resource.acquire import AcquireStream, property_changes
 from flux_embedded.services.resource.fake import fake_resources
@@ -16,7 +16,7 @@ from flux_embedded.services.resource.journal import Journal
 from flux_embedded.services.resource.state import ResourceState, targets
 
 _OVERWRITE = {
-    "none": drains.KEEP,
+    None: drains.KEEP,
     "update": drains.KEEP,
     "overwrite": drains.REASON,
     "force-overwrite": drains.ALL,
@@ -44,6 +44,7 @@ class Resource(Service):
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = AcquireStream(self)
         self._waiting = []  # requests of monitor-waitup
+        self._method = None  # how R was found
         self.journal = Journal(self, self._store)
         self.shrinks = True  # a rank that goes offline is gone for good
         self.has_kvs = "kvs" in ctx.kernel.services
@@ -52,6 +53,7 @@ class Resource(Service):
 
     def begin(self):
         R, method = self._find_R()
+        self._method = method
         try:
             self.state.define(Inventory(R), self.ctx.config)
             former = self.journal.replay(self._lookup("resource.eventlog") or "")
@@ -175,7 +177,7 @@ class Resource(Service):
 
     # -- the scheduler -------------------------------------------------------------------------
 
-    @request("acquire", streaming=True)
+    @request("acquire")
     def acquire(self, msg):
         view = self.state.view
         self.acquired.open(msg, view.R, view.ranks, self.state.up)
@@ -194,17 +196,22 @@ class Resource(Service):
 
     @request("monitor-waitup", form={"up": int})
     def monitor_waitup(self, msg):
-        """Answer when so many broker ranks are there."""
-        if msg.body["up"] > self.kernel.size:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        """Answer when so many ranks are up."""
+        if not 0 <= msg.body["up"] <= len(self.state.base):
+            raise OSError(errno.EPROTO, "up value is out of range")
         self._waiting.append(msg)
         self._answer_waiting()
 
     def _answer_waiting(self):
-        there = idset.count(self.state.joined)
-        for msg in [msg for msg in self._waiting if msg.body["up"] <= there]:
+        there = idset.count(self.state.online)
+        for msg in [msg for msg in self._waiting if msg.body["up"] == there]:
             self._waiting.remove(msg)
             self.respond(msg)
+
+    @request("monitor-force-down", form={"ranks": str})
+    def monitor_force_down(self, msg):
+        self.offline(msg)
+        self._answer_waiting()
 
     @request("journal", streaming="journal requires streaming RPC flag")
     def open_journal(self, msg):
@@ -225,13 +232,12 @@ class Resource(Service):
     @request("drain", form=_DRAIN)
     def drain(self, msg):
         body = msg.body
-        ranks, mode, reason = self._targets(msg), body.get("mode") or "none", body.get("reason")
-        if mode not in _OVERWRITE:
-            raise OSError(errno.EINVAL, "Invalid mode specified")
+        ranks, mode, reason = self._targets(msg), body.get("mode"), body.get("reason")
+        overwrite = _overwrite(mode, "Invalid mode specified")
         already = idset.intersect(ranks, self.state.drains.explained())
-        if already and mode == "none":
+        if already and mode is None:
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
-        self._drain(ranks, reason, _OVERWRITE[mode])
+        self._drain(ranks, reason, overwrite)
         self._update()
         self.respond(msg)
 
@@ -246,17 +252,16 @@ class Resource(Service):
     @request("undrain", form=_DRAIN)
     def undrain(self, msg):
         body = msg.body
-        ranks, mode = self._targets(msg), body.get("mode") or "none"
-        if mode not in _OVERWRITE:
-            raise OSError(errno.EINVAL, f"invalid undrain mode '{mode}' specified")
+        ranks, mode = self._targets(msg), body.get("mode")
+        overwrite = _overwrite(mode, f"invalid undrain mode '{mode}' specified")
         others = idset.difference(ranks, self.state.drains.ranks)
-        if others and mode == "none":
+        if others and mode is None:
             raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
         if body.get("reason"):
             context["reason"] = body["reason"]
-        context["overwrite"] = _OVERWRITE[mode]
+        context["overwrite"] = overwrite
         self.journal.post("undrain", context)
         self._update()
         self.respond(msg)
@@ -310,9 +315,9 @@ class Resource(Service):
             self._replace(inventory, gone=ranks)
         self.respond(msg)
 
-    @request("expiration")
-    def expiration(self, msg):
-        value = (msg.body or {}).get("expiration")
+    @request("expiration-update", form={"expiration": float})
+    def expiration_update(self, msg):
+        value = msg.body["expiration"]
         with refusing():
             inventory = self.state.base.with_expiration(value)
         if value != self.state.base.expiration:
@@ -331,16 +336,22 @@ class Resource(Service):
         self._update(gone, property_changes(left, self.state.view.properties))
 
     def _define(self, method):
+        self._method = method
         R = self.state.base.R
         self.journal.post("resource-define", {"method": method}, R, _put(R))
 
     @request("reload")
     def reload(self, msg):
         body = msg.body or {}
+        if "R" not in body:
+            check_form(body, {"path": str, "xml": bool, "force": bool}, msg.topic)
+            if not os.access(body["path"], os.R_OK):
+                missing = os.strerror(errno.ENOENT)
+                raise OSError(errno.ENOENT, f"{body['path']}: {missing}")
         if self.acquired.request is not None:
             raise OSError(errno.EBUSY, "resources are busy (unload scheduler?)")
         with refusing():
-            R = body["R"] if "R" in body else sources.read_json(body.get("path"), "path")
+            R = body["R"] if "R" in body else sources.read_json(body["path"], "path")
             inventory = Inventory(json.loads(R) if isinstance(R, str) else R)
             size = self.kernel.size
             if inventory.ranks[-1] > size and not body.get("force"):
@@ -378,6 +389,10 @@ class Resource(Service):
         self.respond(msg)
 
     # -- looking -------------------------------------------------------------------------------
+
+    @request("get")
+    def get(self, msg):
+        self.respond(msg, {"R": self.state.base.R, "method": self._method})
 
     @request("status", guest=True)
     def status(self, msg):
@@ -417,6 +432,17 @@ class Resource(Service):
         }
         answer["acquired_by"] = holder.sender.name if holder is not None else ""
         self.respond(msg, answer)
+
+
+def _overwrite(mode, text):
+    """What a mode of drain or undrain does to a reason that is there.
+
+    Raises:
+        OSError: EINVAL with this text, there is no such mode
+    """
+    if mode not in _OVERWRITE:
+        raise OSError(errno.EINVAL, text)
+    return _OVERWRITE[mode]
 
 
 def _ranks(bounds):
