@@ -353,11 +353,16 @@ class KVSDir(MutableMapping):
         self.update(contents)
 
     def mkdir(self, name, contents=None):
-        """Make a directory, with these values in it, at once."""
+        """Make a directory at once.
+
+        Raises:
+            FileNotFoundError: there are contents to put in it: the bindings of a real Flux look for
+                the new directory in another place and fail, too.  Use `fill`.
+        """
         self.kvstxn.mkdir(name)
-        for inner, value in (contents or {}).items():
-            self.kvstxn.put(f"{name}.{inner}", value)
         self.commit()
+        if contents is not None:
+            raise FileNotFoundError(errno.ENOENT, strerror(errno.ENOENT))
 
     def commit(self, flags=0):
         """Commit what was set and removed, and wait until it is done."""

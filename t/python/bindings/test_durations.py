@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flux.util import fsd, parse_fsd, set_treedict
+from flux.util import del_treedict, fsd, parse_fsd, set_treedict
 
 GOOD = {
     "250ms": 0.25, "1.5s": 1.5, "45": 45, "0.5h": 1800, "7m": 420, "1e2s": 100, "0s": 0, "2d": 172800, ".5": 0.5,
@@ -60,5 +60,9 @@ def test_set_treedict():
     tree = {"a": {"b": 1}}
     set_treedict(tree, "a.c.d", 2)
     assert tree == {"a": {"b": 1, "c": {"d": 2}}}
-    with pytest.raises(ValueError, match="a.b.x: b is not an object"):
+    with pytest.raises(TypeError, match="'int' object does not support item assignment"):
         set_treedict(tree, "a.b.x", 1)
+    del_treedict(tree, "a.c.d", remove_empty=True)
+    assert tree == {"a": {"b": 1}}
+    with pytest.raises(KeyError):
+        del_treedict(tree, "a.c.d")

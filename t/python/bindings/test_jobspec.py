@@ -1,12 +1,14 @@
 """Checking jobspecs (RFC 14, 25), and flux.job.JobspecV1."""
 
 import copy
+import datetime
 import json
+import pathlib
 
 import pytest
 import shared
 
-from flux.job import JobspecV1, validate_jobspec
+from flux.job import Jobspec, JobspecV1, validate_jobspec
 from flux_embedded.formats import jobspec as check
 
 
@@ -306,3 +308,245 @@ def test_counting_resources():
         ("slot", 4),
         ("core", 12),
     ]
+
+
+def test_options_of_from_command():
+    spec = JobspecV1.from_command(
+        ["a"],
+        environment={},
+        duration=datetime.timedelta(minutes=2),
+        env_expand={"A": "{{id}}"},
+        rlimits={"nofile": 7},
+        input="i",
+        output="o",
+        error="none",
+        label_io=True,
+        unbuffered=True,
+        bank="b",
+        cwd=pathlib.Path("/w"),
+    )
+    system = spec.attributes["system"]
+    assert (system["duration"], system["bank"], system["cwd"]) == (120.0, "b", "/w")
+    options = system["shell"]["options"]
+    assert (options["env-expand"], options["rlimit"]) == ({"A": "{{id}}"}, {"nofile": 7})
+    assert (spec.input, spec.output, spec.error) == ("i", "o", None)
+    assert options["output"]["stdout"]["label"] is True
+    spec.unbuffered = False
+    assert not spec.unbuffered and "stderr" not in options["output"]
+    for option in ("env_expand", "rlimits"):
+        with pytest.raises(ValueError, match=f"{option} must be a mapping"):
+            JobspecV1.from_command(["a"], **{option: 3})
+
+
+@pytest.mark.parametrize(
+    "name, value, error",
+    [
+        ("duration", None, TypeError),
+        ("duration", float("inf"), ValueError),
+        ("duration", -1, ValueError),
+        ("cwd", 3, ValueError),
+        ("environment", [1], ValueError),
+        ("queue", 3, TypeError),
+        ("stdout", b"o", TypeError),
+        ("unbuffered", 1, TypeError),
+    ],
+)
+def test_what_attributes_refuse(name, value, error):
+    spec = JobspecV1.from_command(["a"], environment={})
+    before = spec.dumps()
+    with pytest.raises(error):
+        setattr(spec, name, value)
+    assert spec.dumps() == before
+
+
+def test_attributes_by_key():
+    spec = JobspecV1.from_command(["a"], environment={})
+    spec.setattr("a.b", 1)
+    spec.setattr("user.c", 2)
+    spec.setattr("attributes.system.d", 3)
+    assert [spec.getattr(key) for key in ("a.b", "user.c", "system.d")] == [1, 2, 3]
+    assert sorted(spec.attributes) == ["system", "user"]
+    with pytest.raises(KeyError):
+        spec.getattr("nope")
+    with pytest.raises(TypeError, match="failed to set attributes.system.a.b.c"):
+        spec.setattr("a.b.c", 1)
+
+
+@pytest.mark.parametrize(
+    "arguments, vertex, option",
+    [
+        ({"ncores": 4}, ("slot", 4, 1), None),
+        ({"nnodes": 2, "exclusive": True}, ("node", 2, 1), None),
+        ({"nnodes": 2, "ncores": 6}, ("node", 2, 3), None),
+        (
+            {"ncores": 3, "per_resource_type": "core", "per_resource_count": 2},
+            ("slot", 3, 1),
+            {"type": "core", "count": 2},
+        ),
+    ],
+)
+def test_per_resource(arguments, vertex, option):
+    spec = JobspecV1.per_resource(["a"], environment={}, name="n", **arguments)
+    top, *_, core = spec
+    assert (top["type"], top["count"], core["count"]) == vertex
+    options = spec.attributes["system"].get("shell", {"options": {}})["options"]
+    assert options.get("per-resource") == option
+    assert spec.getattr("job.name") == "n"
+    check.validate(spec.jobspec)
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ({}, "must specify node or core count"),
+        ({"nnodes": 2}, "requires ncores or exclusive"),
+        ({"nnodes": 2, "ncores": 3}, "evenly divisible"),
+        ({"nnodes": 4, "ncores": 2}, "cannot be less"),
+        ({"ncores": 2, "exclusive": True}, "exclusive can only"),
+        ({"ncores": 2, "gpus_per_node": 1}, "gpus_per_node must be specified"),
+        (
+            {"ncores": 2, "per_resource_type": "gpu", "per_resource_count": 1},
+            "Invalid per_resource_",
+        ),
+        ({"ncores": 2, "per_resource_type": "core"}, "a per_resource_count"),
+        ({"ncores": 2, "per_resource_count": 1}, "a per_resource_type"),
+        ({"ncores": 2, "per_resource_type": "core", "per_resource_count": 0}, ">= 1"),
+    ],
+)
+def test_per_resource_refuses(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        JobspecV1.per_resource(["a"], **arguments)
+
+
+def test_jobspecs_of_instances():
+    script = "#!/bin/sh\ntrue\n"
+    spec = JobspecV1.from_batch_command(
+        script, "n", ["x"], num_slots=2, conf={"a": 1}, broker_opts=["-v"], environment={}
+    )
+    opts = ["-v", "-c{{tmpdir}}/conf.json"]
+    assert spec.tasks[0]["command"] == ["flux", "broker", *opts, "{{tmpdir}}/script", "x"]
+    files = spec.getattr("files")
+    assert files["script"]["data"] == script and files["script"]["mode"] & 0o777 == 0o700
+    assert files["conf.json"]["data"] == {"a": 1}
+    assert spec.getattr("shell.options.per-resource.type") == "node"
+    check.validate(spec.jobspec)
+    with pytest.raises(ValueError, match="n does not appear to start with '#!'"):
+        JobspecV1.from_batch_command("true\n", "n")
+
+
+def test_files(tmp_path):
+    spec = JobspecV1.from_command(["a"], environment={})
+    (tmp_path / "text").write_text("x\n")
+    (tmp_path / "text").chmod(0o640)
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    spec.add_file("text", str(tmp_path / "text"))
+    spec.add_file("bytes", str(tmp_path / "bytes"))
+    spec.add_file("inline", "a\nb", perms=0o700)
+    spec.add_file("object", {"a": 1})
+    files = spec.getattr("files")
+    assert (files["text"]["data"], files["text"]["mode"] & 0o777, files["text"]["size"]) == (
+        "x\n",
+        0o640,
+        2,
+    )
+    assert (files["bytes"]["data"], files["bytes"]["encoding"]) == ("/w==", "base64")
+    assert files["inline"] == {"mode": 0o100700, "data": "a\nb", "encoding": "utf-8"}
+    assert files["object"] == {"mode": 0o100600, "data": {"a": 1}}
+    for data, error in ((3, TypeError), (str(tmp_path / "no"), FileNotFoundError)):
+        with pytest.raises(error):
+            spec.add_file("no", data)
+    with pytest.raises(ValueError, match="encoding"):
+        spec.add_file("no", "x", encoding="rot13")
+    assert "no" not in files
+
+
+def test_a_jobspec_of_yaml(tmp_path):
+    pytest.importorskip("yaml")
+    text = "version: 1\nresources: []\ntasks: []\nattributes: {system: {duration: 0}}\n"
+    assert Jobspec.from_yaml_stream(text).attributes == {"system": {"duration": 0}}
+    (tmp_path / "j.yaml").write_text(text)
+    assert JobspecV1.from_yaml_file(tmp_path / "j.yaml").duration == 0
+    with pytest.raises(ValueError, match="Missing key"):
+        Jobspec.from_yaml_stream("version: 1\n")
+
+
+def test_objects_show_themselves():
+    spec = JobspecV1.from_command(["a"], environment={})
+    assert repr(spec).startswith("JobspecV1([{'type': 'slot'") and str(spec) == str(spec.jobspec)
+    assert eval(repr(spec), {"JobspecV1": JobspecV1}).jobspec == spec.jobspec
+
+
+SLOT_OF_ONE = {"type": "slot", "count": 1, "label": "t", "with": [{"type": "core", "count": 1}]}
+ITS_TASK = {"command": ["a"], "slot": "t", "count": {"per_slot": 1}}
+
+
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        ({"version": 0}, ValueError),
+        ({"version": "1"}, TypeError),
+        ({"resources": {}}, TypeError),
+        ({"attributes": None}, TypeError),
+        ({"attributes": {"x": 1}}, ValueError),
+        ({"resources": [{"count": 1}]}, ValueError),
+        ({"resources": [{"type": "node", "count": 0}]}, ValueError),
+        ({"resources": [{"type": "node", "count": 1.5}]}, TypeError),
+        ({"resources": [{"type": "node", "count": "5-"}]}, ValueError),
+        ({"resources": [{**SLOT_OF_ONE, "label": 3}]}, TypeError),
+        ({"resources": [{"type": "slot", "count": 1}]}, ValueError),
+        ({"resources": [{**SLOT_OF_ONE, "exclusive": 3}]}, TypeError),
+        ({"tasks": ["x"]}, TypeError),
+        ({"tasks": [{**ITS_TASK, "command": []}]}, TypeError),
+        ({"tasks": [{**ITS_TASK, "command": "x"}]}, TypeError),
+        ({"tasks": [{**ITS_TASK, "count": {"per_slot": 1, "total": 2}}]}, ValueError),
+        ({"tasks": [{**ITS_TASK, "count": {"total": 0}}]}, ValueError),
+        ({"tasks": [{**ITS_TASK, "slot": 3}]}, TypeError),
+        ({"attributes": {"system": {"dependencies": 3}}}, TypeError),
+        ({"attributes": {"system": {"dependencies": [{"scheme": "a"}]}}}, ValueError),
+        ({"attributes": {"system": {"constraints": {"foo": []}}}}, TypeError),
+        ({"attributes": {"system": {"constraints": {"and": [{"ranks": ["x"]}]}}}}, ValueError),
+    ],
+)
+def test_what_no_jobspec_object_is_made_of(change, error):
+    good = {"resources": [SLOT_OF_ONE], "tasks": [ITS_TASK], "attributes": {}, "version": 1}
+    Jobspec(**good)
+    with pytest.raises(error):
+        Jobspec(**{**good, **change})
+
+
+def test_what_version_1_asks_for_besides():
+    good = {
+        "resources": [SLOT_OF_ONE],
+        "tasks": [ITS_TASK],
+        "attributes": {"system": {"duration": 0}},
+    }
+    JobspecV1(**good)
+    ranges = [{"type": "node", "count": {"min": 1}, "with": [SLOT_OF_ONE]}]
+    each = [{**ITS_TASK, "count": {"per_resource": {"type": "node", "count": 1}}}]
+    for change in (
+        {"version": 2},
+        {"attributes": {"system": {}}},
+        {"resources": ranges},
+        {"tasks": each},
+    ):
+        Jobspec(**{"version": 1, **good, **change})
+        with pytest.raises(ValueError):
+            JobspecV1(**{**good, **change})
+
+
+def test_validate_jobspec_takes_text_and_objects():
+    spec = JobspecV1.from_command(["a"], environment={})
+    for form in (spec, spec.dumps(), spec.dumps().encode()):
+        found, same = validate_jobspec(form)
+        assert found is True and same.jobspec == spec.jobspec
+    assert validate_jobspec("null")[0] == 1
+    other = {**spec.jobspec, "version": 2}
+    assert type(validate_jobspec(json.dumps(other))[1]) is Jobspec
+    with pytest.raises(ValueError):
+        validate_jobspec(json.dumps(other), require_version=1)
+    with pytest.raises(ValueError, match="Extraneous key .foo."):
+        validate_jobspec(json.dumps({**spec.jobspec, "foo": 1}))
+    with pytest.raises(TypeError):
+        validate_jobspec(spec.jobspec)
+    with pytest.raises(OSError):
+        validate_jobspec(None)

@@ -399,9 +399,11 @@ def test_a_directory_is_written_through(h):
     directory = kvs.get_dir(h, "w")
     directory["a"] = 1
     directory.fill({"b": 2})
-    directory.mkdir("c", {"d": 3})
-    directory.commit()
-    assert [kvs.get(h, key) for key in ("w.a", "w.b", "w.c.d")] == [1, 2, 3]
+    directory.mkdir("c")
+    assert kvs.isdir(h, "w.c")
+    with pytest.raises(FileNotFoundError):
+        directory.mkdir("c", {"d": 3})
+    assert [kvs.get(h, key) for key in ("w.a", "w.b")] == [1, 2]
     del directory["a"]
     directory.commit()
     assert not kvs.exists(h, "w.a")
@@ -581,3 +583,37 @@ def test_a_request_in_the_form_of_a_real_kvs(h):
         h.rpc("kvs.lookup", {**payload, "flags": 2}).get()
     with pytest.raises(OSError, match="Protocol error"):
         h.rpc("kvs.namespace-create", {"namespace": "q", "owner": 0, "flags": 0}).get()
+
+
+def test_whoever_waited_in_vain_is_not_called_back(h):
+    rpc = h.rpc("kvs.wait-version", {"rootseq": 1000})
+    with pytest.raises(TimeoutError):
+        rpc.wait_for(0.1)
+    seen = []
+    rpc.then(lambda future: seen.append(future.error_string()))
+    h.reactor_run()
+    assert seen == ["File exists"]
+    with pytest.raises(FileExistsError):
+        rpc.get()
+
+
+def test_messages_are_taken_without_the_reactor(h):
+    seen = []
+    h.timer_watcher_create(0, lambda *args: seen.append("timer")).start()
+    watcher = h.msg_watcher_create(lambda *args: seen.append("event"), message.EVENT, "a.*")
+    watcher.start()
+    assert h.event_subscribe("a.") == 0
+    for number in range(3):
+        assert h.event_send(f"a.{number}", {"n": number}) == 0
+    assert [h.event_recv().payload["n"] for _ in range(2)] == [0, 1]
+    assert seen == []
+    h.timer_watcher_create(0, lambda *args: watcher.stop()).start()
+    h.reactor_run()
+    assert seen == ["timer", "event"]
+    with pytest.raises(BlockingIOError):
+        h.recv(flags=4)
+    with pytest.raises(TypeError):
+        h.event_recv("a.*")
+    assert h.event_unsubscribe("a.") == 0
+    with pytest.raises(FileNotFoundError):
+        h.event_unsubscribe("a.")

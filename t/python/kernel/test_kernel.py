@@ -536,6 +536,118 @@ def test_future_ext_and_wait_all(h):
         WaitAllFuture([h.rpc("echo.say"), h.rpc("echo.fail")]).get()
 
 
+def test_what_a_future_starts_runs_while_somebody_waits(h):
+    outside = []
+    h.timer_watcher_create(0.1, lambda *args: outside.append("ran")).start()
+
+    def begin(future):
+        handle = future.get_flux()
+        handle.timer_watcher_create(1, lambda *args: future.fulfill("late")).start()
+
+    assert FutureExt(begin, flux_handle=h).get() == "late"
+    assert outside == []  # the program's own reactor does not run
+    with pytest.raises(TimeoutError):
+        FutureExt(lambda future: None, flux_handle=h).wait_for(0.1)
+    with pytest.raises(OSError) as info:
+        FutureExt(lambda future: None, flux_handle=h).get()
+    assert info.value.errno == errno.EDEADLK
+    with pytest.raises(ZeroDivisionError):
+        FutureExt(lambda future: 1 / 0, flux_handle=h).get()
+    FutureExt(lambda future: 1 / 0, flux_handle=h).then(print)
+    with pytest.raises(ZeroDivisionError):
+        h.reactor_run()
+
+
+def test_a_future_that_is_fulfilled_again_and_again(h):
+    seen = []
+    future = FutureExt(flux_handle=h)
+
+    def arrived(future):
+        seen.append(future.get())
+        future.reset()
+
+    for value in (1, 2):
+        future.fulfill(value)
+    future.then(arrived)
+    h.reactor_run()
+    future.fulfill(3)
+    h.reactor_run()
+    assert seen == [1, 2, 3]
+    quiet = FutureExt(flux_handle=h)
+    quiet.then(lambda future: seen.append("overdue"), timeout=0.5)
+    h.reactor_run()
+    assert seen[-1] == "overdue"
+
+
+def test_a_future_without_a_handle():
+    assert FutureExt(lambda future: future.fulfill(3)).get() == 3
+    with pytest.raises(OSError) as info:
+        FutureExt(lambda future: None).then(print)
+    assert info.value.errno == errno.EINVAL
+    assert WaitAllFuture().wait_for(0).is_ready()
+
+
+def test_the_reactor_may_run_once_or_not_wait(h):
+    seen = []
+    repeated = h.timer_watcher_create(1, lambda *args: seen.append(1), repeat=1)
+    with repeated:
+        h.reactor_run(flags=1)
+        assert seen == []
+        h.reactor_run(flags=2)
+        assert seen == [1]
+    assert not h.reactor_running()
+    h.timer_watcher_create(0, lambda *args: seen.append(h.reactor_running())).start()
+    h.reactor_run()
+    assert seen[-1] is True
+    h.timer_watcher_create(0, lambda *args: h.set_exception(KeyError("x"))).start()
+    with pytest.raises(KeyError):
+        h.reactor_run()
+    h.raise_if_exception()
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda h: h.rpc("echo.say", nodeid="x"), ValueError),
+        (lambda h: h.rpc("echo.say", nodeid=-1), OverflowError),
+        (lambda h: h.rpc("echo.say").wait_for(None), ValueError),
+        (lambda h: h.fd_watcher_create("x", print), ValueError),
+        (lambda h: h.signal_watcher_create("x", print), ValueError),
+        (lambda h: h.signal_watcher_create(0, print), OSError),
+        (lambda h: h.signal_watcher_create(999, print), OSError),
+        (lambda h: h.msg_watcher_create(print, "x"), TypeError),
+        (lambda h: h.send("x"), ValueError),
+        (lambda h: h.send(None), OSError),
+        (lambda h: h.respond("x"), ValueError),
+        (lambda h: h.attr_get(3), ValueError),
+        (lambda h: h.attr_get(None), OSError),
+        (lambda h: h.event_create(3), ValueError),
+        (lambda h: h.service_register(None), OSError),
+        (lambda h: h.log(6, None), TypeError),
+    ],
+)
+def test_wrong_arguments(h, call, error):
+    with pytest.raises(error):
+        call(h)
+
+
+def test_classes_show_the_names_they_have_on_a_real_flux(h):
+    names = [f"{type(x).__module__}.{type(x).__name__}" for x in (
+        h, h.rpc("echo.say"), h.service_register("x"), FutureExt(), WaitAllFuture(),
+        h.timer_watcher_create(1, print), h.msg_watcher_create(print), h.event_create("x"),
+    )]  # fmt: skip
+    assert names == [
+        "flux.core.handle.Flux",
+        "flux.rpc.RPC",
+        "flux.future.Future",
+        "flux.future.FutureExt",
+        "flux.future.WaitAllFuture",
+        "flux.core.watchers.TimerWatcher",
+        "flux.message.MessageWatcher",
+        "flux.message.Message",
+    ]
+
+
 def test_one_task_may_post_to_another(kernel, h):
     order = []
 

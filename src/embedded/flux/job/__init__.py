@@ -1,6 +1,7 @@
 """Jobs: ids, jobspecs, submitting, watching, waiting, raising exceptions."""
 
 from flux.job.event import (
+    MAIN_EVENTS,
     EventLogEvent,
     JobEventWatchFuture,
     JobException,
@@ -8,6 +9,7 @@ from flux.job.event import (
     event_watch,
     event_watch_async,
 )
+from flux.job.executor import FluxExecutor, FluxExecutorFuture
 from flux.job.JobID import JobID, id_encode, id_parse
 from flux.job.Jobspec import Jobspec, JobspecV1, validate_jobspec
 from flux.job.kill import (
@@ -34,11 +36,22 @@ from flux.job.list import (
     result,
     result_async,
 )
+from flux.job.output import (
+    job_output,
+    output_event_watch,
+    output_event_watch_async,
+    output_watch,
+    output_watch_async,
+    output_watch_lines,
+    output_watch_lines_async,
+)
 from flux.job.submit import SubmitFuture, submit, submit_async, submit_get_id
 from flux.job.timeleft import timeleft
 from flux.job.wait import JobWaitResult, wait, wait_async, wait_get_status
 
 __all__ = [
+    "FluxExecutor",
+    "FluxExecutorFuture",
     "EventLogEvent",
     "JobEventWatchFuture",
     "JobException",
@@ -51,6 +64,7 @@ __all__ = [
     "Jobspec",
     "JobspecV1",
     "JournalConsumer",
+    "MAIN_EVENTS",
     "SubmitFuture",
     "cancel",
     "cancel_async",
@@ -69,11 +83,18 @@ __all__ = [
     "job_list",
     "job_list_id",
     "job_list_inactive",
+    "job_output",
     "job_raise",
     "job_raise_async",
     "journal",
     "kill",
     "kill_async",
+    "output_event_watch",
+    "output_event_watch_async",
+    "output_watch",
+    "output_watch_async",
+    "output_watch_lines",
+    "output_watch_lines_async",
     "result",
     "result_async",
     "stats",

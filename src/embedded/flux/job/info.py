@@ -37,6 +37,14 @@ class Annotations:
         return format(str(self), spec)
 
 
+#: What dir() shows of a JobInfo: what follows from the attributes that were asked for.
+_DERIVED = (
+    "contextual_info contextual_time defaults get_instance_info get_remaining_time get_runtime inactive_reason"
+    " properties result result_abbrev result_emoji returncode runtime state state_emoji state_single status"
+    " status_abbrev status_emoji t_remaining to_dict uri username"
+).split()
+
+
 class JobInfo:
     """A job: its attributes by name, and what follows from them; those it lacks are "".
 
@@ -48,16 +56,22 @@ class JobInfo:
         self._job = dict(job)
         self._info = _jobinfo.JobInfo(self._job, time.time())
 
+    def __dir__(self):
+        hidden = [name for name in super().__dir__() if name.startswith("_")]
+        return [*hidden, *_DERIVED]
+
     def __getattr__(self, name):
         if name.startswith("_") or name not in _jobinfo.HEADINGS:
             raise AttributeError(f"invalid JobInfo attribute '{name}'")
         return self._info.get(name)
 
     @property
+    def duration(self):
+        return float(self._info.get("duration"))
+
+    @property
     def id(self):
         return JobID(self._job["id"])
-
-    jobid = id
 
     @property
     def exception(self):
@@ -100,8 +114,9 @@ class JobInfo:
             out.pop("status", None)  # what would say so was not asked for
         out.setdefault("annotations", self._job.get("annotations") or {})
         if not filtered:
-            for name in _jobinfo.ATTRS:
-                out.setdefault(name, self._info.get(name))
+            for name in (*_jobinfo.ATTRS, "t_remaining"):
+                if not name.startswith("exception_"):
+                    out.setdefault(name, self._info.get(name))
         return out
 
     def __repr__(self):

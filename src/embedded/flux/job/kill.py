@@ -49,12 +49,14 @@ def cancel(h, jobid, reason=None):
     cancel_async(h, jobid, reason).get()
 
 
-def kill_async(h, jobid, signum=signal.SIGTERM):
+def kill_async(h, jobid, signum=None):
     """Send a signal to a running job; returns a future."""
-    return h.rpc("job-manager.kill", {"id": int(JobID(jobid)), "signum": int(signum)})
+    return h.rpc(
+        "job-manager.kill", {"id": int(JobID(jobid)), "signum": int(signum or signal.SIGTERM)}
+    )
 
 
-def kill(h, jobid, signum=signal.SIGTERM):
+def kill(h, jobid, signum=None):
     """Send a signal to a running job."""
     kill_async(h, jobid, signum).get()
 

@@ -10,7 +10,7 @@ from flux.constants import (
     FLUX_JOB_WAITABLE,
 )
 from flux.job.JobID import JobID
-from flux.job.Jobspec import Jobspec
+from flux.job.Jobspec import jobspec_text
 from flux_embedded.formats import jobspec as _format
 from flux_embedded.kernel.future import RPC
 
@@ -53,14 +53,7 @@ def submit_async(
         OSError: EINVAL, the jobspec is None or no JSON
         TypeError: it is neither a Jobspec nor text
     """
-    if jobspec is None:
-        raise OSError(errno.EINVAL, "jobspec must not be None/NULL")
-    if isinstance(jobspec, Jobspec):
-        jobspec = jobspec.dumps()
-    elif isinstance(jobspec, bytes):
-        jobspec = jobspec.decode()
-    elif not isinstance(jobspec, str):
-        raise TypeError("jobspec must be a Jobspec or string (either binary or unicode)")
+    jobspec = jobspec_text(jobspec)
     if not pre_signed:
         try:
             _format.decode(jobspec)

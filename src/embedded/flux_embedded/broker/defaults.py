@@ -5,6 +5,7 @@
 """
 
 import errno
+import os
 import resource
 
 from flux_embedded.kernel import message
@@ -17,9 +18,13 @@ _RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd m
 
 def ping(task, msg):
     """The payload comes back, with what the module saw of the request."""
+    body = msg.body
+    if not isinstance(body, dict):
+        number = errno.ENOMEM if isinstance(body, list) else errno.EPROTO
+        raise OSError(number, os.strerror(number))
     route = "!".join(uuid[-8:] for uuid in (msg.sender.uuid, task.uuid))
     return {
-        **(msg.body or {}),
+        **body,
         "route": route,
         "userid": msg.userid,
         "rolemask": msg.rolemask,
@@ -82,6 +87,8 @@ def attach(service):
     for method, (function, guest) in METHODS.items():
         if f"{service.name}.{method}" not in service.methods:
             service.add_method(method, _handler(service, function), guest)
+    # What is no object is for `ping` to refuse.
+    service.forms.setdefault(f"{service.name}.ping", object)
     if f"{service.name}.stats-get" not in service.methods:
         service.add_method("stats-get", lambda msg: service.respond(msg, message_counts()))
     service.add_method("shutdown", lambda msg: _shutdown(service))

@@ -56,6 +56,7 @@ GROUPS = {
     },
     "other useful commands": {
         "start": Command("start", "c", "bootstrap a local Flux instance"),
+        # what the jobspecs of instances run; a broker is the whole instance here
         "broker": Command("start", "c"),
         "simulate": Command("simulate", "py", "run recorded jobs through schedulers, and compare"),
         "version": Command("version", "builtin", "Display flux version information"),

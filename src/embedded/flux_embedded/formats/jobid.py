@@ -84,7 +84,8 @@ def decode(text):
         value = int(body)
         if value <= MAX_ID:
             return value
-    raise ValueError(f"{quote(text)} is not a valid Flux jobid")
+    shown = text if text.isprintable() and len(text) <= 64 else quote(text)
+    raise ValueError(f"{shown} is not a valid Flux jobid")
 
 
 def _from_base58(digits):

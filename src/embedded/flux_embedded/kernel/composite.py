@@ -24,6 +24,7 @@ class FutureExt(Future):
 
     _inner = None
     _runs_dry = True
+    _was_reset = False
 
     def __init__(self, init_cb=None, *args, flux_handle=None, **kwargs):
         self.handle = self.task = None
@@ -55,11 +56,39 @@ class FutureExt(Future):
         if self._results:
             self._results.popleft()
         self._timed_out = False
+        self._was_reset = True
+
+    def _set_callback(self, callback):
+        # It does not hold the reactor: whoever is to fulfill the future does that.
+        self._callback = callback
+
+    def _call(self):
+        if self._callback is None or not self.is_ready():
+            return
+        callback, args, kwargs = self._callback
+        self._was_reset = False
+        callback(self, *args, **kwargs)
+        if not self._was_reset:
+            self._callback = None
+        elif self.is_ready():
+            self.task.post(self._call)
 
     def then(self, callback, *args, timeout=-1.0, **kwargs):
         if self.task is None and callback is not None:
             raise OSError(errno.EINVAL, strerror(errno.EINVAL))
-        return super().then(callback, *args, timeout=timeout, **kwargs)
+        super().then(callback, *args, timeout=timeout, **kwargs)
+        if self._timeout is not None:
+            self.task.callbacks += 1  # until then the reactor has something to wait for
+        return self
+
+    def _cancel_timeout(self):
+        if self._timeout is not None:
+            self.task.callbacks -= 1
+        super()._cancel_timeout()
+
+    def _expire(self):
+        self.task.callbacks -= 1
+        super()._expire()
 
     def wait_for(self, timeout=-1.0):
         self._runs_dry = timeout < 0

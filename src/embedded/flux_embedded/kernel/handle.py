@@ -8,8 +8,9 @@ program, on a task that is linked to the broker's socket (see `link`).
 import contextlib
 import errno
 import os
-import threading
 import time
+
+from greenlet import getcurrent
 
 from flux_embedded.formats.dotted import lookup_path
 from flux_embedded.kernel import message, watchers
@@ -19,8 +20,10 @@ from flux_embedded.kernel.message import Message, payload_text
 #: FLUX_O_NONBLOCK
 O_NONBLOCK = 4
 
-#: What each thread knows: how deep it is in reactors, and what to raise at their end.
-_thread = threading.local()
+
+def _state():
+    """What whoever calls keeps: how deep it is in reactors, and what to raise at their end."""
+    return getcurrent().__dict__
 
 
 class Flux:
@@ -204,16 +207,16 @@ class Flux:
 
     @classmethod
     def reactor_running(cls):
-        """Whether this thread is in a reactor."""
-        return getattr(_thread, "depth", 0) > 0
+        """Whether whoever calls is in a reactor."""
+        return _state().get("depth", 0) > 0
 
     @classmethod
     def reactor_enter(cls):
-        _thread.depth = getattr(_thread, "depth", 0) + 1
+        _state()["depth"] = _state().get("depth", 0) + 1
 
     @classmethod
     def reactor_exit(cls):
-        _thread.depth -= 1
+        _state()["depth"] -= 1
 
     @contextlib.contextmanager
     def in_reactor(self):
@@ -226,9 +229,9 @@ class Flux:
 
     @classmethod
     def set_exception(cls, exception):
-        """Have the reactor of this thread raise `exception` when it ends; returns the one before."""
-        former = getattr(_thread, "exception", None)
-        _thread.exception = exception
+        """Have the reactor that runs raise `exception` when it ends; returns the one before."""
+        former = _state().get("exception")
+        _state()["exception"] = exception
         return former
 
     @classmethod

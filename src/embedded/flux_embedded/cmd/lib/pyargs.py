@@ -30,8 +30,7 @@ class Formatter(argparse.HelpFormatter):
         if action.nargs == 0:
             return text
         metavar = self._format_args(action, action.dest.upper())
-        long = any(option.startswith("--") for option in action.option_strings)
-        return text + ("=" if long else " ") + metavar
+        return f"{text}={metavar}"
 
 
 class Parser(argparse.ArgumentParser):

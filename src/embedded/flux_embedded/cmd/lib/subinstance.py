@@ -5,10 +5,10 @@ resources of that job and plays the brokers of all nodes; the others end at once
 """
 
 import json
-import os
 
 from flux_embedded.cmd.lib import submission
 from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.formats.xdg import xdg_searchpath
 
 
 def add_options(parser):
@@ -58,12 +58,11 @@ def _parse(text):
 
 def _named(name):
     """The file of a configuration in the XDG search path."""
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    for directory in (home, *(os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")):
+    for directory in xdg_searchpath("config"):
         for suffix in (".toml", ".json"):
-            path = f"{directory}/flux/config/{name}{suffix}"
-            if os.path.exists(path):
-                return path
+            path = directory / f"{name}{suffix}"
+            if path.exists():
+                return str(path)
     raise CommandError(f"--conf: named config '{name}' not found")
 
 

@@ -102,13 +102,10 @@ class Output:
                 data = b"".join(label + line for line in data.splitlines(keepends=True))
             self._file(stream, self._tasks[task]).write(data)
             return
-        context = {"stream": stream, "rank": str(task)}
-        try:
-            context["data"] = data.decode("utf-8")
-        except UnicodeDecodeError:
-            context["data"] = base64.b64encode(data).decode("ascii")
-            context["encoding"] = "base64"
-        self._log([("data", context)])
+        # An event a line, as the shell of a real Flux writes them.
+        lines = [line + b"\n" for line in data.split(b"\n")]
+        lines[-1] = lines[-1][:-1]
+        self._log([("data", _data(stream, task, line)) for line in lines if line])
 
     def say(self, message, level=LOG_NOTICE, component=None):
         """A message of the shell itself."""
@@ -124,3 +121,14 @@ class Output:
     def close(self):
         for handle in self._handles.values():
             handle.close()
+
+
+def _data(stream, task, data):
+    """The context of a ``data`` event (RFC 24)."""
+    context = {"stream": stream, "rank": str(task)}
+    try:
+        context["data"] = data.decode("utf-8")
+    except UnicodeDecodeError:
+        context["data"] = base64.b64encode(data).decode("ascii")
+        context["encoding"] = "base64"
+    return context
