@@ -18,7 +18,10 @@ _RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd m
 
 def ping(task, msg):
     """The payload comes back, with what the module saw of the request."""
-    body = msg.body
+    try:
+        body = msg.body
+    except ValueError:
+        body = None
     if not isinstance(body, dict):
         number = errno.ENOMEM if isinstance(body, list) else errno.EPROTO
         raise OSError(number, os.strerror(number))
