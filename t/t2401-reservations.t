@@ -176,6 +176,16 @@ test_expect_success 'every subcommand has --json, one object' '
 	" >/dev/null &&
 	test $(wc -l <all.json) = 10 && test $(wc -l <top.json) = 3 && jq -e .nodes.allocated top.json
 '
+command -v script >/dev/null && test_set_prereq SCRIPT
+test_expect_success SCRIPT 'flux sched top on a terminal: q ends it, and a signal, and the screen is as it was' '
+	instance "
+		(sleep 2; printf q; sleep 1) | TERM=xterm script -qec \"flux sched top -d 0.2s\" quit >/dev/null
+		sleep 4 | TERM=xterm script -qec \"timeout --foreground 2 flux sched top -d 0.2s\" term >/dev/null || test \$? = 124
+	" &&
+	for name in quit term; do
+		grep "4 free" $name >/dev/null && tr "\033" E <$name | grep "E.?25hE.?1049l" >/dev/null || return 1
+	done
+'
 test_expect_success 'queues with nodes of their own never hold up each other, with order=queue' '
 	cat >queues.toml <<-EOT &&
 	[queues.left]

@@ -3,12 +3,14 @@
 import errno
 import json
 import random
+from datetime import datetime, timezone
 
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
 from flux import kvs
 from flux.idset import IDset
+from flux_embedded.kernel import VirtualClock
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -364,6 +366,51 @@ def test_windows_repeat(module):
         assert rig.started()[-1] == int(start + 10)
         rig.free(int(start + 10))
         rig.settle()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_week_later_by_the_clock_on_the_wall(module):
+    # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour less.
+    monday = datetime(2024, 3, 25, 7, tzinfo=timezone.utc).timestamp()  # 08:00 there
+    rig = Rig(R(4, 4), clock=VirtualClock(monday - 600))
+    rig.load_file(module, "queue-depth=unlimited")
+    entry = {"name": "class", "start": "2024-03-25T08:00", "duration": "1h", "nodes": 4}
+    errnum, answer = rig.ask(
+        "sched.reserve", {"reservation": {**entry, "zone": "Europe/Berlin", "every": "1w"}}
+    )
+    assert errnum == 0 and answer["reservation"]["start"] == monday
+    rig.wait(4300)
+    assert listed(rig)["class"]["start"] == monday + 7 * 86400 - 3600
+    rig.alloc(1, whole(4, 7 * 86400 - 3600 - 3600))  # up to the next window, and no longer
+    rig.settle()
+    assert rig.started() == []
+    rig.cancel(1)
+    rig.alloc(2, whole(4, 7 * 86400 - 3600 - 3600 - 200))
+    rig.settle()
+    assert rig.started() == [2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
+    rig = make(module)
+    begin = rig.now
+    rig.alloc(1, whole(8, 100))
+    rig.alloc(2, whole(8))  # no limit
+    rig.settle()
+    rig.wait(2)
+    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
+    reserve(rig, "once", 200, 50, nodes=8)
+    rig.wait(2)
+    estimate = rig.annotations(2)["sched"]["t_estimate"]
+    assert estimate == pytest.approx(begin + 2 + 250, abs=1)
+    reserve(rig, "weekly", 1000, 50, nodes=1, every="1w")
+    rig.wait(2)
+    assert "t_estimate" not in rig.annotations(2)["sched"]
+    rig.ask("sched.unreserve", {"name": "weekly"})
+    rig.ask("sched.unreserve", {"name": "once"})
+    rig.settle()
+    rig.wait(2)
+    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
 
 
 @pytest.mark.parametrize("module", MODULES)
