@@ -10,9 +10,7 @@ import errno
 import gc
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from syslog import LOG_DEBUG, LOG_ERR
 from typing import Any
@@ -22,17 +20,14 @@ from _flux._core import lib as core_lib
 from _flux_jobtap import ffi, lib
 from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_types
 
-import flux.core.handle
-import flux.future
-import flux.rpc
-import flux.util
-from flux.jobtap import belongings, children, given, guard, source
+from flux.jobtap import belongings, given, in_thread, source
 from flux.jobtap.args import Args
 from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
 from flux.jobtap.frozen import FrozenDict, FrozenList
 from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.plugin import Plugin, service_name
+from flux.jobtap.plugin_handle import PluginHandle, drop_future
 from flux.message import Message
 
 NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
@@ -43,7 +38,6 @@ _loaded: dict[int, Host] = {}  # key -> Host
 _services: dict[int, tuple[Host, Callable[..., Any], str]] = {}  # number -> (Host, callback, topic)
 _numbers = iter(range(1, 1 << 62))
 _running: list[Frame] = []  # Frames of the running callbacks, innermost last
-_thread: list[int | None] = [None]  # the thread that job-manager runs in
 
 set_types(FrozenDict, FrozenList)
 
@@ -75,69 +69,6 @@ class UpdateSource(Source):
 
     def keys(self) -> Any:
         return [*keys(self.pointer), "updates"]
-
-
-class PluginRPC(belongings.future_class(flux.rpc.RPC)):
-    """RPCs of plugins."""
-
-
-class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
-    """The job manager's handle, of one plugin."""
-
-    _handle: Any
-
-    def __init__(self, pointer: Any, owned: Any) -> None:
-        super().__init__(handle=core_ffi.cast("flux_t *", pointer))
-        self.incref()
-        self.belongings = owned
-
-    def rpc(
-        self,
-        topic: str,
-        payload: Any = None,
-        nodeid: int = flux.constants.FLUX_NODEID_ANY,
-        flags: int = 0,
-    ) -> Any:
-        self.belongings.check()
-        future = PluginRPC(self, topic, payload, nodeid, flags)
-        future.topic, future.belongings = topic, self.belongings
-        return self.belongings.future(future)
-
-    def timer_watcher_create(
-        self,
-        after: float,
-        callback: Callable[..., Any] | None,
-        repeat: float = 0.0,
-        args: Any = None,
-    ) -> Any:
-        def call(handle: Any, watcher: Any, revents: Any, args: Any) -> None:
-            try:
-                if callback is not None:
-                    callback(handle, watcher, revents, args)
-            finally:
-                # The bindings keep a watcher for good; one that has fired is its owner's affair.
-                if not repeat and watcher.handle and not is_active(watcher):
-                    self.del_watcher(watcher)
-
-        return super().timer_watcher_create(after, call, repeat, args)
-
-    def drop(self) -> None:
-        """Let go of the job manager's handle."""
-        if self._handle is not None:
-            core_lib.flux_decref(self._handle)
-            self._handle = None
-
-
-def is_active(watcher: Any) -> bool:
-    return core_lib.flux_watcher_is_active(watcher.handle)
-
-
-def drop_future(future: Any) -> None:
-    """Destroy a future now, whoever may still have it."""
-    future.stop()
-    flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
-    if future.pimpl is not None:
-        future.pimpl.handle = None  # which destroys it
 
 
 class Frame:
@@ -731,94 +662,14 @@ def args_address(args: Any) -> int:
     return int(ffi.cast("uintptr_t", args))
 
 
-# -- what nobody may do in the job manager's thread ----------------------------------------------------------
+def _report_stray(exc: BaseException) -> None:
+    """An exception left a callback of nobody knows whom: any plugin's log will do."""
+    for host in _loaded.values():
+        host.report("callback", exc)
+        break
 
 
-def _in_job_manager() -> bool:
-    return threading.get_ident() == _thread[0]
-
-
-def _refuse_to_block() -> None:
-    """No handle, of a plugin's own making or not, may wait for the job manager or run a reactor in its thread."""
-    get_str, wait_for, init = (
-        flux.rpc.RPC.get_str,
-        flux.future.Future.wait_for,
-        flux.rpc.RPC.__init__,
-    )
-    handle = flux.core.handle.Flux
-    run = handle.reactor_run
-
-    def remember(self: Any, flux_handle: Any, topic: str, *args: Any, **kwargs: Any) -> None:
-        init(self, flux_handle, topic, *args, **kwargs)
-        self.rpc_topic = topic
-
-    def check(self: Any) -> None:
-        if _in_job_manager() and not self.is_ready():
-            belongings.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
-
-    def checked_get_str(self: Any) -> Any:
-        check(self)
-        return get_str(self)
-
-    def checked_wait_for(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check(self)
-        return wait_for(self, *args, **kwargs)
-
-    def checked_run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _in_job_manager():
-            raise OSError(
-                errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
-            )
-        return run(self, *args, **kwargs)
-
-    def log_exception(cls: Any, exc: BaseException) -> Any:
-        if exc is None or not _in_job_manager():
-            return set_exception(cls, exc)
-        for host in _loaded.values():
-            host.report("callback", exc)
-            break
-        return None
-
-    def ignore_stop(self: Any, *args: Any) -> Any:
-        if not _in_job_manager():
-            return self.flux_reactor_stop_error(self.get_reactor())
-        return None
-
-    set_exception = handle.set_exception.__func__
-    flux.rpc.RPC.__init__ = remember
-    flux.rpc.RPC.get_str = checked_get_str
-    flux.future.Future.wait_for = checked_wait_for
-    handle.reactor_run = checked_run
-    handle.set_exception = classmethod(log_exception)
-    handle.reactor_stop_error = ignore_stop
-
-
-_refuse_to_block()
-
-
-class JobManager:
-    """The process: all Python in it is plugins."""
-
-    @staticmethod
-    def is_guest() -> bool:
-        return True
-
-
-class NoSignals:
-    """What flux.util has for the module signal: its get() wants to end on Ctrl-C, which nobody types here."""
-
-    SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
-    getsignal = staticmethod(signal.getsignal)
-
-    @staticmethod
-    def signal(signum: int, handler: Any) -> None:
-        return None
-
-
-_job_manager = JobManager()
-guard.install(_job_manager)
-children.install()
-flux.util.signal = NoSignals
+in_thread.install(_report_stray)
 
 
 # -- what C calls ------------------------------------------------------------------------------------------------
@@ -826,7 +677,7 @@ flux.util.signal = NoSignals
 
 @ffi.def_extern(error=0)
 def python_load(p: Any, key: int) -> int:
-    _thread[0] = threading.get_ident()
+    in_thread.enter()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
         return 1  # job-manager refuses it in a moment: loaded already

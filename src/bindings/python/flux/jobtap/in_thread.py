@@ -1,0 +1,113 @@
+"""What nobody may do in the job manager's thread: wait for it, run a reactor, take its signals."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import flux.core.handle
+import flux.future
+import flux.rpc
+import flux.util
+from flux.jobtap import belongings, children, guard
+
+_thread: list[int | None] = [None]  # the thread that job-manager runs in
+
+
+def enter() -> None:
+    """The job manager calls: this is its thread."""
+    _thread[0] = threading.get_ident()
+
+
+def _in_job_manager() -> bool:
+    return threading.get_ident() == _thread[0]
+
+
+def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
+    """No handle, of a plugin's own making or not, may wait for the job manager or run a reactor in its thread."""
+    get_str, wait_for, init = (
+        flux.rpc.RPC.get_str,
+        flux.future.Future.wait_for,
+        flux.rpc.RPC.__init__,
+    )
+    handle = flux.core.handle.Flux
+    run = handle.reactor_run
+
+    def remember(self: Any, flux_handle: Any, topic: str, *args: Any, **kwargs: Any) -> None:
+        init(self, flux_handle, topic, *args, **kwargs)
+        self.rpc_topic = topic
+
+    def check(self: Any) -> None:
+        if _in_job_manager() and not self.is_ready():
+            belongings.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
+
+    def checked_get_str(self: Any) -> Any:
+        check(self)
+        return get_str(self)
+
+    def checked_wait_for(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check(self)
+        return wait_for(self, *args, **kwargs)
+
+    def checked_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _in_job_manager():
+            raise OSError(
+                errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
+            )
+        return run(self, *args, **kwargs)
+
+    def log_exception(cls: Any, exc: BaseException) -> Any:
+        if exc is None or not _in_job_manager():
+            return set_exception(cls, exc)
+        report(exc)
+        return None
+
+    def ignore_stop(self: Any, *args: Any) -> Any:
+        if not _in_job_manager():
+            return self.flux_reactor_stop_error(self.get_reactor())
+        return None
+
+    set_exception = handle.set_exception.__func__
+    flux.rpc.RPC.__init__ = remember
+    flux.rpc.RPC.get_str = checked_get_str
+    flux.future.Future.wait_for = checked_wait_for
+    handle.reactor_run = checked_run
+    handle.set_exception = classmethod(log_exception)
+    handle.reactor_stop_error = ignore_stop
+
+
+class JobManager:
+    """The process: all Python in it is plugins."""
+
+    @staticmethod
+    def is_guest() -> bool:
+        return True
+
+
+class NoSignals:
+    """What flux.util has for the module signal: its get() wants to end on Ctrl-C, which nobody types here."""
+
+    SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
+    getsignal = staticmethod(signal.getsignal)
+
+    @staticmethod
+    def signal(signum: int, handler: Any) -> None:
+        return None
+
+
+_job_manager = JobManager()  # the guard does not keep it
+
+
+def install(report: Callable[[BaseException], None]) -> None:
+    """Have all Python in this process keep to it.
+
+    Args:
+        report: called with an exception that left a callback which is no plugin's own
+    """
+    _refuse_to_block(report)
+    guard.install(_job_manager)
+    children.install()
+    flux.util.signal = NoSignals

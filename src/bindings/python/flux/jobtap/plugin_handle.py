@@ -1,0 +1,78 @@
+"""The job manager's handle as a plugin has it: what belongs to the plugin goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from _flux._core import ffi as core_ffi
+from _flux._core import lib as core_lib
+
+import flux.constants
+import flux.core.handle
+import flux.future
+import flux.rpc
+from flux.jobtap import belongings
+
+
+class PluginRPC(belongings.future_class(flux.rpc.RPC)):
+    """RPCs of plugins."""
+
+
+class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
+    """The job manager's handle, of one plugin."""
+
+    _handle: Any
+
+    def __init__(self, pointer: Any, owned: Any) -> None:
+        super().__init__(handle=core_ffi.cast("flux_t *", pointer))
+        self.incref()
+        self.belongings = owned
+
+    def rpc(
+        self,
+        topic: str,
+        payload: Any = None,
+        nodeid: int = flux.constants.FLUX_NODEID_ANY,
+        flags: int = 0,
+    ) -> Any:
+        self.belongings.check()
+        future = PluginRPC(self, topic, payload, nodeid, flags)
+        future.topic, future.belongings = topic, self.belongings
+        return self.belongings.future(future)
+
+    def timer_watcher_create(
+        self,
+        after: float,
+        callback: Callable[..., Any] | None,
+        repeat: float = 0.0,
+        args: Any = None,
+    ) -> Any:
+        def call(handle: Any, watcher: Any, revents: Any, args: Any) -> None:
+            try:
+                if callback is not None:
+                    callback(handle, watcher, revents, args)
+            finally:
+                # The bindings keep a watcher for good; one that has fired is its owner's affair.
+                if not repeat and watcher.handle and not is_active(watcher):
+                    self.del_watcher(watcher)
+
+        return super().timer_watcher_create(after, call, repeat, args)
+
+    def drop(self) -> None:
+        """Let go of the job manager's handle."""
+        if self._handle is not None:
+            core_lib.flux_decref(self._handle)
+            self._handle = None
+
+
+def is_active(watcher: Any) -> bool:
+    return core_lib.flux_watcher_is_active(watcher.handle)
+
+
+def drop_future(future: Any) -> None:
+    """Destroy a future now, whoever may still have it."""
+    future.stop()
+    flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
+    if future.pimpl is not None:
+        future.pimpl.handle = None  # which destroys it
