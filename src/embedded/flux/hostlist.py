@@ -42,6 +42,8 @@ def _decode(text):
 class Hostlist:
     """A list of host names; order and repeats are kept.
 
+    Two lists are equal only if they are the same object, as in a real Flux: compare what they encode to.
+
     Args:
         arg: hostlist string (``"n[0-3],login"``), Hostlist, or iterable of such strings
 
@@ -51,7 +53,6 @@ class Hostlist:
     """
 
     __slots__ = ("hosts", "_places")
-    __hash__ = None
 
     def __init__(self, arg=""):
         self.hosts = list(_names(arg))
@@ -112,7 +113,7 @@ class Hostlist:
         """
         place = self._positions().get(host)
         if place is None:
-            raise FileNotFoundError(2, f"host '{host}' not found")
+            raise FileNotFoundError(f"host '{host}' not found")
         return place
 
     def index(self, hosts, ignore_nomatch=False):
@@ -130,7 +131,7 @@ class Hostlist:
         missing = [name for name in names if name not in places]
         if missing and not ignore_nomatch:
             plural = "s" if len(missing) > 1 else ""
-            raise FileNotFoundError(2, f"host{plural} '{_format.encode(missing)}' not found")
+            raise FileNotFoundError(f"host{plural} '{_format.encode(missing)}' not found")
         return [places[name] for name in names if name in places]
 
     def count(self):
@@ -172,11 +173,6 @@ class Hostlist:
             return _of_names([self.hosts[i] for i in index])
         except IndexError:
             raise IndexError(f"hostlist of {len(self)} hosts has no positions {index}") from None
-
-    def __eq__(self, other):
-        if not isinstance(other, Hostlist):
-            return NotImplemented
-        return self.hosts == other.hosts
 
     def __str__(self):
         return self.encode()

@@ -69,6 +69,10 @@ class IDset:
         return self._change(a, b, _format.DIFFERENCE)
 
     def _change(self, a, b, how):
+        for i in (a, b):
+            if isinstance(i, int) and i < 0:
+                name = "set" if how is _format.UNION else "clear"
+                raise ValueError(f"negative index passed to IDset.{name}")
         _check(a)
         b = a if b is None else _check(b)
         if b < a:

@@ -93,7 +93,7 @@ def test_find_and_index():
             call()
     with pytest.raises(FileNotFoundError) as info:
         h.index("x[1-2]")
-    assert info.value.strerror == "hosts 'x[1-2]' not found"
+    assert str(info.value) == "hosts 'x[1-2]' not found" and info.value.errno is None
 
 
 def test_positions_follow_changes():
@@ -116,6 +116,12 @@ def test_copies_and_comparison():
     copy = h.copy()
     copy.append("c")
     assert h.expand() == ["a", "b"] and h.count() == 2
-    assert h == Hostlist(["a", "b"]) and h != copy
+    assert list(h) == ["a", "b"] != list(copy)
+    assert h == h and h != Hostlist(["a", "b"])
     with pytest.raises(TypeError):
         Hostlist([1])
+
+
+def test_a_name_with_two_ranges():
+    """The first one counts, the second is part of the name."""
+    assert list(Hostlist("a[0-1][2-3],b")) == ["a0[2-3]", "a1[2-3]", "b"]

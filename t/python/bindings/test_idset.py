@@ -123,3 +123,9 @@ def test_flags_say_how_it_is_written():
     assert s.encode(flags=0) == "0,1,2,5"
     assert IDset("5", flags=IDSET_FLAG_BRACKETS).encode() == "5"
     assert repr(IDset("5-6")) == "IDset('5-6')"
+
+
+@pytest.mark.parametrize("method", ["set", "clear"])
+def test_negative_ids_are_called_so(method):
+    with pytest.raises(ValueError, match=f"negative index passed to IDset.{method}"):
+        getattr(IDset("0-3"), method)(-1)

@@ -239,12 +239,37 @@ def test_resources_by_state(h):
         "0-3", "0-3", "3", "", "0-2",
     ]  # fmt: skip
     assert (status.get_drain_info(3).reason, status.get_drain_info(0)) == ("broken", None)
-    assert str(status.get_nodelist("3")) == "n3"
     h.rpc("resource.drain", {"targets": "0"}).get()
     assert str(resource_status(h).get().draining) == "0"
     h.rpc("resource.undrain", {"targets": "0,3"}).get()
     flux.job.cancel(h, id)
     flux.job.result(h, id)
+
+
+def test_part_of_the_resources(h):
+    """Both views can be confined to ranks, hosts or a constraint."""
+    h.rpc("resource.drain", {"targets": "3", "reason": "broken"}).get()
+    resources = resource_list(h).get()
+    odd = resources.copy_constraint({"properties": ["odd"]})
+    assert [str(odd[state].ranks) for state in ("all", "up", "down")] == ["1,3", "1", "3"]
+    resources.filter("1-2")
+    assert (
+        str(resources.all.ranks) == str(resources.free.ranks) == "1-2"
+        and resources.down.nnodes == 0
+    )
+    resources.filter("n2,nosuch")
+    assert str(resources.up.ranks) == "2"
+    with pytest.raises(AttributeError):
+        getattr(resources, "nosuch")  # noqa: B009
+    status = resource_status(h).get()
+    assert str(status.get_idset("drained", "exclude")) == "3" == str(status["drained"])
+    status.filter("n[2-3]")
+    assert [str(s) for s in (status.all, status.avail, status.drained)] == ["2-3", "2", "3"]
+    status.filter("0")
+    assert str(status.all) == "0" and status.drain_info == []
+    with pytest.raises(ValueError):
+        status.get_drain_info(3)
+    h.rpc("resource.undrain", {"targets": "3"}).get()
 
 
 def test_resource_list_of_another_service(h, monkeypatch):

@@ -27,6 +27,7 @@ UNORDERED = r"flux queue (status|list|start|stop|enable|disable)|queues\.toml"
 
 #: scenario -> [(pattern in the command, why)]
 SET_ASIDE = {
+    "api-resource": [(r".", FAKE_RANKS)],
     "adm-housekeeping": [
         (r"flux resource list -no '\{state\} \{nnodes\}'|flux dmesg", FAKE_RANKS),
     ],
@@ -87,6 +88,7 @@ SET_ASIDE = {
 #: scenario of many calls -> [(pattern of a line of output, why)]: such lines are left out on both sides
 PARTS = {
     "rpc-jobmgr": [(r"^job-manager\.stats-get", COUNTS)],
+    "api-idset-hostlist": [(r"^(hl )?dir -> ", "what the C library is wrapped in")],
     "rpc-broker": [
         (r"^(broker|heartbeat|overlay|job-exec|content)\.stats-get|^broker\.rusage", STATS),
         (r"^event\.publish .*seq", COUNTS),

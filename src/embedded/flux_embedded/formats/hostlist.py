@@ -32,10 +32,9 @@ def decode(text, limit=MAX_HOSTS):
         match = _EXPR.match(text, pos)
         stop = match.end()
         if stop < end and text[stop] == "[" and match.group(2) is not None:
-            # More than one range in a name: every one of the first with every one of the rest.
+            # Only the first range of a name is one: the rest belongs to the name, as with the host's library.
             last = re.compile(r"(?:\[[^\]]*\]|[^\[\],])*").match(text, stop).end()
-            for name in decode(match.group(), limit):
-                hosts += decode(name + text[stop:last], limit - len(hosts))
+            hosts += [name + text[stop:last] for name in decode(match.group(), limit - len(hosts))]
             pos = last + 1
             continue
         if stop < end and text[stop] != ",":

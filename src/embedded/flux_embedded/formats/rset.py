@@ -90,7 +90,13 @@ class RSet:
     def _read_entry(self, entry, where, lenient):
         if not isinstance(entry, dict):
             raise ValueError(f"{where}: expected an object")
-        bounds = _decode(entry.get("rank"), f"{where}.rank")
+        if lenient:
+            try:
+                bounds = idset.decode(entry.get("rank"))
+            except (ValueError, TypeError, AttributeError):
+                raise ValueError(f"IDset(): Invalid argument: {entry.get('rank')}") from None
+        else:
+            bounds = _decode(entry.get("rank"), f"{where}.rank")
         if not bounds and not lenient:
             raise ValueError(f"{where}.rank: empty")
         if idset.count(bounds) + len(self.have) > MAX_RANKS:
@@ -99,7 +105,11 @@ class RSet:
         if not isinstance(children, dict):
             raise ValueError(f"{where}.children: expected an object")
         have = {kind: _decode(children[kind], f"{where}.children.{kind}") for kind in children}
-        self._add(dict.fromkeys(idset.members(bounds), kinds(have)))
+        found = dict.fromkeys(idset.members(bounds), kinds(have))
+        if lenient:
+            self.have.update(found)  # of a rank that is named again the latter counts
+        else:
+            self._add(found)
 
     def _read_nodelist(self, nodelist, lenient):
         if not isinstance(nodelist, list) or not all(isinstance(text, str) for text in nodelist):
