@@ -3,9 +3,7 @@
 import json
 
 from flux_embedded.cmd.lib import attach, subinstance, submission
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.formats.jobid import f58
+from flux_embedded.cmd.lib.errors import CommandError
 
 
 def main(argv):
@@ -23,14 +21,4 @@ def main(argv):
         raise CommandError(
             "the embedded instance gives a job no terminal: name a command (flux alloc ... COMMAND)"
         )
-    client = connect()
-    jobid = client.rpc("job-ingest.submit", submission.request(args, spec))["id"]
-    if args.verbose:
-        warn(f"jobid: {f58(jobid)}")
-    return attach.attach(
-        client,
-        jobid,
-        label=args.label_io,
-        show_events=args.verbose > 1,
-        show_exec=args.verbose > 2,
-    )
+    return attach.submit(args, submission.request(args, spec))

@@ -4,9 +4,6 @@ import json
 import sys
 
 from flux_embedded.cmd.lib import attach, submission
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.formats.jobid import f58
 
 
 def main(argv):
@@ -18,10 +15,7 @@ def main(argv):
     )
     submission.add_command(parser)
     args = parser.parse_args(argv)
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        raise CommandError("job command and arguments are missing")
-    spec = submission.build(args, command).spec
+    spec = submission.build(args, submission.command_of(args)).spec
     if args.dry_run:
         print(json.dumps(spec, ensure_ascii=False))
         return 0
@@ -30,18 +24,4 @@ def main(argv):
     ranks = submission.stdin_ranks(args.input)
     file = args.input is not None and ranks is None
     stdin = None if file or sys.stdin is None else sys.stdin.fileno()
-    client = connect()
-    jobid = client.rpc("job-ingest.submit", payload)["id"]
-    if args.verbose:
-        warn(f"jobid: {f58(jobid)}")
-    sys.stdout.flush()
-    return attach.attach(
-        client,
-        jobid,
-        stdin,
-        ranks,
-        label=args.label_io,
-        show_events=args.verbose > 1,
-        show_exec=args.verbose > 2,
-        wait_event=args.wait_event,
-    )
+    return attach.submit(args, payload, stdin=stdin, ranks=ranks, wait_event=args.wait_event)

@@ -12,9 +12,7 @@ def main(argv):
     submission.add_bulk_options(parser)
     submission.add_command(parser)
     args = parser.parse_args(argv)
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        raise CommandError("job command and arguments are missing")
+    command = submission.command_of(args)
     if submission.stdin_ranks(args.input) is not None:
         raise CommandError("per-task input not supported for submit")
     requests = payloads(args, command)

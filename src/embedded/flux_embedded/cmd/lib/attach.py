@@ -4,10 +4,13 @@ import base64
 import errno
 import os
 import signal
+import sys
 import time
 
 from flux_embedded.cmd.lib import follow
+from flux_embedded.cmd.lib.client import connect
 from flux_embedded.cmd.lib.errors import warn
+from flux_embedded.formats.jobid import f58
 
 #: As much of standard input as goes into one message.
 CHUNK = 1 << 16
@@ -55,6 +58,18 @@ class Input:
             warn(f"flux-job: attach_send_shell: {error.strerror}")
             self.failed = True
             self.client.stop()
+
+
+def submit(args, payload, **options):
+    """Submit a job with the options of the command line, and attach to it; options as for `attach`."""
+    client = connect()
+    jobid = client.rpc("job-ingest.submit", payload)["id"]
+    if args.verbose:
+        warn(f"jobid: {f58(jobid)}")
+    sys.stdout.flush()
+    options["label"] = args.label_io
+    options["show_events"], options["show_exec"] = args.verbose > 1, args.verbose > 2
+    return attach(client, jobid, **options)
 
 
 def attach(client, jobid, stdin=None, ranks=None, **options):

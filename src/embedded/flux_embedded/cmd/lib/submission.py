@@ -198,6 +198,18 @@ def add_command(parser):
     parser.add_argument("command", nargs=argparse.REMAINDER, help="Job command and arguments")
 
 
+def command_of(args):
+    """The words of the job's command.
+
+    Raises:
+        CommandError: there are none
+    """
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not words:
+        raise CommandError("job command and arguments are missing")
+    return words
+
+
 def _resources(args):
     """(resources, task count, per-resource shell option)."""
     get = lambda name: getattr(args, name, None)  # noqa: E731
