@@ -260,3 +260,57 @@ def test_groups_and_topology(tmp_path):
 def test_how_far_the_broker_is(broker):
     assert broker.call("state-machine.get")["state"] == "run"
     assert broker.call("state-machine.monitor") == {"state": 5}
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        (
+            {"ingest": 3},
+            "job-ingest: error reading [ingest] config table: Expected object, got integer",
+        ),
+        (
+            {"ingest": {"validator": {"plugins": 3}}},
+            "job-ingest: error in [ingest.validator] plugins array",
+        ),
+        (
+            {"job-manager": 3},
+            "job-manager: job-manager.max-inactive-*: Expected object, got integer",
+        ),
+        (
+            {"job-manager": {"inactive-age-limit": "x"}},
+            "job-manager: job-manager.inactive-age-limit: invalid FSD",
+        ),
+        (
+            {"job-manager": {"housekeeping": []}},
+            "job-manager: job-manager.housekeeping: Expected object, got array",
+        ),
+        (
+            {"job-manager": {"housekeeping": {"foo": 1}}},
+            "job-manager: job-manager.housekeeping: 1 object item(s) left unpacked: foo",
+        ),
+        ({"exec": 3}, "job-exec: Error reading [exec] table: Expected object, got integer"),
+        ({"exec": {"kill-timeout": "x"}}, "job-exec: invalid kill-timeout: x"),
+        (
+            {"exec": {"job-shell": 3}},
+            "job-exec: error reading config value exec.job-shell: Expected string, got integer",
+        ),
+        (
+            {"resource": {"exclude": 3}},
+            "resource: error parsing [resource] configuration: Expected string, got integer",
+        ),
+        (
+            {"access": {"foo": 3}},
+            "connector-local: error parsing [access] configuration: 1 object item(s) left unpacked: foo",
+        ),
+    ],
+)
+def test_tables_that_are_refused(tmp_path, table, text):
+    """As on a real host; what they hold is the former configuration again."""
+    from broker_help import Broker
+
+    services = ("kvs", "resource", "job-manager", "job-ingest", "job-exec")
+    broker = Broker(tmp_path, services=services)
+    number, found = broker.fails("config.load", table)
+    broker.instance.stop()
+    assert (number, found) == (errno.EINVAL, f"error updating {text}")

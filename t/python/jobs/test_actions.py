@@ -460,22 +460,27 @@ def move(inst, id, name):
 def test_update_queue(queues):
     """golden/queues-config.jsonl: pending job moved to queue batch."""
     switch(queues, True, all=True)
-    id = queues.submit(queue="a", constraints={"ranks": ["0"]})
+    id = queues.submit(queue="a")
     queues.sched.seen.clear()
     move(queues, id, "b")
     assert queues.sched.methods_seen() == ["check", "prioritize", "cancel", "alloc"]
     system = queues.sched.of("alloc")[0]["jobspec"]["attributes"]["system"]
-    assert (system["queue"], system["constraints"]) == ("b", {"ranks": ["0"]})
+    assert (system["queue"], system["constraints"]) == ("b", {})
     assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
     move(queues, id, "a")
-    assert queues.jm.jobs[id].jobspec["attributes"]["system"]["constraints"] == {
-        "ranks": ["0"],
-        "properties": ["x"],
-    }
+    system = queues.jm.jobs[id].jobspec["attributes"]["system"]
+    assert system["constraints"] == {"properties": ["x"]}
     updates = [
         list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"
     ]
     assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
+
+
+def test_a_job_with_constraints_of_its_own_stays_in_its_queue(queues):
+    switch(queues, True, all=True)
+    id = queues.submit(queue="a", constraints={"ranks": ["0"]})
+    with pytest.raises(OSError, match="job appears to have non-queue constraints"):
+        move(queues, id, "b")
 
 
 def test_update_queue_refused(queues):
@@ -484,7 +489,7 @@ def test_update_queue_refused(queues):
     for name, text in (
         ("nosuch", "'nosuch' is not a valid queue"),
         ("a", "job queue is already set to a"),
-        (3, "expected the name"),
+        (3, "plugin args unpack failed"),
     ):
         with pytest.raises(OSError, match=text):
             move(queues, id, name)

@@ -7,10 +7,11 @@ import socket
 import struct
 import time
 
+from flux_embedded.formats import policy
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
-from flux_embedded.kernel.service import Service
+from flux_embedded.kernel.service import Service, request
 from flux_embedded.kernel.wire import Unpacker, pack
 
 #: A client that lets more than this many bytes pile up is cut off.
@@ -244,3 +245,14 @@ class ConnectorService(Service):
     """``connector-local``: the name under which the socket shows in the list of modules."""
 
     name = "connector-local"
+
+    @request("config-reload")
+    def config_reload(self, msg):
+        where = "error parsing [access] configuration"
+        kinds = {"allow-guest-user": bool, "allow-root-owner": bool}
+        table = policy.check_types((msg.body or {}).get("access"), kinds, where)
+        unknown = [key for key in table if key not in kinds]
+        if unknown:
+            text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
+            raise OSError(errno.EINVAL, f"{where}: {text}")
+        self.respond(msg)

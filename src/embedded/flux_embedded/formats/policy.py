@@ -49,6 +49,36 @@ def _table(table, where, keys):
     return table
 
 
+#: What an error calls a value of a type that a key must have.
+_NAMES = {dict: "object", list: "array", str: "string", int: "integer", bool: "true or false"}
+
+
+def check_types(table, kinds, where):
+    """Check a table that may have more keys than these.
+
+    Args:
+        table: the table, None for none
+        kinds (dict): key -> type
+        where (str): what the text begins with
+
+    Returns:
+        dict: the table
+
+    Raises:
+        OSError: EINVAL, ``WHERE: Expected TYPE, got TYPE``
+    """
+    table = {} if table is None else table
+    for value, kind in [(table, dict)] + [
+        (table[key], kind)
+        for key, kind in kinds.items()
+        if isinstance(table, dict) and key in table
+    ]:
+        if type(value) is not kind:
+            text = f"{where}: Expected {_NAMES[kind]}, got {json_name(value)}"
+            raise OSError(errno.EINVAL, text)
+    return table
+
+
 def json_name(value):
     """What JSON calls the type of a value."""
     if value is None or isinstance(value, bool):

@@ -32,12 +32,15 @@ import os
 import signal
 
 from flux.idset import IDset
-from flux_embedded.formats import eventlog, fsd, idset, jobid, rset
+from flux_embedded.formats import eventlog, fsd, idset, jobid, policy, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
+
+#: What the keys of the table exec must be.
+_TYPES = {"kill-timeout": str, "term-signal": str, "kill-signal": str, "max-kill-count": int}
 
 
 class JobExec(Service):
@@ -75,9 +78,15 @@ class JobExec(Service):
             )
 
     def _configure(self, config):
-        table = config.get("exec", {})
+        table = policy.check_types(config.get("exec"), _TYPES, "Error reading [exec] table")
+        for key in ("job-shell", "imp"):
+            kinds = {key: str}
+            policy.check_types(table, kinds, f"error reading config value exec.{key}")
         try:
             self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
+        except ValueError:
+            raise OSError(errno.EINVAL, f"invalid kill-timeout: {table['kill-timeout']}") from None
+        try:
             default = "1s" if self.kernel.clock.virtual else None
             mock = table.get("mock-run-duration", default)
             self.mock_run_duration = None if mock is None else fsd.parse(mock)

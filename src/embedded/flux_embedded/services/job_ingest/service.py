@@ -102,11 +102,15 @@ class JobIngest(Service):
 
     def _configure(self, config, at_start=False):
         policy.validate(config)
-        validator = config.get("ingest", {}).get("validator", {})
+        where = "error reading [ingest] config table"
+        ingest = policy.check_types(config.get("ingest"), {}, where)
+        where = "error parsing [ingest.validator] config table"
+        validator = policy.check_types(ingest.get("validator"), {"disable": bool}, where)
+        for key in ("plugins", "args"):
+            words = validator.get(key, [])
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise OSError(errno.EINVAL, f"error in [ingest.validator] {key} array")
         plugins, disable = validator.get("plugins", ["jobspec"]), validator.get("disable", False)
-        if type(disable) is not bool:
-            text = f"Expected true or false, got {policy.json_name(disable)}"
-            raise OSError(errno.EINVAL, f"error parsing [ingest.validator] config table: {text}")
         if disable:
             plugins = []
         if self._arguments is not None:

@@ -17,8 +17,11 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_embedded.formats import fsd, idset, jobid, rset
+from flux_embedded.formats import fsd, idset, jobid, policy, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+
+#: What the table may have; the last is ours.
+KEYS = ("command", "release-after", "mock-duration")
 
 
 class Housekeeping:
@@ -49,6 +52,11 @@ class Housekeeping:
         if table is None:
             self.is_configured = False
             return
+        policy.check_types(table, {"release-after": str}, "job-manager.housekeeping")
+        unknown = [key for key in table if key not in KEYS]
+        if unknown:
+            text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
+            raise OSError(errno.EINVAL, f"job-manager.housekeeping: {text}")
         command = table.get("command")
         # Without a command a real instance runs its systemd unit; there is none here.
         if (

@@ -7,7 +7,7 @@ Purging a job removes it here, from the KVS and, by an event ``job-purge-inactiv
 import errno
 import os
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, policy
 from flux_embedded.formats.jobid import MAX_ID
 
 #: seconds between looks at the limits
@@ -40,17 +40,18 @@ class Inactive:
         Raises:
             OSError: EINVAL
         """
-        table = config.get("job-manager", {})
+        kinds = {"inactive-age-limit": str, "inactive-num-limit": int}
+        where = "job-manager.max-inactive-*"
+        table = policy.check_types(config.get("job-manager"), kinds, where)
         age, number = table.get("inactive-age-limit"), table.get("inactive-num-limit")
         try:
             age = fsd.parse(age) if age is not None else None
-        except (ValueError, TypeError) as exc:
-            raise OSError(errno.EINVAL, f"job-manager.inactive-age-limit: {exc}") from None
-        if number is not None and type(number) is not int:
-            raise OSError(
-                errno.EINVAL, f"job-manager.inactive-num-limit={number!r}: expected an integer"
-            )
-        if number is not None and number < 0:
+        except ValueError:
+            text = "job-manager.inactive-age-limit: invalid FSD"
+            raise OSError(errno.EINVAL, text) from None
+        if number is not None and number < UNLIMITED:
+            raise OSError(errno.EINVAL, "job-manager.inactive-num-limit: must be >= 0")
+        if number == UNLIMITED:
             number = None
         self._age_limit, self._num_limit = age, number
         if (age is not None or number is not None) and self._timer is None:

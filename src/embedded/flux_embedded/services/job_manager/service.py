@@ -161,8 +161,8 @@ class JobManager(Service):
 
     def _configure(self, config):
         self.queues.configure(config)
-        self.housekeeping.configure(config)
         self.history.configure(config)
+        self.housekeeping.configure(config)
         self.config = config
 
     def on_response(self, topic, function):

@@ -25,10 +25,12 @@ def check(config):
     if not isinstance(table, dict):
         text = f"{where}: Expected object, got {policy.json_name(table)}"
         raise OSError(errno.EINVAL, text)
-    for key in ("norestrict", "noverify", "no-update-watch"):
-        if type(table.get(key, False)) is not bool:
-            text = f"{where}: Expected true or false, got {policy.json_name(table[key])}"
-            raise OSError(errno.EINVAL, text)
+    kinds = dict.fromkeys(("norestrict", "noverify", "no-update-watch"), bool)
+    kinds.update(dict.fromkeys(("path", "scheduling", "exclude"), str))
+    policy.check_types(table, kinds, where)
+    if not isinstance(table.get("config", []), list):
+        text = "error parsing [resource.config] array: resource config must be an array"
+        raise OSError(errno.EINVAL, text)
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
         text = f"{where}: {len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
