@@ -311,6 +311,18 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     assert states == {"one": "active", "two": "active", "three": "degraded", "later": "planned"}
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
+    rig = make(module, nodes=3)
+    reserve(rig, "early", 100, 30, nodes=2)
+    reserve(rig, "long", 1, 200, nodes=3, users=[0])
+    rig.alloc(1, whole(1, 50))
+    rig.settle()
+    rig.wait(10)
+    assert rig.started() == []
+    assert listed(rig)["long"]["short"] == 0
+
+
 def test_as_many_jobs_are_named_as_have_to_end():
     rig = make("sched-fifo")
     for jobid, limit in enumerate([500, 400, 300, 0], 1):

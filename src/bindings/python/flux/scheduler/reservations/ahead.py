@@ -19,6 +19,9 @@ AHEAD = 64
 #: Parts in which a window that cannot be had whole is entered.
 PARTS = 16
 
+#: Windows of other reservations around which a window is entered in pieces.
+WALLS = 4
+
 #: Later than a time by so little that nothing lies between, seconds.
 TICK = 1e-3
 
@@ -161,8 +164,13 @@ class Ahead:
         left: int,
         keys: list[int],
         parts: list[tuple[float, int]],
+        walls: int = WALLS,
     ) -> bool:
-        """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once."""
+        """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once.
+
+        What another reservation has for some of the time is this one's for the rest of it; that is
+        seen to at so many `walls`.
+        """
         start = max(start, self._scheduler.now())
         whole = True
         for _ in range(PARTS):
@@ -175,6 +183,13 @@ class Ahead:
                 plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
                 parts.append((start, count))
                 left -= count
+            wall = self._wall(reservation, start, end) if left and walls else None
+            if wall is not None:
+                for begin, until in ((start, wall), (wall, end)):
+                    self._enter_nodes(
+                        plan, reservation, begin, until, ranks, left, keys, parts, walls - 1
+                    )
+                return False
             if left:
                 found = plan.earliest(
                     self._part(reservation, 1, 0.0, 1.0, ranks),
@@ -184,6 +199,16 @@ class Ahead:
                     break
                 start = found
         return whole
+
+    def _wall(self, reservation: Reservation, start: float, end: float) -> Optional[float]:
+        """The first time in a span at which a window of another reservation begins or ends."""
+        times = []
+        for entry in self._entries.values():
+            if entry.name != reservation.name:
+                window = entry.reservation.window_at(start)
+                if window is not None:
+                    times.append(window.start if window.start > start else window.end)
+        return min([time for time in times if start < time < end], default=None)
 
     def _kept_as_well_as_can_be(self) -> bool:
         """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
