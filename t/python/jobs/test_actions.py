@@ -659,6 +659,20 @@ def test_post_event(inst):
     as_owner(inst)
 
 
+def test_nothing_to_update_and_nothing_to_note(inst):
+    id = inst.submit()
+    assert inst.rpc("job-manager.update", {"id": id, "updates": {}}) is None
+    assert inst.rpc("job-manager.memo", {"id": id, "memo": {}}) is None
+    inst.run()
+    assert inst.events(id)[-1] == "memo" and inst.state(id) == SCHED
+    for updates, text in (
+        ([], "failed to pack jobspec-update event"),
+        ({"foo": 1}, "one or more jobspec updates are invalid"),
+        ({"resources": 1}, "update of resources not supported"),
+    ):
+        assert error(inst, "update", {"id": id, "updates": updates}) == (errno.EINVAL, text)
+
+
 def test_update_duration(inst):
     id = inst.submit()
     for value in (-1, "x", True, None, [1]):

@@ -44,7 +44,7 @@ class LogService(Service):
         super().__init__(ctx, *args)
         self.followers = {}  # (sender uuid, matchtag) -> (message, callback)
 
-    @request("append", guest=True, form=object)
+    @request("append", form=object)
     def append(self, msg):
         try:
             body = msg.body

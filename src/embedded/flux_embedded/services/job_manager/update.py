@@ -37,6 +37,9 @@ class Update:
             raise OSError(
                 errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
             )
+        if not updates:
+            self.jm.respond(msg)
+            return
         cred = {"userid": msg.userid, "rolemask": msg.rolemask}
         updates, validated, feasibility = self._ask_plugins(job, dict(updates), cred)
         jobspec = update_paths(job.jobspec, updates)
