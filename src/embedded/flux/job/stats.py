@@ -23,6 +23,8 @@ class JobStats:
     def __init__(self, h, queue=None):
         self.handle = h
         self.queues = [queue] if isinstance(queue, str) else queue
+        self.callback = None
+        self.cb_kwargs = {}
         for name in (*STATES, *ENDS, "pending", "running", "active"):
             setattr(self, name, -1)
 
@@ -43,15 +45,16 @@ class JobStats:
         self.running = self.run + self.cleanup
         self.active = self.pending + self.running
 
+    def _arrived(self, rpc):
+        self._take(rpc)
+        if self.callback is not None:
+            self.callback(self, **self.cb_kwargs)
+
     def update(self, callback=None, **kwargs):
         """Ask for the counts; the reactor calls ``callback(stats, **kwargs)`` when they are there."""
 
-        def arrived(rpc):
-            self._take(rpc)
-            if callback is not None:
-                callback(self, **kwargs)
-
-        self.handle.rpc("job-list.job-stats", {}).then(arrived)
+        self.callback, self.cb_kwargs = callback, kwargs
+        self.handle.rpc("job-list.job-stats", {}).then(self._arrived)
         return self
 
     def update_sync(self):

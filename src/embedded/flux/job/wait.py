@@ -19,7 +19,7 @@ class JobWaitFuture(RPC):
         """Wait for the job and return a JobWaitResult."""
         answer = self.get()
         return JobWaitResult(
-            JobID(answer["id"]), bool(answer["success"]), answer.get("errstr", "").encode()
+            answer["id"], bool(answer["success"]), answer.get("errstr", "").encode()
         )
 
 
