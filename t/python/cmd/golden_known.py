@@ -91,9 +91,19 @@ SET_ASIDE = {
 PARTS = {
     "api-futures": [(r'^bytes -> .*"route"', "routes differ from run to run")],
     "api-handle": [
-        (r"^(aux|get_size) |^(The wrong|Expected|Name:|C signature|Arguments:|Handle type)", WRAPPER),
+        (
+            r"^(aux|get_size) |^(The wrong|Expected|Name:|C signature|Arguments:|Handle type)",
+            WRAPPER,
+        ),
         (r"^ *$", WRAPPER),
         (r"^close ", "the sentence of an exception"),
+    ],
+    "api-imports": [
+        (
+            r"^flux\.(core\.trampoline|job\.(validator|frobnicator|watcher|directives)|progress|debugged"
+            r"|cli\.(base|plugin)|queue|subprocess|utils|testing\.fake_resources|compat36) ",
+            "what the host's own commands, loaders and ingest workers are made of",
+        )
     ],
     "api-jobspec": [(r"^attrs ", "the environment of the machine that recorded")],
     "api-wait": [(r"^any none ", GAPS)],
