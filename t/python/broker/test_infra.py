@@ -1,5 +1,6 @@
 """Log, attributes, events, configuration, ranks: the broker's own services, message by message."""
 
+import base64
 import errno
 import json
 
@@ -314,3 +315,35 @@ def test_tables_that_are_refused(tmp_path, table, text):
     number, found = broker.fails("config.load", table)
     broker.instance.stop()
     assert (number, found) == (errno.EINVAL, f"error updating {text}")
+
+
+def test_a_watch_in_the_form_of_a_real_kvs(tmp_path):
+    from broker_help import Broker
+
+    broker = Broker(tmp_path, services=("kvs", "kvs-watch"))
+    payload = {"namespace": "primary", "key": "a", "flags": 4}
+
+    def put(text):
+        broker.call("kvs.commit", {"ops": [["put", "a", text]]})
+
+    def value(future):
+        found = future.get()["val"]
+        future.reset()
+        assert (found["ver"], found["type"]) == (1, "val")
+        return base64.b64decode(found["data"]).decode()
+
+    assert broker.fails("kvs-watch.lookup", payload, flags=2)[0] == errno.ENOENT
+    assert broker.fails("kvs-watch.lookup", payload)[0] == errno.EPROTO
+    assert broker.fails("kvs-watch.lookup", {**payload, "flags": 64})[0] == errno.EINVAL
+    assert broker.fails("kvs-watch.lookup", {"key": "a"})[0] == errno.EPROTO
+    watch = broker.h.rpc("kvs-watch.lookup", {**payload, "flags": 4 | 8}, flags=2)
+    put("1")
+    assert value(watch) == "1"
+    put("2")
+    assert value(watch) == "2"
+    assert value(broker.h.rpc("kvs-watch.lookup", {**payload, "flags": 0})) == "2"
+    broker.h.rpc("kvs-watch.cancel", {"matchtag": watch.matchtag}, flags=1)
+    with pytest.raises(OSError) as caught:
+        watch.get()
+    assert caught.value.errno == errno.ENODATA
+    broker.instance.stop()

@@ -1,7 +1,7 @@
 """The modules that are part of the instance, by the names a real host gives them.
 
 Where one service of ours plays the part of several real modules (the KVS keeps its content in
-memory, so there is no content store or watch module), the other names load a placeholder: scripts
+memory, so there is no content store), the other names load a placeholder: scripts
 that load, list and remove them by name work as on a real host.
 """
 
@@ -25,7 +25,7 @@ BUILTIN = {
     "job-list": "flux_embedded.services.job_list.service:JobList",
     "job-manager": "flux_embedded.services.job_manager.service:JobManager",
     "kvs": "flux_embedded.services.kvs.service:Kvs",
-    "kvs-watch": None,
+    "kvs-watch": "flux_embedded.services.kvs.watch_service:KvsWatch",
     "overlay": "flux_embedded.broker.membership:OverlayService",
     "resource": "flux_embedded.services.resource.service:Resource",
     "rexec": None,
