@@ -29,21 +29,24 @@ def object_of(msg: Any) -> dict[str, Any]:
     return payload
 
 
-def _integer(payload: dict[str, Any], key: str, largest: int) -> int:
-    value = payload.get(key)
-    if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
-    return value
-
-
 def jobid_of(payload: dict[str, Any]) -> int:
     """The job that a message is about."""
-    return _integer(payload, "id", ID_MAX)
+    jobid = payload.get("id")
+    if type(jobid) is int and 0 <= jobid <= ID_MAX:
+        return jobid
+    raise _no_integer("id", ID_MAX, jobid)
 
 
 def priority_of(payload: dict[str, Any]) -> int:
     """The priority of the job in ``sched.alloc``."""
-    return _integer(payload, "priority", PRIORITY_MAX)
+    priority = payload.get("priority")
+    if type(priority) is int and 0 <= priority <= PRIORITY_MAX:
+        return priority
+    raise _no_integer("priority", PRIORITY_MAX, priority)
+
+
+def _no_integer(key: str, largest: int, value: Any) -> ValueError:
+    return ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
 
 
 def read_alloc(msg: Any) -> tuple[int, dict[str, Any]]:
