@@ -118,5 +118,6 @@ PARTS = {
     ],
     "rpc-exec": [(r"^job-exec\.stats-get", STATS)],
     "rpc-ingest": [(r"^job-ingest\.stats-get", STATS)],
+    "rpc-stream": [(r"^heaptrace", "entries of the log are objects, not lines of text")],
     "rpc-joblist": [(r"^job-list\.stats-get", COUNTS)],
 }
