@@ -720,8 +720,14 @@ class PolicyScheduler(Scheduler):
         return self._keeper.newcomer(name, request, asker)
 
     def reservation_of(self, job: PendingJob) -> Optional[dict[str, Any]]:
-        """The reservation that `job` waits for or has to keep off: name, start and end; or None."""
-        return self._keeper.reasons.blamed(job)
+        """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
+        end; or None."""
+        reasons = self._keeper.reasons
+        found = None if self.ahead_of(job) else reasons.blamed(job)
+        start, _ = self.estimate_of(job)
+        if found is None and start is not None:
+            found = reasons.before(job, start)
+        return found
 
     def waits_aside(self, job: PendingJob) -> bool:
         """Whether `job` waits for its reservation, and so for no other job."""

@@ -98,7 +98,7 @@ class Why:
             return answer
         heads = scheduler.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
-        answer["reservation"] = None if heads else scheduler.reservation_of(job)
+        answer["reservation"] = scheduler.reservation_of(job)
         yield
         answer["behind"], answer["behind_more"] = [], False
         if not scheduler.waits_aside(job):

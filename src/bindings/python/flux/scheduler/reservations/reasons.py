@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
+#: A job that starts within so many seconds of an end starts at it.
+SOON = 1.0
+
 
 class Reasons:
     """Finds the reservation that a job waits for, or has to keep off.
@@ -49,9 +52,26 @@ class Reasons:
     def blamed(self, job: PendingJob) -> Optional[dict[str, Any]]:
         """The reservation that a job waits for or has to keep off: its name, start and end."""
         _, entry = self.blame(job)
-        if entry is None or entry.window is None:
-            return None
-        return {"name": entry.name, "start": entry.window.start, "end": entry.window.end}
+        return None if entry is None else self._shown(entry)
+
+    def before(self, job: PendingJob, start: float) -> Optional[dict[str, Any]]:
+        """The last reservation that is over when a job starts at `start`, of nodes that it could use:
+        its name, start and end; None if there is none but the job's own."""
+        wanted = self._scheduler.ranks_of(job)
+        over = [
+            (entry.window.end, entry)
+            for entry in self._entries.values()
+            if entry.name != job.reservation
+            and entry.window is not None
+            and entry.window.end <= start + SOON
+            and (entry.ranks or self._demands.ranks(entry.reservation)) & wanted
+        ]
+        return self._shown(max(over, key=lambda one: one[0])[1]) if over else None
+
+    @staticmethod
+    def _shown(entry: Entry) -> Optional[dict[str, Any]]:
+        window = entry.window
+        return window and {"name": entry.name, "start": window.start, "end": window.end}
 
     def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[Entry]]:
         """As `why`, and the reservation if there is one of that name."""
