@@ -493,6 +493,11 @@ def test_update_queue_refused(queues):
     ):
         with pytest.raises(OSError, match=text):
             move(queues, id, name)
+    other = queues.submit(queue="a", constraints={"ranks": ["0"]})
+    both = {"and": [{"ranks": ["0"]}, {"properties": ["x"]}]}
+    assert queues.jm.jobs[other].jobspec["attributes"]["system"]["constraints"] == both
+    with pytest.raises(OSError, match="job appears to have non-queue constraints"):
+        move(queues, other, "b")
     queues.sched.infeasible = "too big for b"
     with pytest.raises(OSError, match="too big for b"):
         move(queues, id, "b")

@@ -96,6 +96,7 @@ def make_parser():
     )
 
     lister = command("list", lazy("listing", "list_resources"))
+    lister.add_argument("--config-file", help=argparse.SUPPRESS)
     lister.add_format()
     _state_options(lister)
     _narrow_options(lister)

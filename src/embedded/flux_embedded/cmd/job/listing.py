@@ -13,7 +13,7 @@ from flux_embedded.formats import states
 ATTRS = (
     "userid urgency priority t_submit t_depend t_priority t_sched t_run t_cleanup t_inactive state "
     "name cwd ntasks ncores duration nnodes ranks nodelist success exception_occurred "
-    "exception_type exception_severity exception_note result expiration annotations waitstatus"
+    "exception_type exception_severity exception_note result expiration annotations waitstatus dependencies"
 ).split()
 
 

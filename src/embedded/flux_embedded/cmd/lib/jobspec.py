@@ -137,16 +137,16 @@ class Jobspec:
             data: bytes, text, or an object that is stored as JSON
             perms: permissions of the file
         """
-        entry = {"mode": stat.S_IFREG | perms}
+        encoding = "utf-8"
         if isinstance(data, bytes):
             try:
                 data = data.decode("utf-8")
             except UnicodeDecodeError:
                 data = base64.b64encode(data).decode("ascii")
-                entry["encoding"] = "base64"
+                encoding = "base64"
+        entry = {"mode": stat.S_IFREG | perms, "data": data}
         if isinstance(data, str):
-            entry.setdefault("encoding", "utf-8")
-        entry["data"] = data
+            entry["encoding"] = encoding
         self.system.setdefault("files", {})[name] = entry
 
     @staticmethod

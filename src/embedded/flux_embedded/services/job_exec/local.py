@@ -44,6 +44,19 @@ def _init_error(reason, component):
     return ShellError(f"shell_init: {os.strerror(errno.ENOENT)}", reason, component)
 
 
+def _check_output(options):
+    """Refuse values of the wrong type among the options of the plug-in ``output``."""
+    output = options.get("output")
+    output = output if isinstance(output, dict) else {}
+    timeout = output.get("batch-timeout", 0)
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise _init_error("invalid output.batch-timeout option", "output.kvs")
+    for stream in ("stdout", "stderr"):
+        where = output.get(stream)
+        if isinstance(where, dict) and type(where.get("label", False)) is not bool:
+            raise _init_error(f"failed to read {stream} output options", "output.config")
+
+
 def _exit_timeout(options):
     """Seconds that a job's other tasks have once one has ended; None: no limit."""
     value = options.get("exit-timeout", 30.0)
@@ -160,6 +173,7 @@ class LocalJob(base.ExecJob):
                 self._end(1 << 8)
                 return
             self._make_directory(system, name)
+            _check_output(options)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
             try:
                 self._output.open(cwd)
