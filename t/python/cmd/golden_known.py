@@ -12,6 +12,7 @@ STATS = "stats of services other than job-manager, resource and the schedulers a
 COUNTS = "counts the jobs of scenarios before, some of which are not here"
 WRAPPER = "what is looked up by name in the C library, which is not there"
 KVS = "a job has no namespace of its own"
+GONE = "a rank that is taken away has no broker process that could fail"
 
 #: (pattern in the command or what it printed, why): such lines need not be alike.
 RULES = [
@@ -86,6 +87,32 @@ SET_ASIDE = {
     ],
     "validator": [(r"job-validator", "no validators but the two that are built in")],
 }
+
+SET_ASIDE.update(
+    {
+        # recordings of our own
+        "submit": [
+            (r"job wait-event -t5 .* exception|--stats -q|urgency \$J default", FAKE_RANKS),
+        ],
+        "resources": [(r"flux resource (list|status)", FAKE_RANKS)],
+        "nodes": [
+            (
+                r"sleep 0.4; flux jobs",
+                "the scheduler says why a job waits in its first second, too",
+            ),
+            (r"flux resource list -no '\{state\} \{ranks\}'", GONE),
+            (r"flux ping -c1 3$", GONE),
+        ],
+        "options": [(r"overlay disconnect", GONE)],
+        "various": [
+            (r"flux proxy .*exit 4", "the exit status of what runs in the instance is kept")
+        ],
+        "submit-raw": [(r"jq", "the validator has a rule more, or less")],
+        "mock": [(r"exec\.test", "the reason is whatever errno was")],
+        "own-jobs-default": [(r"annotations", "what is told of a job is told after a second")],
+        "resource-reload": [(r"resource status", FAKE_RANKS)],
+    }
+)
 
 #: scenario of many calls -> [(pattern of a line of output, why)]: such lines are left out on both sides
 PARTS = {

@@ -1,6 +1,6 @@
 """The requests every module answers without any code of its own (RFC 5).
 
-``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-clear``, ``NAME.config-reload``,
+``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-get``, ``NAME.stats-clear``, ``NAME.config-reload``,
 ``NAME.disconnect`` and ``NAME.shutdown``. A module's own handler for one of them comes first.
 """
 
@@ -64,8 +64,8 @@ def rusage(task, msg):
     return result
 
 
-def message_counts():
-    """What a module says that keeps no statistics; messages are not counted here."""
+def stats(task, msg):
+    """What a module says that keeps no statistics: how many messages, which are not counted here."""
     none = dict.fromkeys(("request", "response", "event", "control"), 0)
     return {"tx": none, "rx": none}
 
@@ -79,6 +79,7 @@ METHODS = {
     "ping": (ping, True),
     "debug": (debug, False),
     "rusage": (rusage, False),
+    "stats-get": (stats, True),
     "stats-clear": (nothing, False),
     "config-reload": (nothing, False),
     "disconnect": (nothing, True),
@@ -92,8 +93,6 @@ def attach(service):
             service.add_method(method, _handler(service, function), guest)
     # What is no object is for `ping` to refuse.
     service.forms.setdefault(f"{service.name}.ping", object)
-    if f"{service.name}.stats-get" not in service.methods:
-        service.add_method("stats-get", lambda msg: service.respond(msg, message_counts()))
     service.add_method("shutdown", lambda msg: _shutdown(service))
 
 

@@ -121,6 +121,8 @@ def parse(argv):
         if not options.test and name in ("--test-start-mode", "--test-rundir", "--test-hosts"):
             raise UsageError(f"flux-start: {name} only works with --test-size")
         _check_test_option(name, value)
+    if any(name == "--test-rundir-cleanup" for name, _ in pairs):
+        options.rundir_given = False
     if hosts is not None:
         options.hosts = _hosts(hosts, options.size)
     if paths:

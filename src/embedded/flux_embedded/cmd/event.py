@@ -29,7 +29,7 @@ def pub(opts):
             except ValueError:
                 pass
     answer = connect().rpc("event.publish", payload)
-    if "synchronous" in opts or "loopback" in opts:
+    if "synchronous" in opts:
         print(f"seq={answer['seq']}")
     return 0
 

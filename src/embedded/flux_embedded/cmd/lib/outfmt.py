@@ -16,6 +16,7 @@ import json
 import os
 import re
 import string
+import sys
 import time
 
 from flux_embedded.cmd.lib import times
@@ -62,6 +63,8 @@ def convert(value, conversion):
         return json.dumps(value)
     if conversion == "r":
         return repr(value)
+    if conversion != "s":
+        raise CommandError(f"Unknown conversion specifier {conversion}")
     return str(value)
 
 
@@ -245,10 +248,15 @@ class OutputFormat:
         if header:
             text = self._join(kept, lambda n, f: f.heading(self.heading(f.name)))
             out.append(text)
-        for row in rows:
-            line = self._join(kept, lambda n, f: f.text(row[n]))
-            if line.strip():
-                out.append(line)
+        try:
+            for row in rows:
+                line = self._join(kept, lambda n, f: f.text(row[n]))
+                if line.strip():
+                    out.append(line)
+        except (CommandError, ValueError) as exc:
+            # what came before is printed all the same
+            sys.stdout.writelines(f"{line}\n" for line in out)
+            raise CommandError(str(exc)) from None
         return out
 
     def show(self, items, value, header=True):
