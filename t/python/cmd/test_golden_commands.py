@@ -16,14 +16,9 @@ def groups():
     return golden_commands.replay()
 
 
-#: Dozens of calls make one scenario of the Python API, or of raw requests: one that differs, and it does.  How many lines
-#: are alike is what golden_commands.py -v shows; what a call does is tested in t/python/bindings and t/python/jobs.
-MANY = pytest.mark.xfail(reason="a scenario of many calls, some of which differ", strict=False)
-
-
 def scenarios():
     found = [
-        pytest.param(group.name, name, marks=[MANY] if group.name == "api" else [])
+        pytest.param(group.name, name)
         for group in golden_commands.load().values()
         for name in group.scenarios()
     ]
