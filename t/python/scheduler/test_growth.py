@@ -1,0 +1,38 @@
+"""A scheduler keeps nothing of jobs that are gone."""
+
+import gc
+
+import pytest
+from peers import R, Rig, jobspec
+
+
+def play(rig, first, count):
+    """Jobs arrive, some start and end, the others are cancelled."""
+    jobs = range(first, first + count)
+    for jobid in jobs:
+        rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 3, duration=100 + jobid % 7, exclusive=True))
+    rig.settle()
+    rig.wait(2)
+    started = set(rig.started())
+    for jobid in jobs:
+        if jobid not in started:
+            rig.cancel(jobid)
+    for jobid in sorted(started):
+        rig.free(jobid)
+    rig.settle()
+    rig.wait(2)
+    # What the peers have noted is theirs.
+    rig.received.clear()
+    rig.kvs.commits.clear()
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_objects_are_as_many_after_each_round_of_jobs(module):
+    rig = Rig(R(32, 4))
+    rig.load_file(module, "queue-depth=unlimited")
+    counts = []
+    for number in range(5):
+        play(rig, 1 + 200 * number, 200)
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    assert max(counts[2:]) - min(counts[2:]) < 20, counts
