@@ -13,6 +13,19 @@ __all__ = ["ResourceListRPC", "SchedResourceList", "resource_list"]
 REPORTED = ("all", "allocated", "down")
 
 
+def named_ranks(rset, include):
+    """The ranks of a ResourceSet that are named, an IDset; hosts that it does not have count as none.
+
+    Args:
+        rset (ResourceSet): whose ranks hosts are
+        include: ranks (IDset or its text), or hosts (Hostlist or its text)
+    """
+    try:
+        return IDset(include)
+    except (TypeError, ValueError):
+        return IDset(rset.host_ranks(include, ignore_nomatch=True))
+
+
 class SchedResourceList:
     """The resources of an instance by state, each a ResourceSet; ``resources["up"]`` is ``resources.up``.
 
@@ -69,10 +82,7 @@ class SchedResourceList:
         Args:
             include: ranks (IDset or its text), or hosts (Hostlist or its text)
         """
-        try:
-            ranks = IDset(include)
-        except (TypeError, ValueError):
-            ranks = IDset(self.all.host_ranks(include, ignore_nomatch=True))
+        ranks = named_ranks(self.all, include)
         self._take({state: self[state].copy_ranks(ranks) for state in REPORTED})
 
     def copy_constraint(self, constraint):

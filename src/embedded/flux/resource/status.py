@@ -3,7 +3,7 @@
 import collections
 
 from flux.idset import IDset
-from flux.resource.list import SchedResourceList
+from flux.resource.list import SchedResourceList, named_ranks
 from flux.resource.ResourceSet import ResourceSet
 from flux_embedded.kernel.composite import WaitAllFuture
 from flux_embedded.kernel.future import RPC
@@ -71,11 +71,7 @@ class ResourceStatus:
         Args:
             include: ranks (IDset or its text), or hosts (Hostlist or its text)
         """
-        try:
-            ranks = IDset(include)
-        except (TypeError, ValueError):
-            ranks = IDset(self.rset.host_ranks(include, ignore_nomatch=True))
-        self._show(ranks)
+        self._show(named_ranks(self.rset, include))
 
     def get_idset(self, *states):
         """The ranks that are in one of some states, an IDset."""
