@@ -16,12 +16,9 @@ def groups():
     return golden_commands.replay()
 
 
-def scenarios():
-    found = [
-        pytest.param(group.name, name)
-        for group in golden_commands.load().values()
-        for name in group.scenarios()
-    ]
+def scenarios(directory=None):
+    groups = golden_commands.load(directory).values()
+    found = [(group.name, name) for group in groups for name in group.scenarios()]
     return found or [pytest.param("", "", marks=pytest.mark.skip(reason=shared.MISSING))]
 
 
@@ -41,14 +38,7 @@ def own():
     return golden_commands.replay(data=RECORDED)
 
 
-@pytest.mark.parametrize(
-    "group, scenario",
-    [
-        (group.name, name)
-        for group in golden_commands.load(RECORDED).values()
-        for name in group.scenarios()
-    ],
-)
+@pytest.mark.parametrize("group, scenario", scenarios(RECORDED))
 def test_own_scenario(own, group, scenario):
     check(own[group], scenario)
 
