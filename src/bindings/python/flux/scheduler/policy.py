@@ -719,11 +719,11 @@ class PolicyScheduler(Scheduler):
         asker = Asker(userid, system.get("queue"), system.get("bank"))
         return self._keeper.newcomer(name, request, asker)
 
-    def reservation_of(self, job: PendingJob) -> Optional[dict[str, Any]]:
+    def reservation_of(self, job: PendingJob, first: bool) -> Optional[dict[str, Any]]:
         """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
-        end; or None."""
+        end; or None. `first` says that it is behind no other job (`ahead_of`)."""
         reasons = self._keeper.reasons
-        found = None if self.ahead_of(job) else reasons.blamed(job)
+        found = reasons.blamed(job) if first else None
         start, _ = self.estimate_of(job)
         if found is None and start is not None:
             found = reasons.before(job, start)

@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 Annotations = dict[str, Any]
 
 
+def system_attributes(job: PendingJob) -> dict[str, Any]:
+    """The system attributes of a job (RFC 14); empty if it has none, or a pool's request no jobspec."""
+    try:
+        system = job.resource_request.jobspec["attributes"]["system"]
+    except (AttributeError, KeyError, TypeError):
+        return {}
+    return system if isinstance(system, dict) else {}
+
+
 class AllocRequest:
     """One ``sched.alloc`` request, to be answered exactly once.
 

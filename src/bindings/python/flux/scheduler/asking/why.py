@@ -15,10 +15,10 @@ from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.asking.outlook import Outlook
 from flux.scheduler.asking.question import HORIZON, Caller
 from flux.scheduler.host import name_of
+from flux.scheduler.requests import PendingJob, system_attributes
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
-    from flux.scheduler.requests import PendingJob
 
 #: Most jobs that an answer names as being in a job's way.
 BEHIND = 8
@@ -98,7 +98,7 @@ class Why:
             return answer
         heads = scheduler.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
-        answer["reservation"] = scheduler.reservation_of(job)
+        answer["reservation"] = scheduler.reservation_of(job, first=not heads)
         yield
         answer["behind"], answer["behind_more"] = [], False
         if not scheduler.waits_aside(job):
@@ -115,7 +115,7 @@ class Why:
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
         """What each part of the job's constraint leaves out."""
         inventory = self._scheduler.resources.impl.inventory
-        constraint = _system(job).get("constraints")
+        constraint = system_attributes(job).get("constraints")
         for part in _parts(constraint) if isinstance(constraint, dict) else ():
             try:
                 terms = parse_constraint(part)
@@ -220,17 +220,8 @@ class Why:
 
 def queue_of(job: PendingJob) -> Optional[str]:
     """The queue that a job was submitted to; None if it names none."""
-    queue = _system(job).get("queue")
+    queue = system_attributes(job).get("queue")
     return queue if isinstance(queue, str) else None
-
-
-def _system(job: PendingJob) -> dict[str, Any]:
-    """The system attributes of a job, from its jobspec."""
-    try:
-        system = job.resource_request.jobspec["attributes"]["system"]
-    except (AttributeError, KeyError, TypeError):
-        return {}
-    return system if isinstance(system, dict) else {}
 
 
 def _parts(constraint: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.requests import PendingJob, system_attributes
 from flux.scheduler.reservations.ahead import Ahead
 from flux.scheduler.reservations.entry import Entry
 from flux.scheduler.reservations.reservation import Asker
-
-if TYPE_CHECKING:
-    from flux.scheduler.requests import PendingJob
 
 
 class Members:
@@ -42,9 +40,8 @@ class Members:
         if job.reservation is None:
             return None, None
         userid = job.request.userid
-        asker = Asker(
-            -1 if userid is None else userid, _attribute(job, "queue"), _attribute(job, "bank")
-        )
+        system = system_attributes(job)
+        asker = Asker(-1 if userid is None else userid, system.get("queue"), system.get("bank"))
         return self.find(job.reservation, asker)
 
     def find(self, name: str, asker: Asker) -> tuple[Optional[Entry], Optional[str]]:
@@ -126,11 +123,3 @@ def _enter(plan: Any, entry: Entry, jobid: int, request: Any) -> Optional[float]
     except (InfeasibleRequest, InsufficientResources):
         return None
     return when
-
-
-def _attribute(job: PendingJob, key: str) -> Any:
-    """A system attribute of a job's jobspec."""
-    try:
-        return job.resource_request.jobspec["attributes"]["system"].get(key)
-    except (AttributeError, KeyError, TypeError):
-        return None
