@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount
 
@@ -37,7 +37,7 @@ STRIDE = 15
 Move = tuple[int, int, int]
 
 
-class Profile:
+class RunningProfile:
     """Free counts of a pool's ranks from now on, if nothing else starts.
 
     Args:
@@ -210,7 +210,7 @@ class Track:
 
     __slots__ = ("profile", "need", "room")
 
-    def __init__(self, profile: Profile, need: Need) -> None:
+    def __init__(self, profile: RunningProfile, need: Need) -> None:
         self.profile = profile
         self.need = need
         room = 0
