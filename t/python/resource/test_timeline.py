@@ -9,7 +9,7 @@ from pool_model import Ask, R_of
 from flux.resource import ResourcePool
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
 from flux.resource.plan.running_profile import Need, RunningProfile
-from flux.resource.pool import rankindex
+from flux.resource.pool import rank_index
 from flux.resource.pool.masks import popcount
 
 spans = st.tuples(
@@ -123,10 +123,10 @@ def test_profile_of_many_ends():
 
 
 def test_shared_states_are_bounded(monkeypatch):
-    monkeypatch.setattr(rankindex, "SHARED_LIMIT", 4)
+    monkeypatch.setattr(rank_index, "SHARED_LIMIT", 4)
     pool = pool_with_jobs(60)
     pool._check()
-    assert len(rankindex._shared) <= 4
+    assert len(rank_index._shared) <= 4
     for jobid, _ in pool.job_end_times():
         pool.free(jobid)
     assert pool.copy_allocated().dumps() == ""

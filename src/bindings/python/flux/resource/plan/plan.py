@@ -565,7 +565,7 @@ class Plan:
     ) -> tuple[Selection, int] | None:
         """Where a request would be placed now, as ``place_request()`` of the pool; None: nowhere."""
         if counted is None:
-            return self._bound.place(request, now, end)
+            return self._bound.place_now(request, now, end)
         counts, count = counted
         room = counts.room(now, end)
         if room >= count:
@@ -586,7 +586,7 @@ class Plan:
         elif not shape.slot_count.fixed:
             most = shape.slot_count.floor(min(room, counts.free))
             shape = shape.replace(slot_count=ResourceCount.parse(most))
-        return pool.place(pool.index, shape, ranks)
+        return pool.place_shape(pool.index, shape, ranks)
 
     def _refuse(self, request: ResourceRequest) -> NoReturn:
         self._pool.check_feasibility(request)

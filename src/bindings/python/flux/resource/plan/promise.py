@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest
 
 #: ``(mask of ranks, key)``: so many cores and GPUs on each of these ranks (for keys see
-#: ``pool/rankindex.py``).
+#: ``pool/rank_index.py``).
 Part = tuple[int, int]
 
 

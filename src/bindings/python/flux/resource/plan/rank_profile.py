@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.packing import Group
     from flux.resource.plan.promise import Part
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
@@ -656,7 +656,7 @@ class RankProfile:
 
     # -- starting now -------------------------------------------------------
 
-    def place(
+    def place_now(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         """Place a request on the ranks, and of these the counts, that promises leave.
@@ -689,7 +689,7 @@ class RankProfile:
         touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
         if touched:
             index = self._reduced(touched, now, end)
-        return pool.place(index, shape, room)
+        return pool.place_shape(index, shape, room)
 
     def _reduced(self, touched: int, start: float, end: float) -> RankIndex:
         """The pool's index without what bookings in a span need of some ranks."""

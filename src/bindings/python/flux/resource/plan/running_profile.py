@@ -1,7 +1,7 @@
 """What comes free when the running jobs of a pool end.
 
 Planning counts: on each rank so many cores and GPUs are free, as one key (see
-``pool/rankindex.py``).  Which of them a job gets is settled when it starts, and
+``pool/rank_index.py``).  Which of them a job gets is settled when it starts, and
 counts are enough to promise that it will find some: what is free only grows
 until the job starts, and every job that starts earlier is counted.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
 
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
