@@ -371,7 +371,7 @@ class Rv1Pool(Hooks):
     def check(self) -> None:
         """Check every invariant; AssertionError with the pool's state if one is broken."""
         try:
-            self.check_state(self._state)
+            self.check_state(self._pool_state)
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
 

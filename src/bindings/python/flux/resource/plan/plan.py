@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: Shapes of which it is remembered what they ask for.
-SHAPES = 4096
+#: Shapes of which a plan remembers the CountedDemand. A queue holds a few hundred different ones; the
+#: limit keeps a plan that lives for months from growing with every odd request.
+MAX_REMEMBERED_SHAPES = 4096
 
 #: Where a request is counted, and how many units it asks for at least.
 Counted = tuple[CountedProfile, int]
@@ -427,7 +428,7 @@ class Plan:
         try:
             return self._units[shape]
         except KeyError:
-            if len(self._units) >= SHAPES:
+            if len(self._units) >= MAX_REMEMBERED_SHAPES:
                 self._units.clear()
             units = self._units[shape] = CountedDemand.of(self._pool, request)
             return units
