@@ -147,7 +147,7 @@ class Rv1Pool(Hooks):
     def held(self, jobid: int) -> Selection:
         return self._pool_state.jobs[jobid][1:]
 
-    def end_of(self, jobid: int) -> float:
+    def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]
         return end
 
@@ -221,6 +221,13 @@ class Rv1Pool(Hooks):
             scheduling=self.scheduling_of(selection),
         )
         return granted
+
+    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
+        self._expect_new(jobid)
+        free = self._free_on(ranks)
+        if free:
+            self._pool_state.enter(jobid, until, free)
+        return selected_ranks(free)
 
     def scheduling_of(self, selection: Selection) -> Any:
         """``R.scheduling`` of the allocation of a selection: here, the pool's."""

@@ -160,7 +160,7 @@ class RankProfile:
             return
         inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(now, pool.end_of(jobid) or INFINITY, parts)
+        booking = Booking(now, pool.job_end(jobid) or INFINITY, parts)
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
