@@ -320,8 +320,8 @@ class BackfillScheduler(PolicyScheduler):
     def promises_limit(self):
         return self.reservations
 
-    def outlook(self):
-        return self.plan or super().outlook()
+    def current_plan(self):
+        return self.plan or super().current_plan()
 
     def forecast(self):
         yield from self.reasons()

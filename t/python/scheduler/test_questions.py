@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flux.scheduler.asking.question import SLICE, Answering, Entries, encode
+from flux.scheduler.query.answering import SLICE, Answering, Entries, encode
 
 
 class Handle:

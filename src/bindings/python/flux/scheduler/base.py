@@ -328,12 +328,12 @@ class Scheduler(BrokerModule):
 
     def stats_get(self) -> dict[str, Any]:
         """What ``flux module stats`` shows: a dict; a subclass adds to it."""
-        passes, pace, outlook = self._passes.main, self._passes.pace, self._passes.outlook
+        passes, pace, forecasts = self._passes.main, self._passes.pace, self._passes.forecasts
         return {
             "sched_passes": passes.passes,
             "sched_yields": passes.yields,
-            "forecast_passes": 0 if outlook is None else outlook.passes,
-            "forecast_yields": 0 if outlook is None else outlook.yields,
+            "forecast_passes": 0 if forecasts is None else forecasts.passes,
+            "forecast_yields": 0 if forecasts is None else forecasts.yields,
             "sched_delay": pace.delay,
             "sched_duration_ewma": pace.duration,
             "sched_interval_ewma": pace.interval,

@@ -1,7 +1,7 @@
 """Passes over the queue: when they run, what follows them, and what they must not leave behind.
 
 An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
-that begins, and a `Driver` runs it: a function that returns, or a generator stepped once a turn of
+that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn of
 the reactor and closed by the next event. After a pass that came to its end another driver runs the
 forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells others
 when all that they caused is done.
@@ -89,7 +89,7 @@ class Allowance:
         return 0.0 if self._left >= 1 else (1 - self._left) / self.rate
 
 
-class Driver:
+class PassRunner:
     """Runs a pass: a function that returns, or a generator stepped once a turn of the reactor.
 
     Args:
@@ -250,7 +250,7 @@ class Passes:
 
     Attributes:
         events (int): events so far
-        main, outlook (Driver): what runs passes and forecasts
+        main, forecasts (PassRunner): what runs passes and forecasts
         pace (Pace): as given
         changed: called when a pass was asked for or has ended; None: nobody waits for that
     """
@@ -285,10 +285,10 @@ class Passes:
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
         hooks = (self._before_step, self._after_step)
-        self.main = Driver(handle, self._begin, *hooks, self._ended, stopwatch)
-        self.outlook: Optional[Driver] = None
+        self.main = PassRunner(handle, self._begin, *hooks, self._ended, stopwatch)
+        self.forecasts: Optional[PassRunner] = None
         if look_ahead is not None:
-            self.outlook = Driver(
+            self.forecasts = PassRunner(
                 handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
             )
 
@@ -339,11 +339,11 @@ class Passes:
 
     def forecast(self) -> None:
         """Have a forecast begin as soon as forecasts may, though no pass has been made."""
-        if self.outlook is not None:
-            if self.outlook.active:
+        if self.forecasts is not None:
+            if self.forecasts.active:
                 self._forecast_again = True
             else:
-                self._arm_forecast(self.outlook)
+                self._arm_forecast(self.forecasts)
 
     def _begin(self) -> Any:
         self._seen = self.events
@@ -357,7 +357,7 @@ class Passes:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
                 self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
-            if self.outlook is not None and (self.when_empty or self.requests.queue):
+            if self.forecasts is not None and (self.when_empty or self.requests.queue):
                 self.forecast()
         if self.changed is not None:
             self.changed()
@@ -366,8 +366,8 @@ class Passes:
         self.mishaps.report("schedule: this pass is lost", error)
         self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.pace.longest)
 
-    def _arm_forecast(self, outlook: Driver) -> None:
-        outlook.arm(max(0.0, self._forecast_not_before - self.clock.now()))
+    def _arm_forecast(self, forecasts: PassRunner) -> None:
+        forecasts.arm(max(0.0, self._forecast_not_before - self.clock.now()))
 
     def _rest(self, seconds: float) -> float:
         now = self.clock.now()
@@ -378,9 +378,9 @@ class Passes:
     def _forecast_ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
         if error is not None:
             self.mishaps.report("forecast: this pass is lost", error)
-        if self._forecast_again and self.outlook is not None:
+        if self._forecast_again and self.forecasts is not None:
             self._forecast_again = False
-            self._arm_forecast(self.outlook)
+            self._arm_forecast(self.forecasts)
 
     def _before_step(self) -> None:
         self.clock.hold()

@@ -5,7 +5,7 @@
 - `start`: stamp an allocation with its times, and answer the request with it;
 - `estimates`: annotate pending jobs with the time at which they are expected to start;
 - `reasons`: annotate pending jobs with what they wait for;
-- the services that ``flux sched`` asks (`asking.desk.Desk` finds the answers).
+- the services that ``flux sched`` asks (`query.service.QueryService` finds the answers).
 
 Both are told once a second at most, and not in a job's first second (`PolicyScheduler.is_mature`).
 """
@@ -21,8 +21,8 @@ from typing import Any, Callable, Optional
 from flux.brokermod import request_handler
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.scheduler.asking.desk import Desk
-from flux.scheduler.asking.question import Answering, Caller, Steps, payload_of
+from flux.scheduler.query.service import QueryService
+from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.base import Scheduler
 from flux.scheduler.host import name_of, stopwatch
 from flux.scheduler.queue import ALL, Turns, in_order
@@ -43,7 +43,7 @@ SHAPES = 1024
 
 
 def describe(facts: dict[str, Any]) -> Optional[str]:
-    """Why a job is pending, in its user's terms.
+    """PendingReason a job is pending, in its user's terms.
 
     Args:
         facts (dict): what ``ResourcePool.explain()`` found
@@ -103,7 +103,7 @@ class PolicyScheduler(Scheduler):
         #: for `look_again_at`: when there is to be a pass
         self._look_due = math.inf
         self._look_timer = h.timer_watcher_create(0.0, self._looks_again)
-        self._desk = Desk(self)
+        self._queries = QueryService(self)
         self._answering = Answering(h, self._stopwatch)
         #: the configuration of the instance; None: not read yet
         self._config: Optional[dict[str, Any]] = None
@@ -746,7 +746,7 @@ class PolicyScheduler(Scheduler):
         when = job._last_annotation
         return when, None if when is None else job.estimate_kind or "planned"
 
-    def outlook(self) -> Any:
+    def current_plan(self) -> Any:
         """The plan as it stands, with the promises made; None if the pool cannot plan.
 
         It is the policy's own: to be copied, not changed.
@@ -799,23 +799,23 @@ class PolicyScheduler(Scheduler):
 
     @request_handler("sched.explain", prefix=False, allow_guest=True)
     def _handle_explain(self, msg: Any) -> None:
-        self._answer(msg, self._desk.explain)
+        self._answer(msg, self._queries.explain)
 
     @request_handler("sched.when", prefix=False, allow_guest=True)
     def _handle_when(self, msg: Any) -> None:
-        self._answer(msg, self._desk.when)
+        self._answer(msg, self._queries.when)
 
     @request_handler("sched.windows", prefix=False, allow_guest=True)
     def _handle_windows(self, msg: Any) -> None:
-        self._answer(msg, self._desk.windows)
+        self._answer(msg, self._queries.windows)
 
     @request_handler("sched.plan", prefix=False)
     def _handle_plan(self, msg: Any) -> None:
-        self._answer(msg, self._desk.plan)
+        self._answer(msg, self._queries.plan)
 
     @request_handler("sched.stats", prefix=False)
     def _handle_sched_stats(self, msg: Any) -> None:
-        self._answer(msg, self._desk.stats)
+        self._answer(msg, self._queries.stats)
 
 
 def _raise(error: Exception) -> None:

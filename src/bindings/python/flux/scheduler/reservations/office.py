@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flux.kvs import get_key_direct
-from flux.scheduler.asking.question import Caller, Entries, Steps, payload_of, read
+from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.keeper import Keeper
 from flux.scheduler.reservations.reservation import Reservation

@@ -1,4 +1,4 @@
-"""Why one job waits, in numbers and in words."""
+"""PendingReason one job waits, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.asking.outlook import Outlook
-from flux.scheduler.asking.question import HORIZON, Caller
+from flux.scheduler.query.plan_snapshot import PlanSnapshot
+from flux.scheduler.query.answering import HORIZON, Caller
 from flux.scheduler.host import name_of
 from flux.scheduler.requests import PendingJob, system_attributes
 
@@ -33,17 +33,17 @@ LOOKS = 256
 WEEK = 7 * 86400.0
 
 
-class Why:
+class PendingReason:
     """Finds out what a job waits for.
 
     Args:
         scheduler (PolicyScheduler): whose
-        outlook (Outlook): the copy of its plan
+        snapshot (PlanSnapshot): the copy of its plan
     """
 
-    def __init__(self, scheduler: PolicyScheduler, outlook: Outlook) -> None:
+    def __init__(self, scheduler: PolicyScheduler, snapshot: PlanSnapshot) -> None:
         self._scheduler = scheduler
-        self._outlook = outlook
+        self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
         """What a job waits for, as a line of a table has it.
@@ -183,7 +183,7 @@ class Why:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         scheduler = self._scheduler
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         if plan is None or (heads and not scheduler.looks_past_heads):
             return None
         request = job.resource_request
@@ -215,7 +215,7 @@ class Why:
                 raise InsufficientResources("its time is not known")
             plan.reserve(job.jobid, job.resource_request, start)
         except InsufficientResources:
-            self._outlook.spoil()
+            self._snapshot.spoil()
 
 
 def queue_of(job: PendingJob) -> Optional[str]:

@@ -26,7 +26,7 @@ LOOKS = 256
 DEAR = 0.01
 
 
-class Outlook:
+class PlanSnapshot:
     """A copy of a scheduler's plan, and another in which every pending job has a place.
 
     Args:
@@ -60,7 +60,7 @@ class Outlook:
         fresh = 0 <= now - self.made < AGE
         if self._plan is None or not fresh or (seen != self._seen and self._took <= DEAR):
             began = scheduler.stopwatch()
-            source = scheduler.outlook()
+            source = scheduler.current_plan()
             self._plan = None if source is None else source.copy()
             self._took = scheduler.stopwatch() - began
             self._seen = seen
