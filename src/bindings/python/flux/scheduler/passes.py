@@ -13,7 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Clock, Committer, Mishaps
+    from flux.scheduler.host import Clock, Committer, ErrorReporter
     from flux.scheduler.requests import Requests
 
 
@@ -242,7 +242,7 @@ class Passes:
         clock (Clock): the reactor's time
         stopwatch: gives seconds, to measure how long passes take
         pace (Pace): how long events are gathered
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
         schedule: begins a pass
         look_ahead: begins a forecast, or None: there is none
         start: called when a pass is wanted; the usual one calls `begin`
@@ -262,7 +262,7 @@ class Passes:
         clock: Clock,
         stopwatch: Callable[[], float],
         pace: Pace,
-        mishaps: Mishaps,
+        errors: ErrorReporter,
         schedule: Callable[[], Any],
         look_ahead: Optional[Callable[[], Any]],
         start: Callable[[], None],
@@ -271,7 +271,7 @@ class Passes:
         self.requests = requests
         self.clock = clock
         self.pace = pace
-        self.mishaps = mishaps
+        self.errors = errors
         self.schedule = schedule
         self.start = start
         self.when_empty = when_empty
@@ -317,7 +317,7 @@ class Passes:
             try:
                 self.start()
             except Exception:
-                self.mishaps.report("start_schedule", trace=True)
+                self.errors.report("start_schedule", trace=True)
         elif self.main.active:
             self.close()
         if self.changed is not None:
@@ -356,14 +356,14 @@ class Passes:
         else:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
-                self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
+                self.errors.log.debug(f"sched_delay={self.pace.delay:.6f}")
             if self.forecasts is not None and (self.when_empty or self.requests.queue):
                 self.forecast()
         if self.changed is not None:
             self.changed()
 
     def _failed(self, error: Exception) -> None:
-        self.mishaps.report("schedule: this pass is lost", error)
+        self.errors.report("schedule: this pass is lost", error)
         self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.pace.longest)
 
     def _arm_forecast(self, forecasts: PassRunner) -> None:
@@ -377,7 +377,7 @@ class Passes:
 
     def _forecast_ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
         if error is not None:
-            self.mishaps.report("forecast: this pass is lost", error)
+            self.errors.report("forecast: this pass is lost", error)
         if self._forecast_again and self.forecasts is not None:
             self._forecast_again = False
             self._arm_forecast(self.forecasts)
@@ -439,7 +439,7 @@ class Quiescence:
         commits (Committer): when it is stored
         holding (set): the jobs that hold resources; how many is part of the answer
         limit: function giving how many requests may be open, or None: any number
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
     """
 
     def __init__(
@@ -449,14 +449,14 @@ class Quiescence:
         commits: Committer,
         holding: set[int],
         limit: Callable[[], Optional[int]],
-        mishaps: Mishaps,
+        errors: ErrorReporter,
     ) -> None:
         self.handle = handle
         self.passes = passes
         self.commits = commits
         self.holding = holding
         self.limit = limit
-        self.mishaps = mishaps
+        self.errors = errors
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
@@ -515,7 +515,7 @@ class Quiescence:
                 self._query(asker)
             else:
                 answer = {"status": 0, "alloc_current": len(self.holding)}
-                self.mishaps.guard("quiescent", self.handle.respond, asker.msg, answer)
+                self.errors.guard("quiescent", self.handle.respond, asker.msg, answer)
         self._askers = waiting
         if not waiting:
             self.passes.changed = None

@@ -66,7 +66,11 @@ _PLAIN: Dict[str, Tuple[str, str, str]] = {
         "counter",
         "Commits of allocated resources to the KVS.",
     ),
-    "errors": ("flux_sched_errors_total", "counter", "Mishaps that were logged and survived."),
+    "errors": (
+        "flux_sched_errors_total",
+        "counter",
+        "ErrorReporter that were logged and survived.",
+    ),
     "sched_delay": (
         "flux_sched_delay_seconds",
         "gauge",

@@ -12,9 +12,9 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.query.plan_snapshot import PlanSnapshot
-from flux.scheduler.query.answering import HORIZON, Caller
 from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import HORIZON, Caller
+from flux.scheduler.query.plan_snapshot import PlanSnapshot
 from flux.scheduler.requests import PendingJob, system_attributes
 
 if TYPE_CHECKING:

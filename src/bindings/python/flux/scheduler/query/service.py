@@ -11,12 +11,12 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.query.ingest import as_submitted
-from flux.scheduler.query.plan_snapshot import EFFORT, PlanSnapshot
-from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
-from flux.scheduler.query.backfill_simulation import NEWCOMER, Blocked, BackfillSimulation
-from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
+from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
+from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.query.pending_reason import PendingReason, queue_of
+from flux.scheduler.query.plan_snapshot import EFFORT, PlanSnapshot
 from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:

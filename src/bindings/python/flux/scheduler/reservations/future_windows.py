@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Reservation, Window
+from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
@@ -26,7 +27,7 @@ WALLS = 4
 TICK = 1e-3
 
 
-class Ahead:
+class FutureWindows:
     """Enters windows to come into the plan that jobs are started through, and takes them out.
 
     A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into it,
@@ -35,15 +36,18 @@ class Ahead:
     Args:
         scheduler (PolicyScheduler): whose
         entries (dict): the reservations, by name
-        demands (Demands): what they ask of the pool
+        selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
-        self, scheduler: PolicyScheduler, entries: dict[str, Entry], demands: Demands
+        self,
+        scheduler: PolicyScheduler,
+        entries: dict[str, ReservationState],
+        selector: NodeSelector,
     ) -> None:
         self._scheduler = scheduler
         self._entries = entries
-        self._demands = demands
+        self._selector = selector
         self._plan: Any = None
 
     def attach(self, plan: Any) -> None:
@@ -66,7 +70,7 @@ class Ahead:
         for entry in self._entries.values():
             entry.keys = []
 
-    def enter(self, entry: Entry) -> bool:
+    def enter(self, entry: ReservationState) -> bool:
         """Enter the windows to come into the plan; whether all of them could be had whole."""
         if self._plan is None or entry.window is None:
             return True
@@ -87,7 +91,7 @@ class Ahead:
             window = following
         return entry.whole
 
-    def withdraw(self, entry: Entry, again: bool = False) -> None:
+    def withdraw(self, entry: ReservationState, again: bool = False) -> None:
         """Take an entry's promises out of the plan, and enter those that it now needs if `again`."""
         if self._plan is not None:
             for key in entry.keys:
@@ -113,13 +117,13 @@ class Ahead:
         )
 
     def _enter_missing(
-        self, plan: Any, entry: Entry, keys: list[int], parts: list[tuple[float, int]]
+        self, plan: Any, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
         """Enter what the window that lasts is short of, so that nobody else has it when it comes
         free; whether there is no such."""
         if not entry.active or entry.window is None:
             return True
-        missing = self._demands.nodes(entry.reservation) - popcount(entry.ranks)
+        missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
         if missing <= 0:
             return True
         window = entry.window
@@ -128,14 +132,14 @@ class Ahead:
         )
         return False
 
-    def _next_window(self, entry: Entry) -> Optional[Window]:
+    def _next_window(self, entry: ReservationState) -> Optional[Window]:
         """The first of an entry's windows that has not begun."""
         if entry.active and entry.window is not None:
             return entry.reservation.window_after(entry.window)
         return entry.window
 
     def _enter_window(
-        self, plan: Any, entry: Entry, window: Window, end: float
+        self, plan: Any, entry: ReservationState, window: Window, end: float
     ) -> tuple[bool, list[int], list[tuple[float, int]]]:
         """Enter one window into a plan, in as few parts as can be.
 
@@ -143,7 +147,7 @@ class Ahead:
             whether all of it could be had at once; the keys of its parts; their starts and numbers
         """
         pinned = entry.ranks if entry.pinned and not entry.active else 0
-        wanted = self._demands.nodes(entry.reservation)
+        wanted = self._selector.nodes(entry.reservation)
         whole = True
         keys: list[int] = []
         parts: list[tuple[float, int]] = []
@@ -179,7 +183,7 @@ class Ahead:
             count = self._most(plan, reservation, left, start, end, ranks)
             whole &= count == left
             if count:
-                keys.append(self._demands.new_id())
+                keys.append(self._selector.new_id())
                 plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
                 parts.append((start, count))
                 left -= count
@@ -228,7 +232,7 @@ class Ahead:
     ) -> Any:
         """A request for some of a window's nodes, from a part of it on."""
         ranks = idset_text(pinned) if pinned else None
-        return self._demands.request(
+        return self._selector.request(
             reservation, count, 0 if end == math.inf else end - start, ranks
         )
 
