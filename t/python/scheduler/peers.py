@@ -28,7 +28,7 @@ MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 START = 1_700_000_000.0
 
 # What users are told is told at once here; the tests of when it is set this back.
-annotator.QUIET_TIME = 0.0
+annotator.QUIET_TIME_S = 0.0
 
 
 def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):

@@ -238,7 +238,7 @@ def test_no_pass_over_an_empty_queue(simple):
 
 @pytest.fixture
 def second(monkeypatch):
-    monkeypatch.setattr(annotator, "QUIET_TIME", 1.0)
+    monkeypatch.setattr(annotator, "QUIET_TIME_S", 1.0)
 
 
 EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
 #: An estimate that moved by less than this many seconds is not sent again.
-ESTIMATE_GRAIN = 1.0
+ESTIMATE_GRAIN_S = 1.0
 
 #: Seconds after its request from which a job's user is told of estimates and reasons, and between two
 #: times.
-QUIET_TIME = 1.0
+QUIET_TIME_S = 1.0
 
 #: What is told within so many seconds is told at one time.
-SAME_TIME = 0.1
+SAME_TIME_S = 0.1
 
 
 class Annotator:
@@ -62,11 +62,11 @@ class Annotator:
         """Whether it is time to tell of a job; if not, a forecast is asked for when it is."""
         now, told = self._clock.now(), job.told
         if told is None:
-            when = job.came + QUIET_TIME
-        elif now - told <= SAME_TIME:
+            when = job.came + QUIET_TIME_S
+        elif now - told <= SAME_TIME_S:
             return True
         else:
-            when = told + QUIET_TIME
+            when = told + QUIET_TIME_S
         if now >= when:
             return True
         if not job.silent:
@@ -91,7 +91,9 @@ class Annotator:
             if shown is None:
                 return
             kind = None
-        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN and kind == job.estimate_kind:
+        elif (
+            shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == job.estimate_kind
+        ):
             return
         job._last_annotation = when
         sched: dict[str, Any] = {"t_estimate": when}
@@ -112,23 +114,23 @@ class Annotator:
         for when that can be.
         """
         now = self._clock.now()
-        if 0 <= now - self._reasons_at < min(QUIET_TIME, SAME_TIME):
+        if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
             if not self._reasons_due:
                 self._reasons_due = True
-                self._arm(SAME_TIME)
+                self._arm(SAME_TIME_S)
             return False
         self._reasons_at = now
         return True
 
     def _tell(self, job: PendingJob, sched: dict[str, Any]) -> None:
         now = self._clock.now()
-        if job.told is None or now - job.told > SAME_TIME:
+        if job.told is None or now - job.told > SAME_TIME_S:
             job.told = now
         job.request.annotate({"sched": sched})
 
     def _arm(self, seconds: float) -> None:
         self._armed = True
-        self._timer.reset(after=max(SAME_TIME, seconds))
+        self._timer.reset(after=max(SAME_TIME_S, seconds))
 
     def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         silent, now = self._silent, self._clock.now()

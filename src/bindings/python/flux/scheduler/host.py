@@ -178,7 +178,7 @@ class Acquisition:
     """
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
-    MOMENT = 0.25
+    KNOWN_RESOURCES_WAIT_S = 0.25
 
     def __init__(self, handle: Any) -> None:
         self.future = handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
@@ -190,7 +190,7 @@ class Acquisition:
         not before the scheduler's module runs.
         """
         try:
-            self.future.wait_for(self.MOMENT)
+            self.future.wait_for(self.KNOWN_RESOURCES_WAIT_S)
         except OSError:  # a TimeoutError is one
             pass
         return bool(self.future.is_ready())
@@ -435,8 +435,9 @@ class Hello:
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds after which a KVS that refuses every commit is given up.
-PATIENCE = 60.0
+#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that restarts,
+#: short enough that jobs do not wait for a scheduler that can start none.
+KVS_TIMEOUT_S = 60.0
 
 
 class Committer:
@@ -546,7 +547,7 @@ class Committer:
         if self._failing_since is None:
             self._failing_since = now
             self.log.error(f"KVS commit of R failed, trying again: {exc}")
-        elif now - self._failing_since >= PATIENCE:
+        elif now - self._failing_since >= KVS_TIMEOUT_S:
             lost = [key for key, _, _ in self._batch + self._waiting]
             self._batch, self._waiting = [], []
             self.give_up(lost)

@@ -391,8 +391,9 @@ class Passes:
         self.clock.let_go()
 
 
-#: Answers of the job manager that say the same, one after another, before it is taken at its word.
-PATIENCE = 100
+#: Equal answers of the job manager, one after another, after which it is believed to have nothing more to
+#: send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be waited for.
+SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 class _Asker:
@@ -494,7 +495,7 @@ class Quiescence:
             asker.sending = False
             asker.events = self.passes.events
             asker.keys = None
-        elif queued == 0 or asker.times >= PATIENCE:
+        elif queued == 0 or asker.times >= SAME_ANSWERS_UNTIL_IDLE:
             asker.last = True
         elif limit is not None and pending >= limit:
             asker.last = asker.again = True

@@ -32,14 +32,16 @@ from flux.scheduler.reservations.manager import ReservationManager
 from flux.scheduler.reservations.reservation import Asker
 from flux.scheduler.reservations.service import ReservationService
 
-#: Jobs that a pass by queue looks at before it gives way to other work.
-LOOKS = 64
+#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds in all.
+JOBS_PER_TURN = 64
 
-#: Jobs that wait for a reservation and are tried again at once when something is released.
-TRIES = 32
+#: Deferred jobs that are tried again at once when something is released; a look at each costs a search of
+#: the pool, and a release must not take longer the more jobs wait for a reservation.
+DEFERRED_JOBS_RETRIED = 32
 
-#: Shapes of requests about which something is remembered; with more of them all is found out anew.
-SHAPES = 1024
+#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so that
+#: its memory is bounded whatever users ask for.
+MAX_REMEMBERED_SHAPES = 1024
 
 
 def describe(facts: dict[str, Any]) -> Optional[str]:
@@ -304,7 +306,7 @@ class PolicyScheduler(Scheduler):
             blocked |= ranks
             if not self.resources.impl.inventory.ranks & ~blocked:
                 return
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_TURN == 0:
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:
@@ -448,7 +450,7 @@ class PolicyScheduler(Scheduler):
             if final:
                 self._reservations.active.ended(jobid)
             self._reservations.refill()
-            for job in self._reservations.group_jobs.take_back(TRIES):
+            for job in self._reservations.group_jobs.take_back(DEFERRED_JOBS_RETRIED):
                 self._backlog.push(job)
 
     def _pool_made(self) -> None:
@@ -664,7 +666,7 @@ class PolicyScheduler(Scheduler):
 
     def find_heads(self) -> Iterator[None]:
         """Have ready what `heads` says, which is nothing where `looks_past_heads`; a generator that
-        yields after every `LOOKS` jobs."""
+        yields after every `JOBS_PER_TURN` jobs."""
         seen = (self.requests_seen, self.resources.generation, len(self._queue))
         if self.looks_past_heads or (
             seen == self._heads_seen
@@ -674,7 +676,7 @@ class PolicyScheduler(Scheduler):
         found = []
         blocked = 0
         for looked, job in enumerate(in_order(self._queue), 1):
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_TURN == 0:
                 yield
             if job.request.finalized:
                 continue
@@ -829,6 +831,6 @@ def _raise(error: Exception) -> None:
 
 
 def _remember(table: dict[Any, Any], shape: Any, what: Any) -> None:
-    if len(table) >= SHAPES:
+    if len(table) >= MAX_REMEMBERED_SHAPES:
         table.clear()
     table[shape] = what

@@ -16,20 +16,20 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_ho
 from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
-from flux.scheduler.query.plan_snapshot import EFFORT, PlanSnapshot
+from flux.scheduler.query.plan_snapshot import PLANNING_BUDGET_S, PlanSnapshot
 from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Most jobs that one answer tells about.
-JOBS = 10000
+#: Jobs listed in one answer; the others are counted.
+MAX_JOBS_LISTED = 10000
 
-#: Jobs that are looked at in one step, where that is next to nothing.
-LOOKS = 256
+#: Jobs examined in one step of an answer, where each costs a comparison.
+JOBS_PER_STEP = 256
 
-#: Promises that `QueryService.stats` shows.
-FIRST = 5
+#: Promises that `QueryService.stats` lists, the earliest ones.
+PROMISES_SHOWN = 5
 
 
 class QueryService:
@@ -84,13 +84,13 @@ class QueryService:
             for looked, job in enumerate(scheduler.pending_jobs()):
                 if job.request.finalized:
                     continue
-                if shown < JOBS and caller.may_see(job.request.userid):
+                if shown < MAX_JOBS_LISTED and caller.may_see(job.request.userid):
                     shown += 1
                     answer["jobs"].append(self._reasons.line(job, caller))
                     yield
                 else:
                     others += 1
-                    if looked % LOOKS == 0:
+                    if looked % JOBS_PER_STEP == 0:
                         yield
         if not caller.private:
             answer["others"] = others
@@ -198,7 +198,7 @@ class QueryService:
         times = source.promises()
         blocked = []
         for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_STEP == 0:
                 yield
             if not job.request.finalized and not scheduler.waits_for_down_ranks(job):
                 wanted = job.resource_request
@@ -219,7 +219,7 @@ class QueryService:
         simulation = BackfillSimulation(plan, now, changes, blocked, most)
         steps = simulation.run()
         began, spent = scheduler.stopwatch(), 0.0
-        while spent < EFFORT:
+        while spent < PLANNING_BUDGET_S:
             try:
                 next(steps)
             except StopIteration as end:
@@ -389,7 +389,7 @@ class QueryService:
         promises = []
         starts = {} if plan is None else plan.promises()
         for jobid, (start, _) in heapq.nsmallest(
-            FIRST, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
+            PROMISES_SHOWN, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):
             waiting = scheduler.pending(jobid)
             if waiting is not None:
@@ -400,7 +400,7 @@ class QueryService:
         yield
         yield from scheduler.find_heads()
         reasons: dict[tuple[Optional[str], str], int] = {}
-        for job, _ in zip(scheduler.pending_jobs(), range(JOBS)):
+        for job, _ in zip(scheduler.pending_jobs(), range(MAX_JOBS_LISTED)):
             if not job.request.finalized:
                 key = (queue_of(job), scheduler.kind_of_wait(job))
                 reasons[key] = reasons.get(key, 0) + 1

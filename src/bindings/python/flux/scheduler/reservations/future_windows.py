@@ -14,17 +14,17 @@ from flux.scheduler.reservations.state import ReservationState
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Windows of one reservation that the plan knows at a time.
-AHEAD = 64
+#: Windows of one reservation that are entered into the plan; the last one without an end.
+WINDOWS_PLANNED = 64
 
-#: Parts in which a window that cannot be had whole is entered.
-PARTS = 16
+#: Parts into which a window is split that cannot be had whole.
+MAX_WINDOW_PARTS = 16
 
-#: Windows of other reservations around which a window is entered in pieces.
-WALLS = 4
+#: Begins and ends of other reservations at which a window is split.
+MAX_SPLITS = 4
 
-#: Later than a time by so little that nothing lies between, seconds.
-TICK = 1e-3
+#: Seconds that are too short for anything to lie between.
+EPSILON_S = 1e-3
 
 
 class FutureWindows:
@@ -77,7 +77,7 @@ class FutureWindows:
         entry.parts = []
         entry.whole = self._enter_missing(self._plan, entry, entry.keys, entry.parts)
         window = self._next_window(entry)
-        for left in range(AHEAD, 0, -1):
+        for left in range(WINDOWS_PLANNED, 0, -1):
             if window is None:
                 break
             following = entry.reservation.window_after(window)
@@ -86,7 +86,7 @@ class FutureWindows:
             whole, keys, parts = self._enter_window(self._plan, entry, window, end)
             entry.whole &= whole
             entry.keys += keys
-            if left == AHEAD:
+            if left == WINDOWS_PLANNED:
                 entry.parts += parts
             window = following
         return entry.whole
@@ -168,7 +168,7 @@ class FutureWindows:
         left: int,
         keys: list[int],
         parts: list[tuple[float, int]],
-        walls: int = WALLS,
+        walls: int = MAX_SPLITS,
     ) -> bool:
         """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once.
 
@@ -177,7 +177,7 @@ class FutureWindows:
         """
         start = max(start, self._scheduler.now())
         whole = True
-        for _ in range(PARTS):
+        for _ in range(MAX_WINDOW_PARTS):
             if not left or start >= end:
                 break
             count = self._most(plan, reservation, left, start, end, ranks)
@@ -197,7 +197,7 @@ class FutureWindows:
             if left:
                 found = plan.earliest(
                     self._part(reservation, 1, 0.0, 1.0, ranks),
-                    after=start + TICK,
+                    after=start + EPSILON_S,
                 )
                 if found is None or found <= start:
                     break

@@ -7,7 +7,7 @@ How a reservation is kept
 from then on, for so long. Whoever starts or promises a job through that plan keeps it, and ranks
 are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
 window, each part is entered from when it can be had. Windows that repeat are entered
-`future_windows.AHEAD` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
+`future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
 
 *When it begins*, the ranks are chosen, and what is free of them is given to a *stand-in*: an
 allocation in the pool that belongs to no job (its id is negative). Nothing else has to know: the

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
-#: A job that starts within so many seconds of an end starts at it.
-SOON = 1.0
+#: A job that is planned to start within so many seconds of a window's end starts because the window ends.
+SAME_TIME_S = 1.0
 
 
 class ReservationReasons:
@@ -64,7 +64,7 @@ class ReservationReasons:
             for entry in self._entries.values()
             if entry.name != job.reservation
             and entry.window is not None
-            and entry.window.end <= start + SOON
+            and entry.window.end <= start + SAME_TIME_S
             and (entry.ranks or self._selector.ranks(entry.reservation)) & wanted
         ]
         return self._shown(max(over, key=lambda one: one[0])[1]) if over else None

@@ -16,8 +16,8 @@ from flux.scheduler.reservations.state import ReservationState
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Windows of one reservation that a plan shows.
-SHOWN = 64
+#: Windows of one reservation that ``sched.plan`` shows.
+WINDOWS_SHOWN = 64
 
 
 class ReservationReport:
@@ -88,7 +88,7 @@ class ReservationReport:
         """The windows up to a time, as ``sched.plan`` shows them."""
         for entry in list(self._entries.values()):
             window: Optional[Window] = entry.window
-            for _ in range(SHOWN):
+            for _ in range(WINDOWS_SHOWN):
                 if window is None or window.start >= until:
                     break
                 now = entry.active and window is entry.window

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Longest time between two looks at the clock, seconds: it may be set.
-LOOK = 60.0
+#: Seconds after which the clock is looked at though no window begins or ends: an administrator may set it.
+CLOCK_CHECK_S = 60.0
 
-#: Most reservations that there can be.
-MOST = 1000
+#: Reservations that there can be: each costs a look at every release.
+MAX_RESERVATIONS = 1000
 
-#: Jobs whose jobspecs are looked up at once.
-LOOKUPS = 256
+#: Jobspecs of running jobs that are asked for at a time.
+LOOKUPS_IN_FLIGHT = 256
 
 
 class ReservationService:
@@ -164,8 +164,8 @@ class ReservationService:
         """Find in the jobspecs of running jobs which of these reservations they name."""
         handle = self._scheduler.handle
         jobids = sorted(holding)
-        for start in range(0, len(jobids), LOOKUPS):
-            some = jobids[start : start + LOOKUPS]
+        for start in range(0, len(jobids), LOOKUPS_IN_FLIGHT):
+            some = jobids[start : start + LOOKUPS_IN_FLIGHT]
             futures = [
                 handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
                 for jobid in some
@@ -196,8 +196,8 @@ class ReservationService:
         scheduler, manager = self._scheduler, self._manager
         if not scheduler.pool_can("plan"):
             raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
-        if len(manager.entries) >= MOST:
-            raise ValueError(f"there are {MOST} reservations already")
+        if len(manager.entries) >= MAX_RESERVATIONS:
+            raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         manager.check(reservation)
         conflicts = _named(manager.report.conflicts(reservation))
@@ -296,7 +296,7 @@ class ReservationService:
         due = self._manager.next_change()
         if due is None:
             return
-        wait = min(max(0.0, due - self._scheduler.now()), LOOK)
+        wait = min(max(0.0, due - self._scheduler.now()), CLOCK_CHECK_S)
         self._timer = self._scheduler.handle.timer_watcher_create(wait, self._fired)
         self._timer.start()
 
