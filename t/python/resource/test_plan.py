@@ -11,7 +11,7 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.plan.bounds import Bounds
+from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.masks import members, popcount
 
 NOW = 1000.0
@@ -373,7 +373,7 @@ LENGTHS = st.sampled_from([1.0, 5.0, 5.5, 60.0, 61.0, 3600.0, FOREVER])
 )
 def test_bounds_never_say_too_much(steps, questions):
     """Against all that was learnt, one by one."""
-    bounds = Bounds()
+    bounds = StartBounds()
     learnt = []  # (count, length, time)
     for step in steps:
         if step[0] == "learn":
@@ -399,7 +399,7 @@ def test_bounds_never_say_too_much(steps, questions):
 
 
 def test_bounds_are_bounded():
-    bounds = Bounds()
+    bounds = StartBounds()
     for number in range(3000):
         bounds.learn(number % 1500, 1, float(number + 1), 1.0)
     assert len(bounds._families) <= 1024

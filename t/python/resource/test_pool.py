@@ -540,7 +540,7 @@ def test_a_failed_request_is_tried_again_after_a_release():
     for change in (lambda p: p.free(1), lambda p: p.remove_ranks("3")):
         other = copied.copy()
         change(other)
-        assert other.impl._books.blocked == set()
+        assert other.impl._pool_state.blocked == set()
 
 
 # -- wrappers and implementations --------------------------------------------------------------------------
@@ -736,10 +736,10 @@ def test_what_a_hook_may_not_choose(selected, words):
     pool = hooked(_select_resources=lambda self, candidates, request: (selected, 1))(R())
     pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
     pool.mark_down("3")
-    before, state = pool.generation, pool.impl._books.text()
+    before, state = pool.generation, pool.impl._pool_state.text()
     with pytest.raises(ValueError, match=words):
         pool.alloc(1, ask(pool))
-    assert (pool.generation, pool.impl._books.text()) == (before, state)
+    assert (pool.generation, pool.impl._pool_state.text()) == (before, state)
     pool._check()
 
 
@@ -775,14 +775,14 @@ def test_feasibility_of_the_site():
     [
         lambda impl: impl.index.partial.__setitem__(0, 0b1),
         lambda impl: impl.index.groups.clear(),
-        lambda impl: impl._books.jobs.__setitem__(9, (0.0, 0, 0b1)),
-        lambda impl: impl._books.jobs.clear(),
-        lambda impl: setattr(impl._books, "up", 1 << 9),
-        lambda impl: setattr(impl._books, "gone", 1),
+        lambda impl: impl._pool_state.jobs.__setitem__(9, (0.0, 0, 0b1)),
+        lambda impl: impl._pool_state.jobs.clear(),
+        lambda impl: setattr(impl._pool_state, "up", 1 << 9),
+        lambda impl: setattr(impl._pool_state, "gone", 1),
         lambda impl: setattr(impl.index, "idle", 0),
         lambda impl: impl.index.keys.append(1),
-        lambda impl: impl._books._eligible.__setitem__(("ranks", ("0",)), 0),
-        lambda impl: setattr(impl._books, "_ends", [(1.0, 9)]),
+        lambda impl: impl._pool_state._eligible.__setitem__(("ranks", ("0",)), 0),
+        lambda impl: setattr(impl._pool_state, "_ends", [(1.0, 9)]),
         lambda impl: setattr(impl.index, "inventory", None),
     ],
 )

@@ -326,6 +326,6 @@ def test_constraints_are_remembered_and_forgotten():
     asks = [read(SLOT, constraints={"ranks": [str(n)]}) for n in range(5000)]
     for request in asks:
         pool.explain(request)
-    assert len(pool.impl.inventory.matches) <= 4096 and len(pool.impl._books._eligible) <= 4096
+    assert len(pool.impl.inventory.matches) <= 4096 and len(pool.impl._pool_state._eligible) <= 4096
     assert len(pool.impl.inventory.verdicts) <= 4096
     pool.impl.check()

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pool_model import Ask, R_of
 
 from flux.resource import ResourcePool
-from flux.resource.plan.profile import Need, Profile
-from flux.resource.plan.timeline import INFINITY, Timeline, Times
-from flux.resource.pool import rankindex
+from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
+from flux.resource.plan.running_profile import Need, RunningProfile
+from flux.resource.pool import rank_index
 from flux.resource.pool.masks import popcount
 
 spans = st.tuples(
@@ -23,7 +23,7 @@ spans = st.tuples(
     st.lists(spans, min_size=1, max_size=10),
 )
 def test_timeline(added, removed, asked):
-    line = Timeline()
+    line = MaskTimeline()
     there = []
     for span in added:
         # A rank is in one span at a time, as a mask taken out goes for good.
@@ -46,7 +46,7 @@ def test_timeline(added, removed, asked):
 def test_a_long_timeline():
     """Many blocks: spans over whole blocks, and out of them again."""
     rng = random.Random(5)
-    line = Timeline()
+    line = MaskTimeline()
     there = []
     for number in range(400):
         start = float(rng.randrange(3000))
@@ -64,7 +64,7 @@ def test_a_long_timeline():
 
 
 def test_times():
-    times = Times()
+    times = SortedTimes()
     for time in (5.0, 3.0, 5.0, 9.0):
         times.add(time)
     assert times.times == [3.0, 5.0, 9.0]
@@ -93,7 +93,7 @@ def pool_with_jobs(jobs):
 def test_profile_of_many_ends():
     pool = pool_with_jobs(120)
     impl = pool.impl
-    profile = Profile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, 100.0)
+    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, 100.0)
     rng = random.Random(6)
     for time in [rng.uniform(100, 700) for _ in range(60)] + [100.0, 9999.0]:
         after = pool.copy()
@@ -123,10 +123,10 @@ def test_profile_of_many_ends():
 
 
 def test_shared_states_are_bounded(monkeypatch):
-    monkeypatch.setattr(rankindex, "SHARED_LIMIT", 4)
+    monkeypatch.setattr(rank_index, "SHARED_LIMIT", 4)
     pool = pool_with_jobs(60)
     pool._check()
-    assert len(rankindex._shared) <= 4
+    assert len(rank_index._shared) <= 4
     for jobid, _ in pool.job_end_times():
         pool.free(jobid)
     assert pool.copy_allocated().dumps() == ""

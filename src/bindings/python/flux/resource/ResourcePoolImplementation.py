@@ -12,7 +12,7 @@ from flux.resource.pool import explain
 from flux.resource.pool.inventory import Entry, Inventory, Selection, select
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.request import Shape
 
@@ -41,7 +41,8 @@ class ResourcePoolImplementation:
     - *What follows from the view*: plans, forecasts and explanations.  They are written here on the view
       alone, so a pool with a view has them; it may override any of them for a policy of its own.
 
-    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless books of another kind are wanted.
+    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless the state is to be kept in
+    another way.
 
     Attributes:
         version (int): the version of R it reads.
@@ -52,7 +53,7 @@ class ResourcePoolImplementation:
             up, or properties changed.
         log: object with ``debug()``, ``info()`` and so on; the scheduler's.
         clock: callable that tells the time, in seconds since the epoch.
-        placement (Placement): the policy, for ``place()``.
+        placement (Placement): the policy, for ``place_shape()``.
     """
 
     version: Any = None
@@ -328,7 +329,9 @@ class ResourcePoolImplementation:
 
     # -- what follows from the view: placing --------------------------------
 
-    def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
+    def place_shape(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
         """Find resources for a shape on an index; see ``Placement.place()``.
 
         The index may be the pool's, an empty one (feasibility) or that of a time to come (plans),
@@ -342,13 +345,13 @@ class ResourcePoolImplementation:
     def place_request(
         self, request: Any, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources for a request; ``place()``, unless the request says more than its shape."""
-        return self.place(index, request.shape, eligible)
+        """Find resources for a request; ``place_shape()``, unless the request says more than its shape."""
+        return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         """Whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        Plans then work with counts alone.  Where ``place()`` has other reasons to refuse, they
+        Plans then work with counts alone.  Where ``place_shape()`` has other reasons to refuse, they
         simulate it, which is slower.
         """
         return True
@@ -356,7 +359,7 @@ class ResourcePoolImplementation:
     def check_shape(self, shape: Shape) -> str | None:
         """Why a shape could not be placed if every rank were up and free: a sentence, or None."""
         inventory = self.inventory
-        if self.place(inventory.unused(), shape, inventory.matching(shape.match)) is None:
+        if self.place_shape(inventory.unused(), shape, inventory.matching(shape.match)) is None:
             return explain.infeasible(inventory, shape)
         return None
 

@@ -4,8 +4,8 @@ How a pool is built, for those who write another one:
 
 - ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units* (cores and GPUs of
   a rank as one mask) and *selections* (which units of which ranks) are explained there;
-- ``pool/rankindex.py``: what is free, indexed by how much is free;
-- ``pool/books.py``: the state: what is free, who holds what until when, which ranks are up;
+- ``pool/rank_index.py``: what is free, indexed by how much is free;
+- ``pool/state.py``: the state: what is free, who holds what until when, which ranks are up;
 - ``pool/placement.py``: the policy, ``place(index, shape, eligible)``: an index, what is asked for (a
   ``request.Shape``) and the mask of ranks that are up and match in, a selection and the number of
   slots out, or None.  It changes nothing.  Its ``pick()`` chooses the units on a rank, its
@@ -13,9 +13,9 @@ How a pool is built, for those who write another one:
 - ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py`` has what a
   site may override, ``plan/`` what will be free when;
 - ``ResourcePoolImplementation.py``: the contract, and what follows from it for any pool;
-- this module: requests and answers of a pool that has its books and R version 1.
+- this module: requests and answers of a pool that keeps its state here and reads R version 1.
 
-A pool with another policy has another ``placement``, or overrides ``place()`` for what is more than
+A pool with another policy has another ``placement``, or overrides ``place_shape()`` for what is more than
 that; where it can refuse what would fit by count, ``check_shape()`` and ``countable()`` too.  A site that
 wants to reorder or choose among candidates overrides the hooks.
 """
@@ -25,7 +25,6 @@ from __future__ import annotations
 from typing import Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.books import Books
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
     Entry,
@@ -38,21 +37,22 @@ from flux.resource.pool.inventory import (
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, quote, to_mask
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
+from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
 #: What a copy or an allocation does not take over from the pool it is made of.
-NOT_INHERITED = ("_books", "_shared_plan")
+NOT_INHERITED = ("_pool_state", "_shared_plan")
 
 
 class Rv1Pool(Hooks):
     """A pool of ranks with cores and GPUs.
 
-    Made from R, a pool has every rank up and free.  Its books are opened when it is first used as
+    Made from R, a pool has every rank up and free.  Its state is made when it is first used as
     more than a set of resources; the pool of an allocation seldom is.
 
     Args:
@@ -72,7 +72,7 @@ class Rv1Pool(Hooks):
 
     #: Whether this is the pool of an allocation; what is local to the instance is not in its R.
     _granted = False
-    #: What the pool of an allocation has of its ``_base``, until its books are opened.
+    #: What the pool of an allocation has of its ``_base``, until its state is made.
     _selection: Selection = ()
 
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
@@ -98,65 +98,65 @@ class Rv1Pool(Hooks):
         self.scheduling = R.get("scheduling")
 
     def __getattr__(self, name: str) -> Any:
-        state = self.__dict__
-        if name == "_base" and "_read_from" in state:
+        attributes = self.__dict__
+        if name == "_base" and "_read_from" in attributes:
             base = self._base = make_inventory(*self._read_from)
             return base
-        if name == "_books" and ("_base" in state or "_read_from" in state):
+        if name == "_pool_state" and ("_base" in attributes or "_read_from" in attributes):
             inventory: Inventory = self._base
             if self._granted:
                 inventory = inventory.part(self._selection)
-            books = self._books = Books(inventory, self.index_class(inventory))
-            return books
+            state = self._pool_state = PoolState(inventory, self.index_class(inventory))
+            return state
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _sibling(self, **own: Any) -> Any:
-        """A pool of the class with this one's attributes, books excepted, and some of its own."""
+        """A pool of the class with this one's attributes, its state excepted, and some of its own."""
         new = object.__new__(type(self))
-        state = new.__dict__
-        state.update(self.__dict__)
+        attributes = new.__dict__
+        attributes.update(self.__dict__)
         for name in NOT_INHERITED:
-            state.pop(name, None)
-        state.update(own)
+            attributes.pop(name, None)
+        attributes.update(own)
         return new
 
     # -- the view -----------------------------------------------------------
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        books = self.__dict__.get("_books")
-        return books.generation if books is not None else 0
+        state = self.__dict__.get("_pool_state")
+        return state.generation if state is not None else 0
 
     @property
     def releases(self) -> int:  # type: ignore[override]
-        books = self.__dict__.get("_books")
-        return books.releases if books is not None else 0
+        state = self.__dict__.get("_pool_state")
+        return state.releases if state is not None else 0
 
     @property
     def inventory(self) -> Inventory:
-        return self._books.inventory
+        return self._pool_state.inventory
 
     @property
     def index(self) -> RankIndex:
-        return self._books.index
+        return self._pool_state.index
 
     def eligible(self, match: Any) -> int:
         """See ``ResourcePoolImplementation.eligible()``; O(1) once a constraint was seen."""
-        return self._books.eligible(match)
+        return self._pool_state.eligible(match)
 
     def held(self, jobid: int) -> Selection:
-        return self._books.jobs[jobid][1:]
+        return self._pool_state.jobs[jobid][1:]
 
     def end_of(self, jobid: int) -> float:
-        end: float = self._books.jobs[jobid][0]
+        end: float = self._pool_state.jobs[jobid][0]
         return end
 
     def job_end_times(self) -> list[tuple[int, float]]:
-        return [(jobid, record[0]) for jobid, record in self._books.jobs.items()]
+        return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """See ``ResourcePoolImplementation.jobs_by_end()``; O(jobs), a copy, once it was asked for."""
-        return self._books.ends()
+        return self._pool_state.ends()
 
     # -- requests -----------------------------------------------------------
 
@@ -169,10 +169,10 @@ class Rv1Pool(Hooks):
     def place_request(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources for a request by ``place()``, or by the hooks if a class overrides one."""
+        """Find resources for a request by ``place_shape()``, or by the hooks if a class overrides one."""
         if self.hooked:
             return self.place_by_hooks(request, index, eligible)
-        return self.place(index, request.shape, eligible)
+        return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         return not self.hooked
@@ -189,17 +189,17 @@ class Rv1Pool(Hooks):
         Raises:
             ValueError: also if a hook chose what it may not.
         """
-        books: Books = self._books
-        if jobid in books.jobs:
+        state: PoolState = self._pool_state
+        if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
-        if shape not in books.blocked:
-            placed = self.place_request(request, books.index, books.eligible(shape.match))
+        if shape not in state.blocked:
+            placed = self.place_request(request, state.index, state.eligible(shape.match))
             if placed is not None:
                 return self.grant(jobid, request, *placed)
         self._check_feasibility(request)
         if not self.hooked:
-            books.blocked.add(shape)
+            state.blocked.add(shape)
         raise InsufficientResources(lambda: self.why_not(request))
 
     def grant(
@@ -209,11 +209,11 @@ class Rv1Pool(Hooks):
             end = self.clock() + request.duration
         else:
             end = self._expiration
-        books: Books = self._books
-        books.enter(jobid, end, selection)
+        state: PoolState = self._pool_state
+        state.enter(jobid, end, selection)
         granted: Rv1Pool = self._sibling(
             _granted=True,
-            _base=books.inventory,
+            _base=state.inventory,
             _selection=selection,
             nslots=nslots,
             starttime=0.0,
@@ -228,22 +228,22 @@ class Rv1Pool(Hooks):
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """See ``ResourcePoolImplementation.free()``; O(ranks given back), O(1) for whole nodes."""
-        books: Books = self._books
-        record = books.jobs.get(jobid)
+        state: PoolState = self._pool_state
+        record = state.jobs.get(jobid)
         if record is None:
             return
         if R is None:
-            books.give_back(jobid, record[1:], None)
+            state.give_back(jobid, record[1:], None)
         else:
-            books.give_back(jobid, *books.split(jobid, self._units_of(R), final))
+            state.give_back(jobid, *state.split(jobid, self._units_of(R), final))
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        books: Books = self._books
-        if jobid in books.jobs:
+        state: PoolState = self._pool_state
+        if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         if isinstance(R, (str, bytes)):
             R = object_of(R)
-        inventory = books.inventory
+        inventory = state.inventory
         missing = 0
         groups: dict[int, int] = {}
         for mask, units in self._units_of(R):
@@ -254,7 +254,7 @@ class Rv1Pool(Hooks):
                 f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
             )
         selection = select(groups)
-        if not books.index.is_free(selection):
+        if not state.index.is_free(selection):
             raise ValueError(
                 f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool,"
                 " or allocated to another job"
@@ -263,12 +263,12 @@ class Rv1Pool(Hooks):
             end = read_time(R["execution"], "expiration")
         else:
             end = float(getattr(R, "expiration", 0.0) or 0.0)
-        books.enter(jobid, end, selection)
+        state.enter(jobid, end, selection)
 
     def _units_of(self, R: Any) -> list[tuple[int, int]]:
         """R in any form as a list of ``(rank mask, units)``; of a core that no rank here has, a
         ValueError."""
-        shift = self._books.inventory.shift
+        shift = self._pool_state.inventory.shift
         pool = getattr(R, "impl", R)
         if isinstance(pool, ResourcePoolImplementation):
             entries = pool.entries()
@@ -283,29 +283,29 @@ class Rv1Pool(Hooks):
 
     def _known_ranks(self, ids: Any) -> int:
         """Those of some ranks that are here: a mask of an idset or ``"all"``."""
-        ranks: int = self._books.inventory.ranks
+        ranks: int = self._pool_state.inventory.ranks
         if isinstance(ids, str) and ids == "all":
             return ranks
         return to_mask(ids, ranks.bit_length()) & ranks
 
     def mark_up(self, ids: Any) -> None:
-        self._books.set_up(self._books.up | self._known_ranks(ids))
+        self._pool_state.set_up(self._pool_state.up | self._known_ranks(ids))
 
     def mark_down(self, ids: Any) -> None:
-        self._books.set_up(self._books.up & ~self._known_ranks(ids))
+        self._pool_state.set_up(self._pool_state.up & ~self._known_ranks(ids))
 
     def remove_ranks(self, ranks: Any) -> None:
         mask = self._known_ranks(ranks)
         if mask:
-            self._books.remove(mask)
+            self._pool_state.remove(mask)
 
     def add_property(self, name: str, ranks: Any) -> None:
-        old = self._books.inventory.properties.get(name, 0)
-        self._books.set_property(name, old | self._known_ranks(ranks))
+        old = self._pool_state.inventory.properties.get(name, 0)
+        self._pool_state.set_property(name, old | self._known_ranks(ranks))
 
     def remove_property(self, name: str, ranks: Any) -> None:
-        old = self._books.inventory.properties.get(name, 0)
-        self._books.set_property(name, old & ~self._known_ranks(ranks))
+        old = self._pool_state.inventory.properties.get(name, 0)
+        self._pool_state.set_property(name, old & ~self._known_ranks(ranks))
 
     @property
     def expiration(self) -> float:
@@ -318,25 +318,25 @@ class Rv1Pool(Hooks):
         self.starttime = seconds(starttime, "starttime")
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
-        if jobid in self._books.jobs:
-            self._books.set_end(jobid, seconds(expiration, "expiration"))
+        if jobid in self._pool_state.jobs:
+            self._pool_state.set_end(jobid, seconds(expiration, "expiration"))
 
     # -- R and copies -------------------------------------------------------
 
     def copy(self) -> Rv1Pool:
-        books = self.__dict__.get("_books")
+        state = self.__dict__.get("_pool_state")
         new: Rv1Pool
-        if books is None:
+        if state is None:
             new = self._sibling(log=NO_LOG)
         else:
-            new = self._sibling(log=NO_LOG, _books=books.copy())
+            new = self._sibling(log=NO_LOG, _pool_state=state.copy())
         return new
 
     def _contents(self) -> tuple[Inventory, Selection]:
         """All that is in the pool: an inventory, and a selection of it."""
-        books = self.__dict__.get("_books")
-        if books is not None:
-            return books.inventory, books.inventory.whole()
+        state = self.__dict__.get("_pool_state")
+        if state is not None:
+            return state.inventory, state.inventory.whole()
         base: Inventory = self._base
         return base, self._selection if self._granted else base.whole()
 
@@ -371,10 +371,10 @@ class Rv1Pool(Hooks):
     def check(self) -> None:
         """Check every invariant; AssertionError with the pool's state if one is broken."""
         try:
-            self.check_books(self._books)
+            self.check_state(self._state)
         except AssertionError as exc:
-            raise AssertionError(f"{exc}\n{self._books.text()}") from None
+            raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
 
-    def check_books(self, books: Books) -> None:
-        """What ``check()`` checks; a pool that keeps more in its books adds to it."""
-        books.check()
+    def check_state(self, state: PoolState) -> None:
+        """What ``check()`` checks; a pool that keeps more in its state adds to it."""
+        state.check()

@@ -6,14 +6,14 @@ by R itself, whose ``scheduling.writer`` is ``TreePool``.
 
 Where to look, from here:
 
-- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/placement.py``) asks the
+- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks the
   ``NodeType`` (``tree/node.py``, the rules), which looks at its ``Layout`` (``tree/topology.py``);
 - the wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, over the ``RankIndex``
-  (``pool/rankindex.py``);
-- the wrong node for containers: ``TreePlacement.container_rooms()`` over the ``ContainerIndex``
-  (``tree/rooms.py``);
-- a wrong reason: ``tree/explain.py``, and ``pool/explain.py``, which writes the sentence;
-- something not given back, or given twice: ``Books`` (``pool/books.py``), which ``Rv1Pool`` keeps;
+  (``pool/rank_index.py``);
+- the wrong node for containers: ``TreePlacement.container_candidates()`` over the ``ContainerIndex``
+  (``tree/container_index.py``);
+- a wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the sentence;
+- something not given back, or given twice: ``PoolState`` (``pool/state.py``), which ``Rv1Pool`` keeps;
 - the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and for what hwloc XML
   becomes, ``hwloc/amend.py``.
 """
@@ -24,17 +24,17 @@ from json import dumps
 from typing import Any
 
 from flux.resource.hwloc.amend import amend
-from flux.resource.pool.books import Books
 from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
+from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree.explain import able, explain_containers, infeasible_containers
-from flux.resource.tree.hooks import TreeHooks
+from flux.resource.tree.container_index import ContainerIndex
+from flux.resource.tree.explain_containers import able, explain_containers, infeasible_containers
 from flux.resource.tree.node import NodeType, NodeTypes
-from flux.resource.tree.placement import TreePlacement
-from flux.resource.tree.rooms import ContainerIndex
 from flux.resource.tree.topology import cut_children, entries_of, read_children
+from flux.resource.tree.tree_hooks import TreeHooks
+from flux.resource.tree.tree_placement import TreePlacement
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 
@@ -98,7 +98,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             return super().check_shape(shape)
         inventory = self.inventory
         eligible = inventory.matching(shape.match)
-        if self.place(inventory.unused(), shape, eligible) is None:
+        if self.place_shape(inventory.unused(), shape, eligible) is None:
             return infeasible_containers(self.placement, inventory, shape, eligible)
         return None
 
@@ -114,11 +114,11 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             return super().explain(request)
         return explain_containers(self, request.shape)
 
-    def check_books(self, books: Books) -> None:
-        super().check_books(books)
-        index = books.index
+    def check_state(self, state: PoolState) -> None:
+        super().check_state(state)
+        index = state.index
         assert isinstance(index, ContainerIndex)
-        index.check_rooms(self.placement.types)
+        index.check_containers(self.placement.types)
 
     def scheduling_of(self, selection: Selection) -> Any:
         return cut_children(self.scheduling, self._entries, selected_ranks(selection))

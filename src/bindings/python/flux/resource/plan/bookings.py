@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.timeline import INFINITY, Timeline, Times
+from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
-    from flux.resource.plan.profile import Need, Profile
     from flux.resource.plan.promise import Booking
+    from flux.resource.plan.running_profile import Need, RunningProfile
 
 
 #: ``(time, cores, gpus)``: what is free from a time on.
@@ -25,22 +25,22 @@ Step = tuple[float, int, int]
 
 
 class Bookings:
-    """Bookings beside what running jobs leave (a Profile)."""
+    """Bookings beside what running jobs leave (a RunningProfile)."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: RunningProfile) -> None:
         self.profile = profile
-        self.ends = Times()
-        self.starts = Times()
-        self._full = Timeline()  # ranks of which no core is left
+        self.ends = SortedTimes()
+        self.starts = SortedTimes()
+        self._full = MaskTimeline()  # ranks of which no core is left
         self._overlap = False  # some rank is in it twice at a time
-        self._touched = Timeline()  # ranks with other bookings; removed ones stay in
+        self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
         # (mask, start, end) of these bookings; None once removed
         self._parts: list[tuple[int, float, float] | None] = []
         self._on_rank: dict[int, list[tuple[float, float, int]]] = {}  # (start, end, key) of these
         self._lines: dict[int, _Line] = {}  # by rank, made when first asked for
         self._lacks: dict[Need, _Lack] = {}
 
-    def rebase(self, profile: Profile) -> None:
+    def rebase(self, profile: RunningProfile) -> None:
         """Go on with another profile of the same ranks."""
         self.profile = profile
         self._lines = {}
@@ -157,7 +157,7 @@ class Bookings:
         """True if more is booked on a rank at a time than it has."""
         return min(self._line(rank).at(time)) < 0
 
-    def _lack(self, need: Need) -> Timeline:
+    def _lack(self, need: Need) -> MaskTimeline:
         """Timeline of the ranks where bookings leave too little for a need."""
         lack = self._lacks.get(need)
         if lack is None:
@@ -203,7 +203,7 @@ class _Lack:
     __slots__ = ("timeline", "seen")
 
     def __init__(self) -> None:
-        self.timeline = Timeline()
+        self.timeline = MaskTimeline()
         self.seen = 0
 
 
@@ -212,7 +212,7 @@ class _Line:
 
     __slots__ = ("times", "cores", "gpus")
 
-    def __init__(self, profile: Profile, rank: int) -> None:
+    def __init__(self, profile: RunningProfile, rank: int) -> None:
         base = profile.inventory.key_base
         keys = [profile.key_now(rank)]
         self.times = [-INFINITY]

@@ -6,9 +6,9 @@ Theory
     were once chosen, but whether there is a way to keep all promises.
 
     Where any unit is as good as another (nodes of one kind whose jobs take whole nodes, or single
-    cores), counts decide that exactly: see ``counts.py``.  Sets of ranks without a rank in common
+    cores), counts decide that exactly: see ``counted_profile.py``.  Sets of ranks without a rank in common
     are counted apart.  As soon as one request in play asks for something else, or for ranks of
-    which others want only some, all promises are bound to ranks (``ranks.py``): a binding proves
+    which others want only some, all promises are bound to ranks (``rank_profile.py``): a binding proves
     that they can be kept, and is given up for another one whenever that lets a job start
     (``packing.py``).  The plan goes back to counting when it has no promise any more.
 
@@ -24,10 +24,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.counts import Counts, Units
+from flux.resource.plan.counted_profile import CountedDemand, CountedProfile
+from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import Part, Promise, length_of
-from flux.resource.plan.ranks import Ranks
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.rank_profile import RankProfile
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
@@ -35,7 +35,7 @@ from flux.resource.ResourceCount import ResourceCount
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.plan.steps import Steps
+    from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SHAPES = 4096
 
 #: Where a request is counted, and how many units it asks for at least.
-Counted = tuple[Counts, int]
+Counted = tuple[CountedProfile, int]
 
 
 class Plan:
@@ -59,7 +59,7 @@ class Plan:
 
     Costs: the first call after a change of the pool looks at the jobs that came and went, or, where
     promises are bound to ranks, at all running jobs.  Where promises are counted, a call is then a
-    search over the times at which something starts or ends (``plan/steps.py``: 48 of them a step);
+    search over the times at which something starts or ends (``plan/count_timeline.py``: 48 of them a step);
     where they are bound, it costs masks as long as the cluster for each such time that is looked at,
     and on busy pools an attempt to bind promises differently, of milliseconds at most.
 
@@ -73,10 +73,10 @@ class Plan:
     def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
         self._promises: dict[int, Promise] = {}
-        # By Units.which, no rank in two of them.
-        self._counts: dict[tuple[int, bool], Counts] = {}
-        self._ranks: Ranks | None = None  # where promises are bound; then nothing is counted
-        self._units: dict[Shape, Units | None] = {}  # None: cannot be counted
+        # By CountedDemand.which, no rank in two of them.
+        self._counts: dict[tuple[int, bool], CountedProfile] = {}
+        self._ranks: RankProfile | None = None  # where promises are bound; then nothing is counted
+        self._units: dict[Shape, CountedDemand | None] = {}  # None: cannot be counted
         self._seen: int | None = None  # generation of the pool that all this is true for
         self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, then
         self._inventory: Inventory | None = None  # the pool's, then
@@ -95,7 +95,7 @@ class Plan:
         if self._ranks is not None:
             for jobid, promise in promises.items():
                 promises[jobid] = promise.replace()
-            state["_ranks"] = Ranks(self._pool, promises, frozen=True)
+            state["_ranks"] = RankProfile(self._pool, promises, frozen=True)
         state["_counts"] = {key: counts.copy() for key, counts in self._counts.items()}
         state["_units"] = self._units.copy()
         state["_ends"] = self._ends[:]
@@ -211,7 +211,7 @@ class Plan:
         if ranks is not None:
             ranks.renew_profile()
             return [jobid for jobid, one in self._promises.items() if ranks.lost(one, 0.0)]
-        lines: dict[tuple[int, bool], Steps] = {}
+        lines: dict[tuple[int, bool], CountTimeline] = {}
         stale = []
         for jobid, promise in self._promises.items():
             units = promise.units
@@ -222,7 +222,7 @@ class Plan:
                 continue
             line = lines.get(units.which)
             if line is None:
-                fresh = Counts.of(self._pool, units, self._now())
+                fresh = CountedProfile.of(self._pool, units, self._now())
                 assert fresh is not None
                 line = lines[units.which] = fresh.line
             if line.least(promise.start, promise.end) < units.count:
@@ -421,7 +421,7 @@ class Plan:
             self._enter(jobid, promise)
             counted[0].short = True  # it may no longer fit
 
-    def _units_of(self, request: ResourceRequest) -> Units | None:
+    def _units_of(self, request: ResourceRequest) -> CountedDemand | None:
         """Units that a request asks for; None if it cannot be counted."""
         shape = request.shape
         try:
@@ -429,7 +429,7 @@ class Plan:
         except KeyError:
             if len(self._units) >= SHAPES:
                 self._units.clear()
-            units = self._units[shape] = Units.of(self._pool, request)
+            units = self._units[shape] = CountedDemand.of(self._pool, request)
             return units
 
     def _counted(self, request: ResourceRequest) -> Counted | None:
@@ -447,18 +447,18 @@ class Plan:
         return None
 
     @property
-    def _bound(self) -> Ranks:
-        """The Ranks that promises are bound to, where ``_counted()`` said so."""
+    def _bound(self) -> RankProfile:
+        """The RankProfile that promises are bound to, where ``_counted()`` said so."""
         assert self._ranks is not None
         return self._ranks
 
-    def _new_counts(self, units: Units) -> Counts | None:
+    def _new_counts(self, units: CountedDemand) -> CountedProfile | None:
         for which, other in list(self._counts.items()):
             if other.ranks & units.ranks:
                 if other.promises or other.held:
                     return None
                 del self._counts[which]
-        counts = Counts.of(self._pool, units, self._now())
+        counts = CountedProfile.of(self._pool, units, self._now())
         if counts is not None:
             self._counts[units.which] = counts
         return counts
@@ -472,7 +472,7 @@ class Plan:
             jobid: promise.replace(units=None, parts=None)
             for jobid, promise in self._promises.items()
         }
-        self._ranks = ranks = Ranks(self._pool, self._promises, self._frozen)
+        self._ranks = ranks = RankProfile(self._pool, self._promises, self._frozen)
         for jobid, _ in unbound:
             promise = self._promises[jobid]
             promise.parts = self._parts_for(promise)
@@ -565,7 +565,7 @@ class Plan:
     ) -> tuple[Selection, int] | None:
         """Where a request would be placed now, as ``place_request()`` of the pool; None: nowhere."""
         if counted is None:
-            return self._bound.place(request, now, end)
+            return self._bound.place_now(request, now, end)
         counts, count = counted
         room = counts.room(now, end)
         if room >= count:
@@ -573,7 +573,7 @@ class Plan:
         return None
 
     def _place_counted(
-        self, request: ResourceRequest, counts: Counts, room: int
+        self, request: ResourceRequest, counts: CountedProfile, room: int
     ) -> tuple[Selection, int] | None:
         """Place a request on any of the ranks, if it accepts more units, on ``room`` at most."""
         pool = self._pool
@@ -586,7 +586,7 @@ class Plan:
         elif not shape.slot_count.fixed:
             most = shape.slot_count.floor(min(room, counts.free))
             shape = shape.replace(slot_count=ResourceCount.parse(most))
-        return pool.place(pool.index, shape, ranks)
+        return pool.place_shape(pool.index, shape, ranks)
 
     def _refuse(self, request: ResourceRequest) -> NoReturn:
         self._pool.check_feasibility(request)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.mask_timeline import INFINITY
 
 if TYPE_CHECKING:
-    from flux.resource.plan.counts import Units
+    from flux.resource.plan.counted_profile import CountedDemand
     from flux.resource.request import ResourceRequest
 
 #: ``(mask of ranks, key)``: so many cores and GPUs on each of these ranks (for keys see
-#: ``pool/rankindex.py``).
+#: ``pool/rank_index.py``).
 Part = tuple[int, int]
 
 
@@ -37,7 +37,7 @@ class Promise(Booking):
     Attributes:
         request (ResourceRequest): what it is for.
         held (bool): kept from others from now on, since nobody knows when it will be wanted.
-        units (Units): where promises are counted, which units it takes; else None.
+        units (CountedDemand): where promises are counted, which units it takes; else None.
         parts (list): where promises are bound to ranks, to which; empty if it cannot be kept any
             more. None where they are counted.
     """
@@ -50,7 +50,7 @@ class Promise(Booking):
         end: float,
         request: ResourceRequest,
         held: bool = False,
-        units: Units | None = None,
+        units: CountedDemand | None = None,
         parts: list[Part] | None = None,
     ) -> None:
         # As in Booking, without a call: a long queue is planned in thousands of them.

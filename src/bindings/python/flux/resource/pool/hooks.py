@@ -16,7 +16,7 @@ from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourceCount import ResourceCount
 

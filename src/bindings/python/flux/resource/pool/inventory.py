@@ -25,7 +25,7 @@ from typing import Any
 from flux.resource.pool.constraint import matching_ranks
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 
 #: Constraints, and answers about requests, that one inventory remembers.
 CACHE_LIMIT = 4096

@@ -18,7 +18,7 @@ from flux.resource.pool.masks import lowest, popcount, take
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
     from flux.resource.ResourceCount import ResourceCount
 
@@ -71,9 +71,9 @@ class Placement:
             slots (int): slots on each.
             into (dict): units to mask of ranks: what is chosen is added to it.
         """
-        index.pick(ranks, slots * shape.slot_size, slots * shape.gpu_per_slot, into)
+        index.pick_lowest(ranks, slots * shape.slot_size, slots * shape.gpu_per_slot, into)
 
-    def pick_one(self, index: RankIndex, rank: int, shape: Shape) -> int:
+    def pick_single_slot(self, index: RankIndex, rank: int, shape: Shape) -> int:
         """Units of one slot on one rank that has room for it."""
         inventory = index.inventory
         free = index.free(rank)
@@ -100,7 +100,7 @@ class Placement:
                 mask = groups[key] & eligible
                 if mask:
                     rank = lowest(mask)
-                    return (rank, self.pick_one(index, rank, shape)), 1
+                    return (rank, self.pick_single_slot(index, rank, shape)), 1
         return None
 
     def _place_slots(

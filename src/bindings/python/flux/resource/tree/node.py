@@ -17,7 +17,7 @@ from flux.resource.tree.topology import Layout
 
 if TYPE_CHECKING:
     from flux.resource.request import Shape
-    from flux.resource.tree.topology import Nest, Place
+    from flux.resource.tree.topology import ContainerGroup, Place
 
 #: Answers that one node type remembers.
 CACHE_LIMIT = 8192
@@ -87,7 +87,7 @@ class NodeType:
             answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 
-    def container_room(self, free: int, shape: Shape) -> int:
+    def container_slots(self, free: int, shape: Shape) -> int:
         """How many slots of whole containers fit on a node with so much free."""
         return self.containers(free, shape, -1)[0]
 
@@ -212,10 +212,12 @@ def place_containers(
     """
     free_cores, free_gpus = cores, gpus
     least = (slot_cores, slot_gpus)
-    nests = (layout.containers(name),) if each == 1 else layout.nests(name, each)
+    container_groups = (
+        (layout.containers(name),) if each == 1 else layout.container_groups(name, each)
+    )
     slots = 0
     while slots != wanted:
-        taken = _free_containers(nests, free_cores, free_gpus, each, least)
+        taken = _free_containers(container_groups, free_cores, free_gpus, each, least)
         if taken is None:
             break
         free_cores ^= taken[0]
@@ -225,13 +227,17 @@ def place_containers(
 
 
 def _free_containers(
-    nests: Iterable[Nest], cores: int, gpus: int, each: int, least: tuple[int, int]
+    container_groups: Iterable[ContainerGroup],
+    cores: int,
+    gpus: int,
+    each: int,
+    least: tuple[int, int],
 ) -> Place | None:
-    """Cores and GPUs of so many free containers of one nest, or None."""
-    for nest in nests:
+    """Cores and GPUs of so many free containers of one group, or None."""
+    for group in container_groups:
         left_cores, left_gpus = cores, gpus
         count = each
-        for own_cores, own_gpus in nest:
+        for own_cores, own_gpus in group:
             # Those taken already are out of what is left: containers may overlap.
             if own_cores & ~left_cores or own_gpus & ~left_gpus:
                 continue

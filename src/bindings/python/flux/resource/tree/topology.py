@@ -26,7 +26,7 @@ NAMES_LIMIT = 256
 #: ``(cores, gpus)``, masks: what a domain has, with those below it.
 Place = tuple[int, int]
 #: Containers of one name that lie in one domain.
-Nest = tuple[Place, ...]
+ContainerGroup = tuple[Place, ...]
 
 
 class Domain:
@@ -106,13 +106,13 @@ class Layout:
         self.domain = Domain(topo, where, cores, gpus)
         self.domain.cores = cores
         self.domain.gpus = gpus
-        self._containers: dict[str, Nest] = {}
-        self._nests: dict[tuple[str, int], tuple[Nest, ...]] = {}
+        self._containers: dict[str, ContainerGroup] = {}
+        self._container_groups: dict[tuple[str, int], tuple[ContainerGroup, ...]] = {}
         levels: list[list[Place]] = []
         _collect(self.domain, levels)
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
-    def containers(self, name: str) -> Nest:
+    def containers(self, name: str) -> ContainerGroup:
         """(cores, gpus) of each domain called ``name``, in the order of the topology.
 
         Where a name occurs inside itself (``numa`` in ``numa``) the outer one counts. Those without
@@ -125,20 +125,20 @@ class Layout:
             found = self._containers[name] = tuple(_named(self.domain, name))
         return found
 
-    def nests(self, name: str, least: int) -> tuple[Nest, ...]:
+    def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
         """The containers called ``name`` in each group that has so many of them, finest level first."""
-        found = self._nests.get((name, least))
+        found = self._container_groups.get((name, least))
         if found is None:
             named = self.containers(name)
-            nests = []
+            container_groups = []
             for groups in self.levels:
                 for cores, gpus in groups:
                     inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
                     if len(inside) >= least:
-                        nests.append(tuple(inside))
-            if len(self._nests) >= NAMES_LIMIT:
-                self._nests.clear()
-            found = self._nests[name, least] = tuple(nests)
+                        container_groups.append(tuple(inside))
+            if len(self._container_groups) >= NAMES_LIMIT:
+                self._container_groups.clear()
+            found = self._container_groups[name, least] = tuple(container_groups)
         return found
 
 

@@ -24,7 +24,7 @@ class _Block:
             self.union |= mask
 
 
-class Timeline:
+class MaskTimeline:
     """Union of masks added for time spans; the spans are half open.
 
     A list of blocks of segments, so that a span over much of a long plan costs one step for each
@@ -130,7 +130,7 @@ class Timeline:
         return mask
 
 
-class Times:
+class SortedTimes:
     """Ascending distinct times."""
 
     __slots__ = ("times",)

@@ -1,7 +1,7 @@
-"""The books of a pool: what is free, which job holds what until when, and which ranks are up.
+"""The state of a pool: what is free, which job holds what until when, and which ranks are up.
 
-All that ever changes about a pool is here, listed once, and ``copy()`` copies it.  The books
-do not choose: a policy places a request and hands them the selection to enter.
+All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is
+chosen here: a placement finds a selection for a request, and ``enter()`` gives it to the job.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from flux.resource.pool.inventory import (
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 
 
-class Books:
+class PoolState:
     """The state of a pool whose ranks are all up and free.
 
     Args:
@@ -54,9 +54,9 @@ class Books:
         self._ends: list[tuple[float, int]] | None = None
         self._eligible: dict[Any, int] = {}  # parsed constraint to the ranks up that meet it
 
-    def copy(self) -> Books:
+    def copy(self) -> PoolState:
         """An independent copy; O(ranks + jobs), a copy of two lists and three dicts."""
-        new = Books.__new__(Books)
+        new = PoolState.__new__(PoolState)
         new.__dict__.update(
             self.__dict__,
             index=self.index.copy(),

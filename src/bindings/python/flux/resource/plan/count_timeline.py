@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.mask_timeline import INFINITY
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +34,7 @@ class _Block:
         self.most = max(self.values) + self.plus
 
 
-class Steps:
+class CountTimeline:
     """A step function of time.
 
     A list of blocks of steps that know their extremes.  Changing a span, the least value in a span

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.bounds import Bounds
-from flux.resource.plan.steps import Steps
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.count_timeline import CountTimeline
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 
-class Units:
+class CountedDemand:
     """Which units a shape asks for.
 
     Attributes:
@@ -64,13 +64,13 @@ class Units:
         return None
 
 
-class Counts:
+class CountedProfile:
     """Free units of a set of ranks, from now on: what running jobs leave, less the promises.
 
-    A job that ran past its end is taken to end now.  Made by `Counts.of()`.
+    A job that ran past its end is taken to end now.  Made by `CountedProfile.of()`.
 
     Attributes:
-        line (Steps): free units by time
+        line (CountTimeline): free units by time
         free (int): units that are free now, whatever was promised
         promises (int): promises that are counted in
         held (dict): job id to units kept from others, without a time (see ``Plan.hold()``)
@@ -93,19 +93,19 @@ class Counts:
     )
     ranks: int
     whole: bool
-    line: Steps
+    line: CountTimeline
     free: int
     promises: int
     held: dict[int, int]
     total: int
     short: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
-    _bounds: Bounds
+    _bounds: StartBounds
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
-    def of(cls, pool: ResourcePoolImplementation, units: Units, now: float) -> Self | None:
-        """Those of the ranks of some Units; None if what runs there holds parts of units."""
+    def of(cls, pool: ResourcePoolImplementation, units: CountedDemand, now: float) -> Self | None:
+        """Those of the ranks of a CountedDemand; None if what runs there holds parts of units."""
         self = cls.__new__(cls)
         self.ranks = units.ranks
         self.whole = units.whole
@@ -127,7 +127,7 @@ class Counts:
         self.short = False
         self.held = {}
         self._jobs = {}
-        self._bounds = Bounds()
+        self._bounds = StartBounds()
         gains = []
         for end, jobid in pool.jobs_by_end():
             count = self._units(pool, jobid)
@@ -140,7 +140,7 @@ class Counts:
                 free += count
             else:
                 gains.append((end, count))
-        self.line = Steps.rising(now, free, gains)
+        self.line = CountTimeline.rising(now, free, gains)
         return self
 
     def copy(self) -> Self:
@@ -151,7 +151,7 @@ class Counts:
         new.line = self.line.copy()
         new.held = self.held.copy()
         new._jobs = self._jobs.copy()
-        new._bounds = Bounds()
+        new._bounds = StartBounds()
         return new
 
     # -- what runs ----------------------------------------------------------
@@ -231,7 +231,7 @@ class Counts:
         line.forget(now)
         begin = max(now, line.heads[0])
         if gone:
-            self._bounds = Bounds()
+            self._bounds = StartBounds()
         for _, jobid in gone:
             end, count = self._jobs.pop(jobid, (0, 0))
             self.free += count
@@ -286,7 +286,7 @@ class Counts:
         limit: float = INFINITY,
         from_now: bool = False,
     ) -> float:
-        """First time, from ``start`` on, at which so many are free for so long; see `Steps.first()`."""
+        """First time, from ``start`` on, at which so many are free for so long; see `CountTimeline.first()`."""
         count += self.kept
         start = max(start, self._bounds.least(None, count, length))
         found = self.line.first(count, length, start, limit)

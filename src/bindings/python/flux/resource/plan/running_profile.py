@@ -1,7 +1,7 @@
 """What comes free when the running jobs of a pool end.
 
 Planning counts: on each rank so many cores and GPUs are free, as one key (see
-``pool/rankindex.py``).  Which of them a job gets is settled when it starts, and
+``pool/rank_index.py``).  Which of them a job gets is settled when it starts, and
 counts are enough to promise that it will find some: what is free only grows
 until the job starts, and every job that starts earlier is counted.
 
@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
 
 #: Ranks of a job up to which each is looked up, and not each group of ranks.
@@ -37,7 +37,7 @@ STRIDE = 15
 Move = tuple[int, int, int]
 
 
-class Profile:
+class RunningProfile:
     """Free counts of a pool's ranks from now on, if nothing else starts.
 
     Args:
@@ -210,7 +210,7 @@ class Track:
 
     __slots__ = ("profile", "need", "room")
 
-    def __init__(self, profile: Profile, need: Need) -> None:
+    def __init__(self, profile: RunningProfile, need: Need) -> None:
         self.profile = profile
         self.need = need
         room = 0

@@ -1,7 +1,7 @@
 """Plans where it matters which ranks: nodes of several kinds, GPUs, constraints, shared nodes.
 
 Theory
-    What a rank has free at a time is what running jobs have given back by then (``profile.py``), less
+    What a rank has free at a time is what running jobs have given back by then (``running_profile.py``), less
     what is booked on it (``bookings.py``), in counts of cores and GPUs: which of them a job gets is
     settled when it starts.  A promise is *bound* when it has a booking; that all are bound without
     taking more than there is proves that all can be kept.
@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
-from flux.resource.plan.bounds import Bounds
+from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.packing import Item, deal, pack, taken, too_few
-from flux.resource.plan.profile import Need, Profile, Track
 from flux.resource.plan.promise import Booking, Promise, length_of
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.running_profile import Need, RunningProfile, Track
+from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.packing import Group
     from flux.resource.plan.promise import Part
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
@@ -51,7 +51,7 @@ SMALL = 64
 FEW = 32
 
 
-class Ranks:
+class RankProfile:
     """What is free on each rank over time, beside promises that are bound to ranks.
 
     Args:
@@ -72,7 +72,7 @@ class Ranks:
         self._promises = promises
         self._started: list[Booking] = []  # bookings of jobs started since the profile was made
         self._entered = 0  # bookings entered since they were last entered anew
-        self._bounds = Bounds()
+        self._bounds = StartBounds()
         self._changes = 0  # grows with every change of the bookings or the profile
         # The last question of _room(), and its answer.
         self._asked: tuple[Shape, float, float, int] | None = None
@@ -100,7 +100,7 @@ class Ranks:
         self._seen = pool.generation
         before = self._profile
         self._profile = self._new_profile()
-        self._bounds = Bounds()
+        self._bounds = StartBounds()
         self._changes += 1
         # Jobs started through the plan are in the profile now.
         started, self._started = self._started, []
@@ -113,9 +113,11 @@ class Ranks:
         else:
             self._enter_all()
 
-    def _new_profile(self) -> Profile:
+    def _new_profile(self) -> RunningProfile:
         pool = self._pool
-        return Profile(pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock())
+        return RunningProfile(
+            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
+        )
 
     def renew_profile(self) -> None:
         """Have jobs that were started since counted among those that run."""
@@ -654,7 +656,7 @@ class Ranks:
 
     # -- starting now -------------------------------------------------------
 
-    def place(
+    def place_now(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         """Place a request on the ranks, and of these the counts, that promises leave.
@@ -687,7 +689,7 @@ class Ranks:
         touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
         if touched:
             index = self._reduced(touched, now, end)
-        return pool.place(index, shape, room)
+        return pool.place_shape(index, shape, room)
 
     def _reduced(self, touched: int, start: float, end: float) -> RankIndex:
         """The pool's index without what bookings in a span need of some ranks."""

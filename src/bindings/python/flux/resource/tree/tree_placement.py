@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import Placement, slots_each
-from flux.resource.tree.rooms import ContainerIndex, rooms_of
+from flux.resource.tree.container_index import ContainerIndex, container_slots_of
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rankindex import RankIndex
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
     from flux.resource.ResourceCount import ResourceCount
     from flux.resource.tree.node import NodeTypes
@@ -61,13 +61,13 @@ class TreePlacement(Placement):
                     units = node.slots(partial[rank], wanted)
                     into[units] = into.get(units, 0) | 1 << rank
 
-    def pick_one(self, index: RankIndex, rank: int, shape: Shape) -> int:
+    def pick_single_slot(self, index: RankIndex, rank: int, shape: Shape) -> int:
         node = self.types.of(rank)
         return node.slots(index.free(rank), (shape.slot_size, shape.gpu_per_slot, 1))
 
     # -- containers ---------------------------------------------------------
 
-    def container_rooms(
+    def container_candidates(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> Iterator[tuple[int, int]]:
         """Nodes that can hold slots of whole containers, in the order of the policy.
@@ -75,25 +75,25 @@ class TreePlacement(Placement):
         Yields ``(slots that a node can hold, mask of ranks)``.
         """
         if type(index) is ContainerIndex:
-            rooms = index.rooms(shape, self.types)
+            ranks_by_slots = index.ranks_by_slots(shape, self.types)
         else:
-            rooms = rooms_of(index, shape, self.types, index.inventory.ranks)
+            ranks_by_slots = container_slots_of(index, shape, self.types, index.inventory.ranks)
         if shape.exclusive:
             eligible &= index.idle
         able = 0
-        for mask in rooms.values():
+        for mask in ranks_by_slots.values():
             able |= mask
         able &= eligible
         least = self.types.least_container(shape)
         for _, _, mask in index.fitting(least, 0, able, best_fit=True):
-            parts = [(room, mask & some) for room, some in rooms.items() if mask & some]
+            parts = [(slots, mask & some) for slots, some in ranks_by_slots.items() if mask & some]
             if len(parts) == 1:
                 yield parts[0]
             else:
                 for rank in members(mask):
-                    for room, some in parts:
+                    for slots, some in parts:
                         if some >> rank & 1:
-                            yield room, 1 << rank
+                            yield slots, 1 << rank
             able ^= mask
             if not able:
                 break
@@ -103,11 +103,11 @@ class TreePlacement(Placement):
     ) -> tuple[Selection, int] | None:
         """Containers anywhere: node after node, until there are enough."""
         count = shape.slot_count
-        rooms = []
+        candidates = []
         have = 0
-        for room, mask in self.container_rooms(index, shape, eligible):
-            rooms.append((room, mask))
-            have += room * popcount(mask)
+        for capacity, mask in self.container_candidates(index, shape, eligible):
+            candidates.append((capacity, mask))
+            have += capacity * popcount(mask)
             if count.max is not None and have >= count.max:
                 break
         wanted = count.floor(have)
@@ -115,19 +115,19 @@ class TreePlacement(Placement):
             return None
         left = wanted
         chosen: dict[int, int] = {}
-        for room, mask in rooms:
+        for capacity, mask in candidates:
             have = popcount(mask)
-            if have * room > left:
-                full, rest = divmod(left, room)
+            if have * capacity > left:
+                full, rest = divmod(left, capacity)
                 filled = take(mask, full) if full else 0
-                self._take_containers(index, shape, filled, room, chosen)
+                self._take_containers(index, shape, filled, capacity, chosen)
                 if rest:
                     mask ^= filled
                     self._take_containers(index, shape, mask & -mask, rest, chosen)
                 left = 0
             else:
-                self._take_containers(index, shape, mask, room, chosen)
-                left -= have * room
+                self._take_containers(index, shape, mask, capacity, chosen)
+                left -= have * capacity
             if not left:
                 break
         return select(chosen), wanted
@@ -137,12 +137,12 @@ class TreePlacement(Placement):
     ) -> tuple[Selection, int] | None:
         """The same number of containers on each of so many nodes."""
         least = shape.slot_count.min
-        rooms = []
+        candidates = []
         have = 0
-        for room, mask in self.container_rooms(index, shape, eligible):
-            if room < least:
+        for capacity, mask in self.container_candidates(index, shape, eligible):
+            if capacity < least:
                 continue
-            rooms.append((room, mask))
+            candidates.append((capacity, mask))
             have += popcount(mask)
             if shape.slot_count.fixed and count.max is not None and have >= count.max:
                 break
@@ -151,11 +151,11 @@ class TreePlacement(Placement):
             return None
         slots = least
         if not shape.slot_count.fixed:
-            slots = slots_each(rooms, nodes, shape.slot_count)
+            slots = slots_each(candidates, nodes, shape.slot_count)
         chosen: dict[int, int] = {}
         left = nodes
-        for room, mask in rooms:
-            if room < slots:
+        for capacity, mask in candidates:
+            if capacity < slots:
                 continue
             have = popcount(mask)
             if have > left:

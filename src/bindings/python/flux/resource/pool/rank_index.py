@@ -275,7 +275,7 @@ class RankIndex:
                 if free_gpus >= gpus:
                     yield key // base, free_gpus, mask
 
-    def pick(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
+    def pick_lowest(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
         """Choose the lowest free ids on each of a mask of ranks that have enough.
 
         Args:

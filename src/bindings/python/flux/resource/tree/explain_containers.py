@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.pool.explain import counted, facts, left_out
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 from flux.resource.request import Shape
-from flux.resource.tree.placement import TreePlacement
+from flux.resource.tree.tree_placement import TreePlacement
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -23,8 +23,8 @@ def _least(shape: Shape) -> int:
 def able(placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int) -> int:
     """Mask of the ranks that have room for one slot, or for one node's share."""
     mask = 0
-    for room, some in placement.container_rooms(index, shape, ranks):
-        if room >= _least(shape):
+    for slots_each, some in placement.container_candidates(index, shape, ranks):
+        if slots_each >= _least(shape):
             mask |= some
     return mask
 
@@ -34,10 +34,10 @@ def _available(
 ) -> tuple[int, int]:
     """(nodes that have room, those slots or nodes that can be had)."""
     nodes = slots = 0
-    for room, some in placement.container_rooms(index, shape, ranks):
-        if room >= _least(shape):
+    for slots_each, some in placement.container_candidates(index, shape, ranks):
+        if slots_each >= _least(shape):
             nodes += popcount(some)
-            slots += popcount(some) * room
+            slots += popcount(some) * slots_each
     return nodes, slots if shape.node_count is None else nodes
 
 

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable
 
-from flux.resource.plan.timeline import INFINITY
+from flux.resource.plan.mask_timeline import INFINITY
 
 #: Lengths are rounded up to powers of this.
 STEP = 1.1
@@ -64,7 +64,7 @@ class _Stair:
             self.times[place:] = [time]
 
 
-class Bounds:
+class StartBounds:
     """Least start times, for searches that begin now."""
 
     def __init__(self) -> None:

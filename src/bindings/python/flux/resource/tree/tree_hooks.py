@@ -13,7 +13,7 @@ from flux.resource.pool.placement import slots_on
 
 if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
-    from flux.resource.tree.placement import TreePlacement
+    from flux.resource.tree.tree_placement import TreePlacement
 
 
 class TreeHooks(Hooks):
@@ -36,35 +36,38 @@ class TreeHooks(Hooks):
     def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
         """Place the slots on the candidates in their order, in each by its topology."""
         shape = request.shape
-        rooms = [(one, self._room(one, shape)) for one in candidates]
+        capacities = [(one, self._capacity(one, shape)) for one in candidates]
         if shape.node_count is None:
-            wanted = shape.slot_count.floor(sum([room for _, room in rooms]))
+            wanted = shape.slot_count.floor(sum([capacity for _, capacity in capacities]))
             if wanted is None:
                 return [], 0
             selected = []
             left = wanted
-            for one, room in rooms:
-                slots = min(room, left)
+            for one, capacity in capacities:
+                slots = min(capacity, left)
                 if slots:
                     selected.append(self._chosen(one, shape, slots))
                     left -= slots
             return selected, wanted
         least = shape.slot_count.min
-        rooms = [(one, room) for one, room in rooms if room >= least]
-        nodes = shape.node_count.floor(len(rooms))
+        capacities = [(one, capacity) for one, capacity in capacities if capacity >= least]
+        nodes = shape.node_count.floor(len(capacities))
         if nodes is None:
             return [], 0
-        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes]) or least
-        able = [one for one, room in rooms if room >= slots]
+        slots = (
+            shape.slot_count.floor(sorted([capacity for _, capacity in capacities])[-nodes])
+            or least
+        )
+        able = [one for one, capacity in capacities if capacity >= slots]
         selected = [self._chosen(one, shape, slots) for one in able[:nodes]]
         return selected, shape.slots_given(nodes, slots)
 
-    def _room(self, candidate: Any, shape: Shape) -> int:
+    def _capacity(self, candidate: Any, shape: Shape) -> int:
         """How many slots fit on a candidate."""
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
             return slots_on(len(cores), len(gpus), shape)
-        return self.placement.types.of(rank).container_room(self._units(cores, gpus), shape)
+        return self.placement.types.of(rank).container_slots(self._units(cores, gpus), shape)
 
     def _units(self, cores: Iterable[int], gpus: Iterable[int]) -> int:
         shift = self.inventory.shift

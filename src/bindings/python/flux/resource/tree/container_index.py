@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import mask_of, members
-from flux.resource.pool.rankindex import RankIndex
+from flux.resource.pool.rank_index import RankIndex
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 REQUESTS_LIMIT = 8
 
 
-class _Rooms:
+class _RanksBySlots:
     """What is remembered of one kind of containers.
 
     Attributes:
-        rooms (dict): number of slots that fit, at least 1, to mask of the ranks with such room.
+        ranks (dict): number of slots that fit, at least 1, to mask of the ranks with such room.
         stale (int): mask of the ranks that are to be looked at again.
         shape (Shape): a shape that asks for them.
     """
 
-    __slots__ = ("rooms", "stale", "shape")
+    __slots__ = ("ranks", "stale", "shape")
 
-    def __init__(self, rooms: dict[int, int], stale: int, shape: Shape) -> None:
-        self.rooms = rooms
+    def __init__(self, ranks_by_slots: dict[int, int], stale: int, shape: Shape) -> None:
+        self.ranks = ranks_by_slots
         self.stale = stale
         self.shape = shape
 
-    def copy(self) -> _Rooms:
-        return _Rooms(self.rooms.copy(), self.stale, self.shape)
+    def copy(self) -> _RanksBySlots:
+        return _RanksBySlots(self.ranks.copy(), self.stale, self.shape)
 
 
 class ContainerIndex(RankIndex):
@@ -52,7 +52,7 @@ class ContainerIndex(RankIndex):
     def __init__(self, inventory: Inventory) -> None:
         super().__init__(inventory)
         #: by what a slot asks for
-        self.asked: dict[tuple[Any, ...], _Rooms] = {}
+        self.asked: dict[tuple[Any, ...], _RanksBySlots] = {}
 
     def copy(self) -> Self:
         new = super().copy()
@@ -77,7 +77,7 @@ class ContainerIndex(RankIndex):
         for one in self.asked.values():
             one.stale |= ranks
 
-    def rooms(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
+    def ranks_by_slots(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
         """{slots of containers that fit, at least 1: mask of the ranks with such room}."""
         wanted = (
             shape.container_level,
@@ -89,42 +89,44 @@ class ContainerIndex(RankIndex):
         if one is None:
             if len(self.asked) >= REQUESTS_LIMIT:
                 self.asked.clear()
-            one = self.asked[wanted] = _Rooms({}, self.inventory.ranks, shape)
-        rooms, stale = one.rooms, one.stale
+            one = self.asked[wanted] = _RanksBySlots({}, self.inventory.ranks, shape)
+        ranks_by_slots, stale = one.ranks, one.stale
         if stale:
-            for room, mask in list(rooms.items()):
-                rooms[room] = mask & ~stale
-            for room, mask in rooms_of(self, shape, types, stale).items():
-                rooms[room] = rooms.get(room, 0) | mask
+            for slots, mask in list(ranks_by_slots.items()):
+                ranks_by_slots[slots] = mask & ~stale
+            for slots, mask in container_slots_of(self, shape, types, stale).items():
+                ranks_by_slots[slots] = ranks_by_slots.get(slots, 0) | mask
             one.stale = 0
-        return rooms
+        return ranks_by_slots
 
-    def check_rooms(self, types: NodeTypes) -> None:
+    def check_containers(self, types: NodeTypes) -> None:
         """What is remembered of ranks that were not touched is true; else an AssertionError."""
         for one in self.asked.values():
             known = self.inventory.ranks & ~one.stale
-            kept = {room: mask & known for room, mask in one.rooms.items() if mask & known}
-            assert kept == rooms_of(self, one.shape, types, known), f"containers: {kept}"
+            kept = {slots: mask & known for slots, mask in one.ranks.items() if mask & known}
+            assert kept == container_slots_of(self, one.shape, types, known), f"containers: {kept}"
 
 
-def rooms_of(index: RankIndex, shape: Shape, types: NodeTypes, ranks: int) -> dict[int, int]:
-    """``ContainerIndex.rooms()`` of some ranks (a mask), found out by looking at them."""
-    rooms: dict[int, int] = {}
+def container_slots_of(
+    index: RankIndex, shape: Shape, types: NodeTypes, ranks: int
+) -> dict[int, int]:
+    """``ContainerIndex.ranks_by_slots()`` of some ranks (a mask), found out by looking at them."""
+    ranks_by_slots: dict[int, int] = {}
     idle = ranks & index.idle
     partial = index.partial
     for mask, node in types.pairs:
         some = mask & idle
         if some:
-            room = node.container_room(node.units, shape)
-            if room:
-                rooms[room] = rooms.get(room, 0) | some
+            slots = node.container_slots(node.units, shape)
+            if slots:
+                ranks_by_slots[slots] = ranks_by_slots.get(slots, 0) | some
         found: dict[int, list[int]] = {}
         for rank in members(mask & (ranks ^ idle)):
             free = partial[rank]
             if free:
-                room = node.container_room(free, shape)
-                if room:
-                    found.setdefault(room, []).append(rank)
-        for room, ranks_found in found.items():
-            rooms[room] = rooms.get(room, 0) | mask_of(ranks_found)
-    return rooms
+                slots = node.container_slots(free, shape)
+                if slots:
+                    found.setdefault(slots, []).append(rank)
+        for slots, ranks_found in found.items():
+            ranks_by_slots[slots] = ranks_by_slots.get(slots, 0) | mask_of(ranks_found)
+    return ranks_by_slots
