@@ -25,7 +25,7 @@ flux queue drain
 flux jobs -a -o "{name} {nnodes} {t_run} {t_cleanup} {ranks}" --no-header |
     flux python -c '
 import sys
-from flux.scheduler.command.chart import Chart
+from flux.scheduler.command.plan_chart import Chart
 
 jobs = [line.split() for line in sys.stdin]
 begin = min(float(start) for _, _, start, _, _ in jobs)

@@ -79,7 +79,7 @@ extern "Python" void python_request (const flux_msg_t *msg, long number);
 """
 
 START = """
-import flux.jobtap.job_manager
+import flux.jobtap.job_manager_bridge
 """
 
 

@@ -1,7 +1,7 @@
 /* The part of python.so that has to be C: starting Python inside the job manager, what is variadic in the jobtap API,
  * and JSON values made into Python objects without their text in between.
  *
- * Everything else is flux.jobtap.job_manager.  build.py puts the two together with cffi and defines
+ * Everything else is flux.jobtap.job_manager_bridge.  build.py puts the two together with cffi and defines
  *   PYTHON_EXECUTABLE  the interpreter whose site-packages are used
  *   PYTHON_LIBRARY     soname of its shared library
  *   BUILD_DIR          where python.so is built; run from there, the modules are those of the source tree
@@ -386,7 +386,7 @@ int flux_plugin_init (flux_plugin_t *p)
         return first (p);
     if (flux_plugin_add_handler (p, "conf.update", dispatch, (void *)(intptr_t)key) < 0)
         return -1;
-    /* cffi answers 0, and prints why, if flux.jobtap.job_manager cannot be imported. */
+    /* cffi answers 0, and prints why, if flux.jobtap.job_manager_bridge cannot be imported. */
     if (python_load (p, key) == 0) {
         flux_plugin_remove_handler (p, "conf.update");
         return refuse_with (p, "flux.jobtap cannot be imported: the log of the broker's stderr says why");

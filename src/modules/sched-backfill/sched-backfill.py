@@ -25,12 +25,14 @@ from flux.scheduler.backfill import Promises, Waiting
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog
 
-#: What making a promise takes, in looks at a job.
-EFFORT = 12
+#: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
+PROMISE_EFFORT = 12
 
-#: Jobs without a promise whose starts are estimated, and others that a step passes over.
-PLANNED = 4096
-PASSED = 64
+#: Jobs without a promise whose starts are estimated: each costs a search of the plan.
+MAX_JOBS_PLANNED = 4096
+
+#: Jobs examined per reactor turn while estimates are made.
+JOBS_PER_TURN = 64
 
 
 class BackfillScheduler(PolicyScheduler):
@@ -218,7 +220,7 @@ class BackfillScheduler(PolicyScheduler):
         if when is not None:
             self.look_again_at(when)
         self.waiting.drop(job)
-        self._backlog.spend(EFFORT)
+        self._backlog.spend(PROMISE_EFFORT)
         self.show_estimate(job, when, "promised")
 
     def renew(self, job):
@@ -320,8 +322,8 @@ class BackfillScheduler(PolicyScheduler):
     def promises_limit(self):
         return self.reservations
 
-    def outlook(self):
-        return self.plan or super().outlook()
+    def current_plan(self):
+        return self.plan or super().current_plan()
 
     def forecast(self):
         yield from self.reasons()
@@ -337,7 +339,7 @@ class BackfillScheduler(PolicyScheduler):
         planned = 0
         endless = 0  # mask of ranks that such jobs could want
         for passed, job in enumerate(self.pending_jobs(aside=False), 1):
-            if passed % PASSED == 0:
+            if passed % JOBS_PER_TURN == 0:
                 yield
             ranks = self.ranks_of(job)
             limited = job.resource_request.duration > 0
@@ -345,7 +347,7 @@ class BackfillScheduler(PolicyScheduler):
                 if self.promises.when(job) is None or not limited:
                     endless |= ranks
                 continue
-            if planned >= PLANNED or ranks & endless or self.waits_for_down_ranks(job):
+            if planned >= MAX_JOBS_PLANNED or ranks & endless or self.waits_for_down_ranks(job):
                 self.show_estimate(job, None)
                 continue
             if plan is None:

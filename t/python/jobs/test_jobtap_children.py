@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from flux.jobtap.children import Popen
+from flux.jobtap.child_processes import Popen
 
 
 @pytest.fixture(autouse=True)

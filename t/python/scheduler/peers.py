@@ -17,7 +17,7 @@ from pathlib import Path
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler, telling
+from flux.scheduler import Scheduler, annotator
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
@@ -28,7 +28,7 @@ MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 START = 1_700_000_000.0
 
 # What users are told is told at once here; the tests of when it is set this back.
-telling.MATURE = 0.0
+annotator.QUIET_TIME_S = 0.0
 
 
 def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):

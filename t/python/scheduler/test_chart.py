@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux.scheduler.command.chart import Chart
+from flux.scheduler.command.plan_chart import Chart
 
 NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 HOUR = 3600.0

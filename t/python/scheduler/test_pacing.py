@@ -276,7 +276,7 @@ def test_a_costly_forecast_rests_nine_times_as_long():
 
     rig = Rig(R(1, 1))
     sched = rig.load(Costly)
-    sched._passes.outlook.stopwatch = lambda: Watch.reading
+    sched._passes.forecasts.stopwatch = lambda: Watch.reading
     rig.alloc(1)
     rig.alloc(2)
     rig.wait(20)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flux.scheduler.asking.question import SLICE, Answering, Entries, encode
+from flux.scheduler.query.answering import ANSWER_SECONDS_PER_TURN, Answering, Entries, encode
 
 
 class Handle:
@@ -37,7 +37,7 @@ class Stopwatch:
         return self.time
 
     def step(self):
-        self.time += SLICE / 3
+        self.time += ANSWER_SECONDS_PER_TURN / 3
 
 
 def question(stopwatch, log, name, steps, error=None):

@@ -358,7 +358,7 @@ def fitting(spec):
 
 
 def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
-    monkeypatch.setattr(policy, "SHAPES", 10)
+    monkeypatch.setattr(policy, "MAX_REMEMBERED_SHAPES", 10)
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
     rig.settle()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux.scheduler.command import cli, words
+from flux.scheduler.command import cli, formatting
 from flux.scheduler.command.prometheus import exposition, family
-from flux.scheduler.command.top import View, bar
+from flux.scheduler.command.top import TopView, state_bar
 
 NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 
@@ -84,25 +84,27 @@ def run(monkeypatch, capsys):
     ],
 )
 def test_lengths_of_time(seconds, text):
-    assert words.span(seconds) == text
+    assert formatting.format_duration(seconds) == text
 
 
 @given(st.floats(1, 1e9))
 def test_a_length_of_time_is_never_rounded_up(seconds):
     units = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-    parts = re.findall(r"(\d+)([dhms])", words.span(seconds))
+    parts = re.findall(r"(\d+)([dhms])", formatting.format_duration(seconds))
     assert 1 <= len(parts) <= 2
     assert sum(int(number) * units[unit] for number, unit in parts) <= seconds
 
 
 def test_times_of_today_and_of_other_days():
-    assert words.clock(NOW, NOW, "UTC") == "09:46:40"
-    assert words.clock(NOW + 86400, NOW, "UTC") == "2026-11-26 09:46"
-    assert words.clock(None, NOW, "UTC") == "unknown"
+    assert formatting.format_time(NOW, NOW, "UTC") == "09:46:40"
+    assert formatting.format_time(NOW + 86400, NOW, "UTC") == "2026-11-26 09:46"
+    assert formatting.format_time(None, NOW, "UTC") == "unknown"
 
 
 def test_tables_line_up_also_with_wide_and_hostile_text():
-    lines = words.table(("A", "N"), [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)], ("N",))
+    lines = formatting.format_table(
+        ("A", "N"), [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)], ("N",)
+    )
     assert lines == ["A         N", "ƒ2x       1", "語      100", "a?[2Jb"]
 
 
@@ -449,9 +451,9 @@ def test_top_once_and_as_json(run):
 
 def test_top_fits_the_window_and_counts_rates():
     class Context:
-        time = staticmethod(lambda when, now: words.clock(when, now, "UTC"))
+        time = staticmethod(lambda when, now: formatting.format_time(when, now, "UTC"))
 
-    view = View(Context)
+    view = TopView(Context)
     lines = view.lines(STATS, 40, 8)
     assert len(lines) <= 8 and all(len(line) <= 40 for line in lines)
     later = dict(STATS, now=NOW + 2, started_jobs={"immediate": 17, "backfilled": 2})
@@ -463,7 +465,7 @@ def test_top_fits_the_window_and_counts_rates():
 
 
 def test_the_bar_has_a_column_for_every_state_there_is():
-    assert bar({"allocated": 5, "free": 2, "down": 1}, 8) == "[#####x..]"
-    assert bar({"allocated": 9999, "free": 1, "reserved": 0}, 20) == "[" + "#" * 19 + ".]"
-    assert bar({"allocated": 0, "free": 10}, 4) == "[....]"
-    assert bar({"allocated": 0}, 20) == "" and bar({"free": 3}, 3) == ""
+    assert state_bar({"allocated": 5, "free": 2, "down": 1}, 8) == "[#####x..]"
+    assert state_bar({"allocated": 9999, "free": 1, "reserved": 0}, 20) == "[" + "#" * 19 + ".]"
+    assert state_bar({"allocated": 0, "free": 10}, 4) == "[....]"
+    assert state_bar({"allocated": 0}, 20) == "" and state_bar({"free": 3}, 3) == ""

@@ -6,7 +6,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.job import JobID
-from flux.scheduler import telling
+from flux.scheduler import annotator
 
 DEBUG = 7
 BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
@@ -238,7 +238,7 @@ def test_no_pass_over_an_empty_queue(simple):
 
 @pytest.fixture
 def second(monkeypatch):
-    monkeypatch.setattr(telling, "MATURE", 1.0)
+    monkeypatch.setattr(annotator, "QUIET_TIME_S", 1.0)
 
 
 EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
@@ -261,7 +261,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     assert shown(rig, 2)["reason_pending"].startswith("insufficient resources")
     assert [answer["type"] for answer in rig.answers(3)] == [3]
     rig.wait(10)
-    assert len(rig.sched._teller) == 0
+    assert len(rig.sched._annotator) == 0
 
 
 @EVERY

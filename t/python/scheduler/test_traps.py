@@ -23,7 +23,7 @@ from peers import R, Rig, jobspec
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
-from flux.scheduler.queue import HEAD, STEP
+from flux.scheduler.queue import EFFORT_PER_TURN, HEAD_JOBS
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -255,7 +255,7 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
         jobid += 1
     assert last in looked
     assert sched.stats_get()["sched_closed"] > 10
-    assert turns < 40 * 2000 / STEP
+    assert turns < 40 * 2000 / EFFORT_PER_TURN
     rig.settle()
     stats = sched.stats_get()
     assert stats["unlooked"] == 0.0
@@ -299,7 +299,7 @@ def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
     rig.turn()
     rig.turn()
     rig.settle()
-    assert looked[:HEAD] == list(range(2, HEAD + 2))
+    assert looked[:HEAD_JOBS] == list(range(2, HEAD_JOBS + 2))
     assert rig.started()[:2] == [1, 2]
 
 
@@ -319,7 +319,7 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
             spec = jobspec(1, nodes=4, duration=10000 - jobid)
         rig.alloc(jobid, spec)
     rig.settle()
-    assert rig.sched.stats_get()["sched_yields"] - before >= 300 / STEP
+    assert rig.sched.stats_get()["sched_yields"] - before >= 300 / EFFORT_PER_TURN
     assert rig.sched.stats_get()["sched_passes"] <= 3
 
 

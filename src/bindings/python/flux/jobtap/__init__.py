@@ -6,7 +6,7 @@ functions without ``flux_jobtap_`` and ``flux_plugin_``. The same file runs in t
 """
 
 from flux.jobtap.errors import JobtapError, Rejected
-from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
+from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.jobtap.plugin import Plugin
 
 __all__ = ["CURRENT_JOB", "PRIORITY_UNAVAIL", "JobtapError", "Plugin", "Rejected"]

@@ -6,11 +6,11 @@ import fnmatch
 from collections.abc import Callable
 from typing import Any
 
-from flux.jobtap import given
+from flux.jobtap import validation
 from flux.jobtap.errors import JobtapError, Rejected, refusal
 
 #: Topics seen are remembered; a plugin may make up any number of its own.
-MAX_TOPICS = 1000
+MAX_REMEMBERED_TOPICS = 1000
 
 
 class Handlers:
@@ -40,7 +40,7 @@ class Handlers:
             return self._search(topic)
 
     def _search(self, topic: str) -> Callable[..., Any] | None:
-        if len(self._found) >= MAX_TOPICS:
+        if len(self._found) >= MAX_REMEMBERED_TOPICS:
             self._found.clear()
         callback = next(
             (
@@ -90,5 +90,5 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
     if len(answer) == 1 and type(answer.get("priority")) is int:
         if -(1 << 63) <= answer["priority"] < 1 << 63:
             return dict(answer)
-    plain: dict[str, Any] = given.plain(answer, "answer")
+    plain: dict[str, Any] = validation.plain(answer, "answer")
     return plain

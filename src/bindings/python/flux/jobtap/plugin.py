@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from threading import get_ident
 from typing import Any, NoReturn
 
-from flux.jobtap import given
-from flux.jobtap.args import Args
-from flux.jobtap.belongings import OTHER_THREAD
+from flux.jobtap import validation
+from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import JobtapError, Rejected
-from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.jobtap.handlers import Handlers
+from flux.jobtap.plugin_resources import WRONG_THREAD
+from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 
 FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2
 
@@ -53,18 +53,20 @@ class Plugin:
     def _host(self) -> Any:
         # The job manager is one thread, and nothing in it is made for another.
         if get_ident() != self._thread:
-            raise OSError(errno.EPERM, f"{self.name}: {OTHER_THREAD}")
+            raise OSError(errno.EPERM, f"{self.name}: {WRONG_THREAD}")
         return self._job_manager
 
     # -- set-up ------------------------------------------------------------------------------------
 
-    def add_handler(self, topic: str, callback: Callable[[Plugin, str, Args], Any] | None) -> None:
+    def add_handler(
+        self, topic: str, callback: Callable[[Plugin, str, CallbackArgs], Any] | None
+    ) -> None:
         """Have ``callback(p, topic, args)`` called for `topic`, a callback topic or a glob of them.
 
         Of several handlers of one plugin that match a topic, the first that was registered is called. A callback
         of None takes out the first handler for exactly this topic.
         """
-        given.word(topic, "add_handler: topic")
+        validation.word(topic, "add_handler: topic")
         if callback is None:
             self.handlers.remove(topic)
         elif callable(callback):
@@ -77,7 +79,7 @@ class Plugin:
         """Set the name used in service topics; without one it is the file name up to its first dot."""
         if not name or type(name) is not str or "." in name or "/" in name:
             raise OSError(errno.EINVAL, f"set_name: {name!r} cannot be part of a service topic")
-        self._host.set_name(self, given.word(name, "set_name"))
+        self._host.set_name(self, validation.word(name, "set_name"))
 
     def set_load_sort_order(self, mode: str | None) -> None:
         """Order in which job.create and job.new are called for jobs that exist when the plugin loads.
@@ -111,19 +113,19 @@ class Plugin:
 
     def job_lookup(self, id: int) -> Mapping[str, Any]:
         """The args mapping of a job, active or inactive."""
-        found: Mapping[str, Any] = self._host.job_lookup(self, given.job_id(id))
+        found: Mapping[str, Any] = self._host.job_lookup(self, validation.job_id(id))
         return found
 
     def get_job_result(self, id: int) -> int:
         """Result of a job in CLEANUP or INACTIVE: FLUX_JOB_RESULT_COMPLETED (1), FAILED (2), CANCELED (4)
         or TIMEOUT (8)."""
-        result: int = self._host.get_job_result(self, given.job_id(id))
+        result: int = self._host.get_job_result(self, validation.job_id(id))
         return result
 
     def job_event_posted(self, id: int, name: str) -> bool:
         """Whether an event `name` was ever posted to the job."""
-        given.text(name, "name")
-        posted: bool = self._host.job_event_posted(self, given.job_id(id), name)
+        validation.text(name, "name")
+        posted: bool = self._host.job_event_posted(self, validation.job_id(id), name)
         return posted
 
     def job_set_flag(self, id: int, flag: str) -> None:
@@ -132,13 +134,15 @@ class Plugin:
         ``alloc-bypass`` says that the job gets its resources from a plugin, in the answer to job.state.sched; set it
         in job.validate.
         """
-        self._host.job_set_flag(self, given.job_id(id), given.flag(flag))
+        self._host.job_set_flag(self, validation.job_id(id), validation.flag(flag))
 
     def raise_exception(self, id: int, type: str, severity: int, note: str = "") -> None:
         """Raise an exception on a job; severity 0 ends it, 1 to 7 is only recorded."""
-        given.word(type, "raise_exception: type")
-        note = given.text(note, "note")
-        self._host.raise_exception(self, given.job_id(id), type, given.severity(severity), note)
+        validation.word(type, "raise_exception: type")
+        note = validation.text(note, "note")
+        self._host.raise_exception(
+            self, validation.job_id(id), type, validation.severity(severity), note
+        )
 
     def event_post(self, id: int, name: str, context: dict[str, Any] | None = None) -> None:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
@@ -147,8 +151,8 @@ class Plugin:
             OSError: EINVAL: the context cannot be JSON, or has a value out of range. EPROTO: it lacks what RFC 21
                 requires of such an event
         """
-        context = given.event(name, context)
-        self._host.event_post(self, given.job_id(id), name, context)
+        context = validation.event(name, context)
+        self._host.event_post(self, validation.job_id(id), name, context)
 
     # -- dependencies ------------------------------------------------------------------------------------
 
@@ -160,8 +164,8 @@ class Plugin:
         Raises:
             OSError: EEXIST it was added before and removed since; EINVAL the job is past DEPEND
         """
-        description = given.text(description, "description")
-        self._host.dependency_add(self, given.job_id(id), description)
+        description = validation.text(description, "description")
+        self._host.dependency_add(self, validation.job_id(id), description)
 
     def dependency_remove(self, id: int, description: str) -> None:
         """A dependency is met. If the job is idle, it may have reached SCHED when this returns.
@@ -169,8 +173,8 @@ class Plugin:
         Raises:
             OSError: ENOENT there is no such open dependency
         """
-        description = given.text(description, "description")
-        self._host.dependency_remove(self, given.job_id(id), description)
+        description = validation.text(description, "description")
+        self._host.dependency_remove(self, validation.job_id(id), description)
 
     # -- priority ------------------------------------------------------------------------------------------
 
@@ -183,8 +187,8 @@ class Plugin:
 
         Nothing happens to a job that is in another state, held or expedited.
         """
-        if given.priority(priority) != PRIORITY_UNAVAIL:
-            self._host.reprioritize_job(self, given.job_id(id), priority)
+        if validation.priority(priority) != PRIORITY_UNAVAIL:
+            self._host.reprioritize_job(self, validation.job_id(id), priority)
 
     def reprioritize_all(self) -> None:
         """Call job.priority.get for every job in PRIORITY or SCHED."""
@@ -199,47 +203,51 @@ class Plugin:
             updates (dict): dotted path, such as ``attributes.system.duration``, to value (RFC 21); further calls in
                 the same callback add to it, and one event is posted
         """
-        self._host.jobspec_update(self, given.updates(updates, "jobspec_update"))
+        self._host.jobspec_update(self, validation.updates(updates, "jobspec_update"))
 
     def jobspec_update_id(self, id: int, updates: dict[str, Any]) -> None:
         """Update the jobspec of a job that is not the current one; see `jobspec_update`."""
-        updates = given.updates(updates, "jobspec_update_id")
-        self._host.jobspec_update_id(self, given.job_id(id), updates)
+        updates = validation.updates(updates, "jobspec_update_id")
+        self._host.jobspec_update_id(self, validation.job_id(id), updates)
 
     # -- subscriptions, auxiliary data -----------------------------------------------------------------------
 
     def job_subscribe(self, id: int) -> None:
         """Receive job.event.* callbacks for a job, until it is inactive."""
-        self._host.job_subscribe(self, given.job_id(id))
+        self._host.job_subscribe(self, validation.job_id(id))
 
     def job_unsubscribe(self, id: int) -> None:
         """Undo `job_subscribe`; nothing happens if there is no such job or subscription."""
-        self._host.job_unsubscribe(self, given.job_id(id))
+        self._host.job_unsubscribe(self, validation.job_id(id))
 
     def job_aux_set(
         self, id: int, name: str, value: Any, free_fn: Callable[[Any], Any] | None = None
     ) -> None:
         """Attach `value` to a job under `name`; ``free_fn(value)`` is called when it goes."""
-        self._host.job_aux_set(self, given.job_id(id), given.text(name, "name"), value, free_fn)
+        self._host.job_aux_set(
+            self, validation.job_id(id), validation.text(name, "name"), value, free_fn
+        )
 
     def job_aux_get(self, id: int, name: str, default: Any = None) -> Any:
         """What this plugin attached to a job under `name`, or `default`."""
-        return self._host.job_aux_get(self, given.job_id(id), given.text(name, "name"), default)
+        return self._host.job_aux_get(
+            self, validation.job_id(id), validation.text(name, "name"), default
+        )
 
     def job_aux_delete(self, id: int, name: str) -> None:
         """Remove what is attached to a job under `name`, if there is anything."""
-        self._host.job_aux_delete(self, given.job_id(id), given.text(name, "name"))
+        self._host.job_aux_delete(self, validation.job_id(id), validation.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:
         """Remove `value` (this very object) from a job, whatever its name."""
-        self._host.job_aux_delete_value(self, given.job_id(id), value)
+        self._host.job_aux_delete_value(self, validation.job_id(id), value)
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
     def prolog_start(self, description: str, id: int = CURRENT_JOB) -> None:
         """Keep the job from being started until `prolog_finish`."""
-        description = given.text(description, "description")
-        self._host.perilog_start(self, given.job_id(id), "prolog", description)
+        description = validation.text(description, "description")
+        self._host.perilog_start(self, validation.job_id(id), "prolog", description)
 
     def prolog_finish(self, id: int, description: str, status: int) -> None:
         """A prolog has ended with a wait status, which is recorded and has no other effect."""
@@ -247,18 +255,18 @@ class Plugin:
 
     def epilog_start(self, description: str, id: int = CURRENT_JOB) -> None:
         """Keep a job in CLEANUP from ending, and its resources from being freed, until `epilog_finish`."""
-        description = given.text(description, "description")
-        self._host.perilog_start(self, given.job_id(id), "epilog", description)
+        description = validation.text(description, "description")
+        self._host.perilog_start(self, validation.job_id(id), "epilog", description)
 
     def epilog_finish(self, id: int, description: str, status: int) -> None:
         """An epilog has ended with a wait status, which is recorded and has no other effect."""
         self._perilog_finish(id, "epilog", description, status)
 
     def _perilog_finish(self, id: int, kind: str, description: str, status: int) -> None:
-        given.text(description, "description")
+        validation.text(description, "description")
         if type(status) is not int or not -(1 << 31) <= status < 1 << 31:
             raise OSError(errno.EINVAL, f"{kind}_finish: status={status!r}: expected an integer")
-        self._host.perilog_finish(self, given.job_id(id), kind, description, status)
+        self._host.perilog_finish(self, validation.job_id(id), kind, description, status)
 
     # -- other plugins, services ---------------------------------------------------------------------------------
 
@@ -277,9 +285,9 @@ class Plugin:
             OSError: EINVAL, the topic is reserved
             JobtapError: a handler failed
         """
-        if given.word(topic, "call: topic").startswith("job."):
+        if validation.word(topic, "call: topic").startswith("job."):
             raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
-        answer: dict[str, Any] = self._host.call(self, given.job_id(id), topic, args)
+        answer: dict[str, Any] = self._host.call(self, validation.job_id(id), topic, args)
         return answer
 
     def service_register(self, method: str, callback: Callable[[Plugin, Any], Any]) -> None:
@@ -291,7 +299,7 @@ class Plugin:
         self, method: str, rolemask: int, callback: Callable[[Plugin, Any], Any]
     ) -> None:
         """`service_register` for users with a role in `rolemask` (FLUX_ROLE_OWNER 1, FLUX_ROLE_USER 2)."""
-        given.word(method, "service_register: method")
+        validation.word(method, "service_register: method")
         if not callable(callback):
             raise TypeError(f"service_register: the callback of {method!r} is not callable")
         self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, callback)

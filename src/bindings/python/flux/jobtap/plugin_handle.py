@@ -12,14 +12,14 @@ import flux.constants
 import flux.core.handle
 import flux.future
 import flux.rpc
-from flux.jobtap import belongings
+from flux.jobtap import plugin_resources
 
 
-class PluginRPC(belongings.future_class(flux.rpc.RPC)):
+class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
     """RPCs of plugins."""
 
 
-class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
+class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
     """The job manager's handle, of one plugin."""
 
     _handle: Any
@@ -27,7 +27,7 @@ class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
     def __init__(self, pointer: Any, owned: Any) -> None:
         super().__init__(handle=core_ffi.cast("flux_t *", pointer))
         self.incref()
-        self.belongings = owned
+        self.plugin_resources = owned
 
     def rpc(
         self,
@@ -36,10 +36,10 @@ class PluginHandle(belongings.handle_class(flux.core.handle.Flux)):
         nodeid: int = flux.constants.FLUX_NODEID_ANY,
         flags: int = 0,
     ) -> Any:
-        self.belongings.check()
+        self.plugin_resources.check()
         future = PluginRPC(self, topic, payload, nodeid, flags)
-        future.topic, future.belongings = topic, self.belongings
-        return self.belongings.future(future)
+        future.topic, future.plugin_resources = topic, self.plugin_resources
+        return self.plugin_resources.add_future(future)
 
     def timer_watcher_create(
         self,

@@ -16,7 +16,7 @@ Then every message goes the same way:
 1. its handler (``_handle_...``, at the end of the class) checks it at the door and calls the
    override point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`,
    `resource_update`. What is wrong with a message, and whatever an override raises, is reported
-   and goes no further (`Mishaps`);
+   and goes no further (`ErrorReporter`);
 2. the override point brings the books up to date: the pool, and the queue of pending jobs;
 3. the handler asks for a pass. `Passes` gathers what arrives together, calls `schedule`, the
    policy, and after it `forecast`;
@@ -24,7 +24,7 @@ Then every message goes the same way:
    can be; R is stored before its job hears of it (`Committer`).
 
 So the collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
-`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`, `host.Mishaps`
+`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`, `host.ErrorReporter`
 and `host.Hello` for the host, `pools` for the pool. They know nothing of policies.
 """
 
@@ -122,7 +122,7 @@ class Scheduler(BrokerModule):
         if when_empty is None:
             when_empty = type(self).alloc is not Scheduler.alloc
         looks_ahead = type(self).forecast is not Scheduler.forecast
-        self._mishaps = host.Mishaps(self.log)
+        self._errors = host.ErrorReporter(self.log)
         self._clock = host.Clock(h)
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
@@ -130,7 +130,7 @@ class Scheduler(BrokerModule):
             self._backlog, self.order if ordered else None, self._success_failed
         )
         self._takes_objects = host.takes_objects(h)
-        keep = host.Announcer if self._takes_objects else host.Committer
+        keep = host.NullCommitter if self._takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
             h,
@@ -138,7 +138,7 @@ class Scheduler(BrokerModule):
             self._clock,
             host.stopwatch(h),
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
-            self._mishaps,
+            self._errors,
             schedule=lambda: self.schedule(),
             look_ahead=self.forecast if looks_ahead and host.wants_forecast(h) else None,
             start=self.start_schedule,
@@ -150,7 +150,7 @@ class Scheduler(BrokerModule):
             self._commits,
             self._requests.holding,
             limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
-            mishaps=self._mishaps,
+            errors=self._errors,
         )
 
     # -- what a policy works with ----------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Scheduler(BrokerModule):
         except ValueError as exc:
             what = f"alloc: cannot parse jobspec for {host.name_of(jobid)}"
             if isinstance(exc, PoolBug):
-                self._mishaps.report(what, exc.__cause__)
+                self._errors.report(what, exc.__cause__)
             else:
                 self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
@@ -314,7 +314,7 @@ class Scheduler(BrokerModule):
             self.resources.check_feasibility(self._parser.parse(jobspec))
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
-                self._mishaps.report("feasibility.check", exc.__cause__)
+                self._errors.report("feasibility.check", exc.__cause__)
             self.handle.respond_error(msg, errno.EINVAL, str(exc))
         else:
             self.handle.respond(msg, None)
@@ -328,19 +328,19 @@ class Scheduler(BrokerModule):
 
     def stats_get(self) -> dict[str, Any]:
         """What ``flux module stats`` shows: a dict; a subclass adds to it."""
-        passes, pace, outlook = self._passes.main, self._passes.pace, self._passes.outlook
+        passes, pace, forecasts = self._passes.main, self._passes.pace, self._passes.forecasts
         return {
             "sched_passes": passes.passes,
             "sched_yields": passes.yields,
-            "forecast_passes": 0 if outlook is None else outlook.passes,
-            "forecast_yields": 0 if outlook is None else outlook.yields,
+            "forecast_passes": 0 if forecasts is None else forecasts.passes,
+            "forecast_yields": 0 if forecasts is None else forecasts.yields,
             "sched_delay": pace.delay,
             "sched_duration_ewma": pace.duration,
             "sched_interval_ewma": pace.interval,
             "pending_jobs": len(self._backlog),
             "sched_closed": passes.closed,
             "commits": self._commits.written,
-            "errors": self._mishaps.count,
+            "errors": self._errors.count,
         }
 
     # -- for overrides of start_schedule() -------------------------------------------------------------
@@ -395,7 +395,7 @@ class Scheduler(BrokerModule):
             answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
 
         def stored() -> None:
-            self._mishaps.guard("alloc: respond", respond, msg, answer)
+            self._errors.guard("alloc: respond", respond, msg, answer)
             if self._passes.changed is not None:
                 self._passes.changed()
 
@@ -438,12 +438,12 @@ class Scheduler(BrokerModule):
         """An override of `alloc_success` raised. If R is not on its way, nobody would answer the job,
         and its resources would be kept for it: it is denied, and they come back."""
         name = host.name_of(request.jobid)
-        self._mishaps.report(f"alloc_success: {name}", error)
+        self._errors.report(f"alloc_success: {name}", error)
         if request.jobid in self._requests.holding:
             return
         request.outcome = "deny"
-        self._mishaps.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
-        self._mishaps.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
+        self._errors.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
+        self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
         self.released()
 
     # -- the start, and the resources ------------------------------------------------------------------
@@ -481,7 +481,7 @@ class Scheduler(BrokerModule):
         if not known:
             self._take_over(acquisition.first())
         jobs = host.running_jobs(handle, self.hello_partial_ok)
-        hello = host.Hello(handle, self._pool, self.hello, self._mishaps)
+        hello = host.Hello(handle, self._pool, self.hello, self._errors)
         hello.take_over(jobs)
         self._requests.holding |= hello.holding
         self._before_ready(hello.holding)
@@ -537,8 +537,8 @@ class Scheduler(BrokerModule):
         if isinstance(expiration, (int, float)):
             self.log.info(f"resource expiration updated to {expiration:.2f}")
         lost = not update.keys() <= {"up", "expiration"}
-        self._mishaps.guard("ranks_changed", self._ranks_changed, lost)
-        self._mishaps.guard("resource_update", self.resource_update)
+        self._errors.guard("ranks_changed", self._ranks_changed, lost)
+        self._errors.guard("resource_update", self.resource_update)
         self._request_schedule()
 
     def _ranks_changed(self, lost: bool) -> None:
@@ -549,7 +549,7 @@ class Scheduler(BrokerModule):
         if helpful:
             self.released()
         for key, exc in errors:
-            self._mishaps.report(f"resource update: {key}={update[key]!r}: {exc}")
+            self._errors.report(f"resource update: {key}={update[key]!r}: {exc}")
 
     def _kvs_lost(self, keys: list[str]) -> None:
         """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
@@ -564,10 +564,10 @@ class Scheduler(BrokerModule):
         try:
             jobid, payload = messages.read_alloc(msg)
         except Exception as exc:  # nobody can be answered without an id
-            self._mishaps.report(f"alloc: malformed request: {exc}")
+            self._errors.report(f"alloc: malformed request: {exc}")
             return
         if jobid in self._requests:
-            self._mishaps.report(
+            self._errors.report(
                 f"alloc: {host.name_of(jobid)}: a request for this job is open already"
             )
             return
@@ -578,8 +578,8 @@ class Scheduler(BrokerModule):
             if jobid in self._requests.holding:
                 raise ValueError("the job holds resources already")
         except ValueError as exc:
-            self._mishaps.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
-            self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
+            self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
+            self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
             return
         userid = request.userid = payload.get("userid", 0)
@@ -591,9 +591,9 @@ class Scheduler(BrokerModule):
             try:
                 self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
             except Exception as exc:
-                self._mishaps.report(f"alloc: {host.name_of(jobid)}", trace=True)
+                self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
                 if not request.finalized:
-                    self._mishaps.guard("deny", request.deny, f"scheduler error: {exc}")
+                    self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
         finally:
             self._clock.let_go()
@@ -603,12 +603,12 @@ class Scheduler(BrokerModule):
         try:
             jobid = messages.jobid_of(messages.object_of(msg))
         except Exception as exc:
-            self._mishaps.report(f"cancel: malformed request: {exc}")
+            self._errors.report(f"cancel: malformed request: {exc}")
             return
         if jobid not in self._requests:
             return  # answered already, or never asked
         self._passes.events += 1
-        self._mishaps.guard("cancel", self.cancel, jobid)
+        self._errors.guard("cancel", self.cancel, jobid)
         self._request_schedule()
 
     @request_handler("sched.prioritize", prefix=False)
@@ -616,12 +616,12 @@ class Scheduler(BrokerModule):
         try:
             entries = messages.read_priorities(msg)
         except Exception as exc:
-            self._mishaps.report(f"prioritize: malformed request: {exc!r}")
+            self._errors.report(f"prioritize: malformed request: {exc!r}")
             return
         jobs = [entry for entry in entries if entry[0] in self._requests]
         if jobs:
             self._passes.events += 1
-            self._mishaps.guard("prioritize", self.prioritize, jobs)
+            self._errors.guard("prioritize", self.prioritize, jobs)
             self._request_schedule()
 
     @request_handler("sched.free", prefix=False)
@@ -629,7 +629,7 @@ class Scheduler(BrokerModule):
         try:
             jobid, R, final = messages.read_free(msg)
         except Exception as exc:
-            self._mishaps.report(f"free: malformed request: {exc}")
+            self._errors.report(f"free: malformed request: {exc}")
             return
         self._passes.events += 1
         self._take_back(jobid, R, final)
@@ -646,14 +646,14 @@ class Scheduler(BrokerModule):
             self.free(jobid, R, final=final)
         except Exception:
             # What is in doubt stays allocated: better idle until a reload than given out twice.
-            self._mishaps.report(f"free: {host.name_of(jobid)}", trace=True)
+            self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
         if final:
             self._requests.holding.discard(jobid)
             self._lost_ranks.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
-            self._mishaps.guard("free", self._log_free, jobid, R, final)
+            self._errors.guard("free", self._log_free, jobid, R, final)
 
     def _log_free(self, jobid: int, R: Any, final: bool) -> None:
         what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
@@ -710,11 +710,11 @@ class Scheduler(BrokerModule):
         except ValueError as exc:  # the caller's mistake
             self._refuse(msg, str(exc))
         except Exception as exc:
-            self._mishaps.report(msg.topic, trace=True)
+            self._errors.report(msg.topic, trace=True)
             self._refuse(msg, f"{type(exc).__name__}: {exc}")
 
     def _refuse(self, msg: Any, text: str) -> None:
         try:
             self.handle.respond_error(msg, errno.EINVAL, text)
         except Exception as exc:
-            self._mishaps.report(f"{msg.topic}: cannot answer: {exc}")
+            self._errors.report(f"{msg.topic}: cannot answer: {exc}")

@@ -80,7 +80,7 @@ def wants_forecast(handle: Any) -> bool:
 # -- what goes wrong -------------------------------------------------------------------------------------
 
 
-class Mishaps:
+class ErrorReporter:
     """Logs and counts what went wrong, so that it goes no further.
 
     On a real broker a module that fails while it runs takes the instance with it. So whatever an
@@ -178,7 +178,7 @@ class Acquisition:
     """
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
-    MOMENT = 0.25
+    KNOWN_RESOURCES_WAIT_S = 0.25
 
     def __init__(self, handle: Any) -> None:
         self.future = handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
@@ -190,7 +190,7 @@ class Acquisition:
         not before the scheduler's module runs.
         """
         try:
-            self.future.wait_for(self.MOMENT)
+            self.future.wait_for(self.KNOWN_RESOURCES_WAIT_S)
         except OSError:  # a TimeoutError is one
             pass
         return bool(self.future.is_ready())
@@ -336,7 +336,7 @@ class Hello:
         handle: the Flux handle
         pool (ResourcePool): the scheduler's pool
         enter: ``enter(jobid, priority, userid, t_submit, R)``, which marks R as allocated
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
 
     Attributes:
         holding (set of int): the jobs that were accounted for
@@ -344,25 +344,25 @@ class Hello:
     """
 
     def __init__(
-        self, handle: Any, pool: Any, enter: Callable[..., None], mishaps: Mishaps
+        self, handle: Any, pool: Any, enter: Callable[..., None], errors: ErrorReporter
     ) -> None:
         self.handle = handle
         self.pool = pool
         self.enter = enter
-        self.mishaps = mishaps
+        self.errors = errors
         self.holding: set[int] = set()
         self.lost: dict[int, str] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
         """Account for each of `jobs` (see `running_jobs`)."""
-        log = self.mishaps.log
+        log = self.errors.log
         known = {}
         taken = 0
         for job in jobs:
             try:
                 known[int(job["id"])] = job
             except (KeyError, TypeError, ValueError):
-                self.mishaps.report(f"hello: malformed response: {job!r}")
+                self.errors.report(f"hello: malformed response: {job!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
             held = None
@@ -377,7 +377,7 @@ class Hello:
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
                 self.holding.add(jobid)
             except Exception:  # includes whatever a site's override raises
-                self.mishaps.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
+                self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
                 if held is not None:
                     self._hold_the_rest(jobid, held)
@@ -404,7 +404,7 @@ class Hello:
             self.pool.register_alloc(jobid, held)
         except Exception as exc:
             # Held by another job, or the hello override had entered it: nothing more can be done.
-            self.mishaps.log.debug(f"hello: {name_of(jobid)}: {exc}")
+            self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
         self.holding.add(jobid)
         if lost.count():
@@ -417,7 +417,7 @@ class Hello:
             try:
                 future.get()
             except Exception as exc:
-                self.mishaps.report(f"{what}: {exc}")
+                self.errors.report(f"{what}: {exc}")
 
         try:
             job_raise_async(
@@ -428,15 +428,16 @@ class Hello:
                 "failed to reallocate R for running job",
             ).then(report)
         except Exception as exc:
-            self.mishaps.report(f"{what}: {exc}")
+            self.errors.report(f"{what}: {exc}")
 
 
 # -- storing R -------------------------------------------------------------------------------------------
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds after which a KVS that refuses every commit is given up.
-PATIENCE = 60.0
+#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that restarts,
+#: short enough that jobs do not wait for a scheduler that can start none.
+KVS_TIMEOUT_S = 60.0
 
 
 class Committer:
@@ -546,7 +547,7 @@ class Committer:
         if self._failing_since is None:
             self._failing_since = now
             self.log.error(f"KVS commit of R failed, trying again: {exc}")
-        elif now - self._failing_since >= PATIENCE:
+        elif now - self._failing_since >= KVS_TIMEOUT_S:
             lost = [key for key, _, _ in self._batch + self._waiting]
             self._batch, self._waiting = [], []
             self.give_up(lost)
@@ -555,7 +556,7 @@ class Committer:
         self._delay = min(2 * self._delay, LONGEST_RETRY)
 
 
-class Announcer(Committer):
+class NullCommitter(Committer):
     """In place of a `Committer` where nothing is to be stored; it keeps its order of events."""
 
     def _commit(self) -> None:

@@ -1,7 +1,7 @@
 """Passes over the queue: when they run, what follows them, and what they must not leave behind.
 
 An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
-that begins, and a `Driver` runs it: a function that returns, or a generator stepped once a turn of
+that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn of
 the reactor and closed by the next event. After a pass that came to its end another driver runs the
 forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells others
 when all that they caused is done.
@@ -13,7 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Clock, Committer, Mishaps
+    from flux.scheduler.host import Clock, Committer, ErrorReporter
     from flux.scheduler.requests import Requests
 
 
@@ -89,7 +89,7 @@ class Allowance:
         return 0.0 if self._left >= 1 else (1 - self._left) / self.rate
 
 
-class Driver:
+class PassRunner:
     """Runs a pass: a function that returns, or a generator stepped once a turn of the reactor.
 
     Args:
@@ -242,7 +242,7 @@ class Passes:
         clock (Clock): the reactor's time
         stopwatch: gives seconds, to measure how long passes take
         pace (Pace): how long events are gathered
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
         schedule: begins a pass
         look_ahead: begins a forecast, or None: there is none
         start: called when a pass is wanted; the usual one calls `begin`
@@ -250,7 +250,7 @@ class Passes:
 
     Attributes:
         events (int): events so far
-        main, outlook (Driver): what runs passes and forecasts
+        main, forecasts (PassRunner): what runs passes and forecasts
         pace (Pace): as given
         changed: called when a pass was asked for or has ended; None: nobody waits for that
     """
@@ -262,7 +262,7 @@ class Passes:
         clock: Clock,
         stopwatch: Callable[[], float],
         pace: Pace,
-        mishaps: Mishaps,
+        errors: ErrorReporter,
         schedule: Callable[[], Any],
         look_ahead: Optional[Callable[[], Any]],
         start: Callable[[], None],
@@ -271,7 +271,7 @@ class Passes:
         self.requests = requests
         self.clock = clock
         self.pace = pace
-        self.mishaps = mishaps
+        self.errors = errors
         self.schedule = schedule
         self.start = start
         self.when_empty = when_empty
@@ -285,10 +285,10 @@ class Passes:
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
         hooks = (self._before_step, self._after_step)
-        self.main = Driver(handle, self._begin, *hooks, self._ended, stopwatch)
-        self.outlook: Optional[Driver] = None
+        self.main = PassRunner(handle, self._begin, *hooks, self._ended, stopwatch)
+        self.forecasts: Optional[PassRunner] = None
         if look_ahead is not None:
-            self.outlook = Driver(
+            self.forecasts = PassRunner(
                 handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
             )
 
@@ -317,7 +317,7 @@ class Passes:
             try:
                 self.start()
             except Exception:
-                self.mishaps.report("start_schedule", trace=True)
+                self.errors.report("start_schedule", trace=True)
         elif self.main.active:
             self.close()
         if self.changed is not None:
@@ -339,11 +339,11 @@ class Passes:
 
     def forecast(self) -> None:
         """Have a forecast begin as soon as forecasts may, though no pass has been made."""
-        if self.outlook is not None:
-            if self.outlook.active:
+        if self.forecasts is not None:
+            if self.forecasts.active:
                 self._forecast_again = True
             else:
-                self._arm_forecast(self.outlook)
+                self._arm_forecast(self.forecasts)
 
     def _begin(self) -> Any:
         self._seen = self.events
@@ -356,18 +356,18 @@ class Passes:
         else:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
-                self.mishaps.log.debug(f"sched_delay={self.pace.delay:.6f}")
-            if self.outlook is not None and (self.when_empty or self.requests.queue):
+                self.errors.log.debug(f"sched_delay={self.pace.delay:.6f}")
+            if self.forecasts is not None and (self.when_empty or self.requests.queue):
                 self.forecast()
         if self.changed is not None:
             self.changed()
 
     def _failed(self, error: Exception) -> None:
-        self.mishaps.report("schedule: this pass is lost", error)
+        self.errors.report("schedule: this pass is lost", error)
         self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.pace.longest)
 
-    def _arm_forecast(self, outlook: Driver) -> None:
-        outlook.arm(max(0.0, self._forecast_not_before - self.clock.now()))
+    def _arm_forecast(self, forecasts: PassRunner) -> None:
+        forecasts.arm(max(0.0, self._forecast_not_before - self.clock.now()))
 
     def _rest(self, seconds: float) -> float:
         now = self.clock.now()
@@ -377,10 +377,10 @@ class Passes:
 
     def _forecast_ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
         if error is not None:
-            self.mishaps.report("forecast: this pass is lost", error)
-        if self._forecast_again and self.outlook is not None:
+            self.errors.report("forecast: this pass is lost", error)
+        if self._forecast_again and self.forecasts is not None:
             self._forecast_again = False
-            self._arm_forecast(self.outlook)
+            self._arm_forecast(self.forecasts)
 
     def _before_step(self) -> None:
         self.clock.hold()
@@ -391,8 +391,9 @@ class Passes:
         self.clock.let_go()
 
 
-#: Answers of the job manager that say the same, one after another, before it is taken at its word.
-PATIENCE = 100
+#: Equal answers of the job manager, one after another, after which it is believed to have nothing more to
+#: send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be waited for.
+SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 class _Asker:
@@ -439,7 +440,7 @@ class Quiescence:
         commits (Committer): when it is stored
         holding (set): the jobs that hold resources; how many is part of the answer
         limit: function giving how many requests may be open, or None: any number
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
     """
 
     def __init__(
@@ -449,14 +450,14 @@ class Quiescence:
         commits: Committer,
         holding: set[int],
         limit: Callable[[], Optional[int]],
-        mishaps: Mishaps,
+        errors: ErrorReporter,
     ) -> None:
         self.handle = handle
         self.passes = passes
         self.commits = commits
         self.holding = holding
         self.limit = limit
-        self.mishaps = mishaps
+        self.errors = errors
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
@@ -494,7 +495,7 @@ class Quiescence:
             asker.sending = False
             asker.events = self.passes.events
             asker.keys = None
-        elif queued == 0 or asker.times >= PATIENCE:
+        elif queued == 0 or asker.times >= SAME_ANSWERS_UNTIL_IDLE:
             asker.last = True
         elif limit is not None and pending >= limit:
             asker.last = asker.again = True
@@ -515,7 +516,7 @@ class Quiescence:
                 self._query(asker)
             else:
                 answer = {"status": 0, "alloc_current": len(self.holding)}
-                self.mishaps.guard("quiescent", self.handle.respond, asker.msg, answer)
+                self.errors.guard("quiescent", self.handle.respond, asker.msg, answer)
         self._askers = waiting
         if not waiting:
             self.passes.changed = None

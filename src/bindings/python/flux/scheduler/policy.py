@@ -5,7 +5,7 @@
 - `start`: stamp an allocation with its times, and answer the request with it;
 - `estimates`: annotate pending jobs with the time at which they are expected to start;
 - `reasons`: annotate pending jobs with what they wait for;
-- the services that ``flux sched`` asks (`asking.desk.Desk` finds the answers).
+- the services that ``flux sched`` asks (`query.service.QueryService` finds the answers).
 
 Both are told once a second at most, and not in a job's first second (`PolicyScheduler.is_mature`).
 """
@@ -21,29 +21,31 @@ from typing import Any, Callable, Optional
 from flux.brokermod import request_handler
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.scheduler.asking.desk import Desk
-from flux.scheduler.asking.question import Answering, Caller, Steps, payload_of
+from flux.scheduler.annotator import Annotator
 from flux.scheduler.base import Scheduler
 from flux.scheduler.host import name_of, stopwatch
+from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
+from flux.scheduler.query.service import QueryService
 from flux.scheduler.queue import ALL, Turns, in_order
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.reservations.keeper import Keeper
-from flux.scheduler.reservations.office import Office
+from flux.scheduler.reservations.manager import ReservationManager
 from flux.scheduler.reservations.reservation import Asker
-from flux.scheduler.telling import Teller
+from flux.scheduler.reservations.service import ReservationService
 
-#: Jobs that a pass by queue looks at before it gives way to other work.
-LOOKS = 64
+#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds in all.
+JOBS_PER_TURN = 64
 
-#: Jobs that wait for a reservation and are tried again at once when something is released.
-TRIES = 32
+#: Deferred jobs that are tried again at once when something is released; a look at each costs a search of
+#: the pool, and a release must not take longer the more jobs wait for a reservation.
+DEFERRED_JOBS_RETRIED = 32
 
-#: Shapes of requests about which something is remembered; with more of them all is found out anew.
-SHAPES = 1024
+#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so that
+#: its memory is bounded whatever users ask for.
+MAX_REMEMBERED_SHAPES = 1024
 
 
 def describe(facts: dict[str, Any]) -> Optional[str]:
-    """Why a job is pending, in its user's terms.
+    """PendingReason a job is pending, in its user's terms.
 
     Args:
         facts (dict): what ``ResourcePool.explain()`` found
@@ -103,13 +105,15 @@ class PolicyScheduler(Scheduler):
         #: for `look_again_at`: when there is to be a pass
         self._look_due = math.inf
         self._look_timer = h.timer_watcher_create(0.0, self._looks_again)
-        self._desk = Desk(self)
+        self._queries = QueryService(self)
         self._answering = Answering(h, self._stopwatch)
         #: the configuration of the instance; None: not read yet
         self._config: Optional[dict[str, Any]] = None
-        self._keeper = Keeper(self)
-        self._office = Office(self, self._keeper, self._commits, self._mishaps)
-        self._teller = Teller(h, self._clock, self._passes.forecast, self._mishaps)
+        self._reservations = ReservationManager(self)
+        self._reservation_service = ReservationService(
+            self, self._reservations, self._commits, self._errors
+        )
+        self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -176,7 +180,7 @@ class PolicyScheduler(Scheduler):
         """
         if self.pool_can("plan"):
             plan = self.resources.plan()
-            self._keeper.ahead.attach(plan)
+            self._reservations.future.attach(plan)
             return plan
         self.log.critical(
             f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
@@ -220,8 +224,8 @@ class PolicyScheduler(Scheduler):
         return waits
 
     def _ranks_changed(self, lost: bool) -> None:
-        if self._keeper:
-            self._keeper.ranks_changed(lost)
+        if self._reservations:
+            self._reservations.ranks_changed(lost)
         self._matching.clear()
         self._down.clear()
         if lost:
@@ -261,8 +265,8 @@ class PolicyScheduler(Scheduler):
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
-        if self._keeper.entries:
-            cut = self._keeper.holding.end_of(job.jobid)
+        if self._reservations.entries:
+            cut = self._reservations.active.end_of(job.jobid)
             if cut is not None:
                 end = min(end or cut, cut)
         alloc.set_starttime(now)
@@ -302,7 +306,7 @@ class PolicyScheduler(Scheduler):
             blocked |= ranks
             if not self.resources.impl.inventory.ranks & ~blocked:
                 return
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_TURN == 0:
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:
@@ -326,7 +330,7 @@ class PolicyScheduler(Scheduler):
                 logged and costs this job, not the scheduler
         """
         if not isinstance(error, OSError):
-            self._mishaps.report(f"alloc: {self.name_of(job)}", error)
+            self._errors.report(f"alloc: {self.name_of(job)}", error)
         job.request.deny(str(error))
 
     # -- reservations ----------------------------------------------------------------------------------
@@ -354,8 +358,10 @@ class PolicyScheduler(Scheduler):
                 reserved, or waits for its own reservation
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        if self._keeper.entries or job.reservation is not None:
-            return self._keeper.allocate(job, self._keeper.ahead.plan if plan is None else plan)
+        if self._reservations.entries or job.reservation is not None:
+            return self._reservations.allocate(
+                job, self._reservations.future.plan if plan is None else plan
+            )
         return (plan or self.resources).alloc(job.jobid, job.resource_request)
 
     def set_aside(self, job: PendingJob) -> bool:
@@ -368,22 +374,22 @@ class PolicyScheduler(Scheduler):
         """
         if job.reservation is None:
             return False
-        self._keeper.members.set_aside(job)
+        self._reservations.group_jobs.set_aside(job)
         self._passes.forecast()  # there may be nothing left to make a pass for
         return True
 
     def reserved_spans(self, until: float) -> Iterator[dict[str, Any]]:
         """The windows of reservations up to a time, as ``sched.plan`` shows them."""
-        return self._keeper.board.spans(until)
+        return self._reservations.report.spans(until)
 
     def reservation_figures(self) -> Iterator[dict[str, Any]]:
         """The reservations, as ``sched.reservations`` shows them."""
-        for entry in list(self._keeper.entries.values()):
-            yield self._keeper.board.describe(entry)
+        for entry in list(self._reservations.entries.values()):
+            yield self._reservations.report.describe(entry)
 
     def reservations_changed(self) -> None:
         """Called when a window began or ended, or a reservation was made or given up."""
-        for job in self._keeper.members.take_back():
+        for job in self._reservations.group_jobs.take_back():
             self._backlog.push(job)
         self._arm_look()
         self.released()
@@ -395,7 +401,7 @@ class PolicyScheduler(Scheduler):
 
         Only the earliest time is kept; those after it are `next_look`'s to say.
         """
-        if self._keeper and when < self._look_due:
+        if self._reservations and when < self._look_due:
             self._look_due = when
             self._look_timer.stop()
             self._look_timer.reset(after=max(0.0, when - self.now()) + 1e-3)
@@ -406,7 +412,7 @@ class PolicyScheduler(Scheduler):
         return None
 
     def _arm_look(self) -> None:
-        when = self.next_look() if self._keeper else None
+        when = self.next_look() if self._reservations else None
         if when is not None:
             self.look_again_at(when)
 
@@ -418,46 +424,46 @@ class PolicyScheduler(Scheduler):
 
     def replan(self) -> None:
         """Called when a reservation cannot be kept beside the promises there are: they are void."""
-        self._keeper.ahead.forget()
+        self._reservations.future.forget()
         self.ranks_lost()
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
         """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
-        return self._keeper.holding.running()
+        return self._reservations.active.running()
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        if self._keeper and jobid in self._requests.holding:
-            self._keeper.extended(jobid, expiration)
+        if self._reservations and jobid in self._requests.holding:
+            self._reservations.extended(jobid, expiration)
             self.handle.respond(msg, None)
         else:
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        if self._keeper.members.aside:
-            for job in self._keeper.members.take_back():
+        if self._reservations.group_jobs.aside:
+            for job in self._reservations.group_jobs.take_back():
                 self._backlog.push(job)
         super().prioritize(jobs)
 
     def _take_back(self, jobid: int, R: Any, final: bool) -> None:
         super()._take_back(jobid, R, final)
-        if self._keeper.entries:
+        if self._reservations.entries:
             if final:
-                self._keeper.holding.ended(jobid)
-            self._keeper.refill()
-            for job in self._keeper.members.take_back(TRIES):
+                self._reservations.active.ended(jobid)
+            self._reservations.refill()
+            for job in self._reservations.group_jobs.take_back(DEFERRED_JOBS_RETRIED):
                 self._backlog.push(job)
 
     def _pool_made(self) -> None:
-        self._office.load()
+        self._reservation_service.load()
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
-        stats["pending_jobs"] += len(self._keeper.members.aside)
+        stats["pending_jobs"] += len(self._reservations.group_jobs.aside)
         return stats
 
     def stand_ins(self) -> list[int]:
         """Ids in the pool that are no job's: what reservations keep."""
-        return self._keeper.holding.stand_ins()
+        return self._reservations.active.stand_ins()
 
     def _allocated(self) -> Any:
         stand_ins = self.stand_ins()
@@ -469,26 +475,26 @@ class PolicyScheduler(Scheduler):
         return pool.copy_allocated()
 
     def _before_ready(self, holding: set[int]) -> None:
-        self._office.recognise(holding)
+        self._reservation_service.recognise(holding)
 
     @request_handler("sched.reserve", prefix=False)
     def _handle_reserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._office.reserve(msg))
+        self._serve(msg, lambda: self._reservation_service.reserve(msg))
 
     @request_handler("sched.unreserve", prefix=False)
     def _handle_unreserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._office.unreserve(msg))
+        self._serve(msg, lambda: self._reservation_service.unreserve(msg))
 
     @request_handler("sched.reservations", prefix=False, allow_guest=True)
     def _handle_reservations(self, msg: Any) -> None:
-        self._answer(msg, self._office.list)
+        self._answer(msg, self._reservation_service.list)
 
     @request_handler("config-reload")
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
             config = payload_of(msg)
             self._config = config if isinstance(config, dict) else {}
-            self._office.reconfigure(msg)
+            self._reservation_service.reconfigure(msg)
 
         self._serve(msg, serve)
 
@@ -499,7 +505,7 @@ class PolicyScheduler(Scheduler):
 
         If it is not, `forecast` is called again when it is.
         """
-        return self._teller.is_mature(job)
+        return self._annotator.is_mature(job)
 
     def show_estimate(
         self, job: PendingJob, when: Optional[float], kind: Optional[str] = None
@@ -513,7 +519,7 @@ class PolicyScheduler(Scheduler):
             when (float): when it is expected to start; None: nobody knows
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
         """
-        self._teller.estimate(job, when, kind)
+        self._annotator.estimate(job, when, kind)
 
     def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
@@ -526,7 +532,9 @@ class PolicyScheduler(Scheduler):
             return
         if not any(self.is_mature(job) for job in self._queue):
             return
-        plan = (self._keeper.ahead.plan if self._keeper else self.resources.plan()).copy()
+        plan = (
+            self._reservations.future.plan if self._reservations else self.resources.plan()
+        ).copy()
         turns = Turns()
         for job in in_order(self._queue):
             if job.request.finalized:
@@ -600,7 +608,7 @@ class PolicyScheduler(Scheduler):
     def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
         by a later forecast."""
-        self._teller.reason(job, reason)
+        self._annotator.reason(job, reason)
 
     def behind(self, head: PendingJob) -> str:
         """The reason of a job that could start but for `head`."""
@@ -612,10 +620,10 @@ class PolicyScheduler(Scheduler):
         The head waits for resources, the others for the head. A generator that yields after each
         job for which something had to be done.
         """
-        if not self.pool_can("explain") or not self._teller.wants_reasons():
+        if not self.pool_can("explain") or not self._annotator.wants_reasons():
             return
-        for job, when in self._keeper.members.estimates(self.reason_depth):
-            self.show_reason(job, self._keeper.reasons.why(job))
+        for job, when in self._reservations.group_jobs.estimates(self.reason_depth):
+            self.show_reason(job, self._reservations.reasons.why(job))
             self.show_estimate(job, when)
             yield
         for job in self.first_pending():
@@ -629,14 +637,14 @@ class PolicyScheduler(Scheduler):
 
     def pending_jobs(self, aside: bool = True) -> Iterator[PendingJob]:
         """All pending jobs, in order; those that wait for their reservation (`set_aside`) if `aside`."""
-        waiting = list(self._keeper.members.aside.values()) if aside else []
+        waiting = list(self._reservations.group_jobs.aside.values()) if aside else []
         for job in in_order([*self._queue, *waiting] if waiting else self._queue):
             if not job.request.finalized:
                 yield job
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
-        if self._keeper.members.is_aside(job):
+        if self._reservations.group_jobs.is_aside(job):
             return []
         ranks = self.turn_of(job)
         for head, mask in self.heads():
@@ -658,7 +666,7 @@ class PolicyScheduler(Scheduler):
 
     def find_heads(self) -> Iterator[None]:
         """Have ready what `heads` says, which is nothing where `looks_past_heads`; a generator that
-        yields after every `LOOKS` jobs."""
+        yields after every `JOBS_PER_TURN` jobs."""
         seen = (self.requests_seen, self.resources.generation, len(self._queue))
         if self.looks_past_heads or (
             seen == self._heads_seen
@@ -668,7 +676,7 @@ class PolicyScheduler(Scheduler):
         found = []
         blocked = 0
         for looked, job in enumerate(in_order(self._queue), 1):
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_TURN == 0:
                 yield
             if job.request.finalized:
                 continue
@@ -697,7 +705,7 @@ class PolicyScheduler(Scheduler):
 
     def why_reserved(self, job: PendingJob) -> Optional[str]:
         """What `job` waits for on account of a reservation; None if it does not."""
-        return self._keeper.reasons.why(job)
+        return self._reservations.reasons.why(job)
 
     def start_in_reservation(
         self, name: str, request: Any, system: dict[str, Any], userid: int
@@ -717,12 +725,12 @@ class PolicyScheduler(Scheduler):
             InfeasibleRequest: the reservation is not for it
         """
         asker = Asker(userid, system.get("queue"), system.get("bank"))
-        return self._keeper.newcomer(name, request, asker)
+        return self._reservations.newcomer(name, request, asker)
 
     def reservation_of(self, job: PendingJob, first: bool) -> Optional[dict[str, Any]]:
         """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
         end; or None. `first` says that it is behind no other job (`ahead_of`)."""
-        reasons = self._keeper.reasons
+        reasons = self._reservations.reasons
         found = reasons.blamed(job) if first else None
         start, _ = self.estimate_of(job)
         if found is None and start is not None:
@@ -731,11 +739,11 @@ class PolicyScheduler(Scheduler):
 
     def waits_aside(self, job: PendingJob) -> bool:
         """Whether `job` waits for its reservation, and so for no other job."""
-        return self._keeper.members.is_aside(job)
+        return self._reservations.group_jobs.is_aside(job)
 
     def kind_of_wait(self, job: PendingJob) -> str:
         """What `job` waits for, in a word: ``reservation``, ``order``, ``down`` or ``resources``."""
-        if self._keeper.reasons.why(job) is not None:
+        if self._reservations.reasons.why(job) is not None:
             return "reservation"
         if self.ahead_of(job):
             return "order"
@@ -746,14 +754,14 @@ class PolicyScheduler(Scheduler):
         when = job._last_annotation
         return when, None if when is None else job.estimate_kind or "planned"
 
-    def outlook(self) -> Any:
+    def current_plan(self) -> Any:
         """The plan as it stands, with the promises made; None if the pool cannot plan.
 
         It is the policy's own: to be copied, not changed.
         """
         if not self.pool_can("plan"):
             return None
-        return self._keeper.ahead.plan if self._keeper else self.resources.plan()
+        return self._reservations.future.plan if self._reservations else self.resources.plan()
 
     @property
     def requests_seen(self) -> int:
@@ -799,23 +807,23 @@ class PolicyScheduler(Scheduler):
 
     @request_handler("sched.explain", prefix=False, allow_guest=True)
     def _handle_explain(self, msg: Any) -> None:
-        self._answer(msg, self._desk.explain)
+        self._answer(msg, self._queries.explain)
 
     @request_handler("sched.when", prefix=False, allow_guest=True)
     def _handle_when(self, msg: Any) -> None:
-        self._answer(msg, self._desk.when)
+        self._answer(msg, self._queries.when)
 
     @request_handler("sched.windows", prefix=False, allow_guest=True)
     def _handle_windows(self, msg: Any) -> None:
-        self._answer(msg, self._desk.windows)
+        self._answer(msg, self._queries.windows)
 
     @request_handler("sched.plan", prefix=False)
     def _handle_plan(self, msg: Any) -> None:
-        self._answer(msg, self._desk.plan)
+        self._answer(msg, self._queries.plan)
 
     @request_handler("sched.stats", prefix=False)
     def _handle_sched_stats(self, msg: Any) -> None:
-        self._answer(msg, self._desk.stats)
+        self._answer(msg, self._queries.stats)
 
 
 def _raise(error: Exception) -> None:
@@ -823,6 +831,6 @@ def _raise(error: Exception) -> None:
 
 
 def _remember(table: dict[Any, Any], shape: Any, what: Any) -> None:
-    if len(table) >= SHAPES:
+    if len(table) >= MAX_REMEMBERED_SHAPES:
         table.clear()
     table[shape] = what

@@ -205,11 +205,11 @@ def apply_update(
 #: In the place of a jobspec that JSON could not be parsed to for its depth.
 TOO_DEEP = object()
 
-#: Bytes of memory for what jobspecs were parsed to. Jobs come in series; a wider memory finds little more.
-REMEMBERED = 1 << 20
+#: Bytes that remembered requests may take. Jobs come in series, so that a larger cache finds little more.
+PARSED_CACHE_BYTES = 1 << 20
 
-#: What an entry takes beside a jobspec that a pool's request keeps, roughly.
-ENTRY = 256
+#: Bytes that one remembered request takes beside a jobspec that the pool's request keeps, roughly.
+CACHE_ENTRY_BYTES = 256
 
 
 class PoolBug(ValueError):
@@ -266,8 +266,8 @@ class RequestParser:
         bare = hasattr(request, "with_jobspec")
         if bare:
             request = request.with_jobspec(None)
-        self._bytes += ENTRY + (0 if bare else size)
-        if self._bytes > REMEMBERED:
+        self._bytes += CACHE_ENTRY_BYTES + (0 if bare else size)
+        if self._bytes > PARSED_CACHE_BYTES:
             self._known.clear()
             self._bytes = 0
         else:

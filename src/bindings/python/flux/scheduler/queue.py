@@ -264,17 +264,19 @@ class PendingQueue:
         job.place = index
 
 
-#: Jobs at the head that every pass looks at first.
-HEAD = 8
+#: Jobs at the head of the queue that every pass examines first.
+HEAD_JOBS = 8
 
-#: Effort of one step of a pass: a look at a job is 1, and a policy adds what it does beyond looking.
-STEP = 24
+#: Effort of a pass in one reactor turn. Examining a job is 1; a policy adds what it does beyond that
+#: (`Backlog.spend`).
+EFFORT_PER_TURN = 24
 
-#: With more shapes than this it is not asked whether all of them are refused.
-FEW_SHAPES = 32
+#: Number of shapes in the queue up to which a pass asks whether all of them are refused: it has to walk
+#: through them.
+MAX_SHAPES_COMPARED = 32
 
-#: Jobs passed over that take as long as a look at one.
-SKIPS = 512
+#: Jobs skipped without examining them that take as long as examining one.
+SKIPS_PER_EFFORT = 512
 
 
 class Backlog(PendingQueue):
@@ -456,11 +458,11 @@ class Backlog(PendingQueue):
         self._effort = 0
         if not self._cut:
             self._cut = True
-            for job in self.heap[:HEAD]:
+            for job in self.heap[:HEAD_JOBS]:
                 if self._wants_look(job):
                     yield job
                     self._effort += 1
-                    if self._effort >= STEP:
+                    if self._effort >= EFFORT_PER_TURN:
                         yield None
                         self._effort = 0
             self._effort = 0
@@ -479,7 +481,7 @@ class Backlog(PendingQueue):
     def _newcomers(self) -> Iterator[PendingJob]:
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
-        while fresh and self._effort < STEP // 2:
+        while fresh and self._effort < EFFORT_PER_TURN // 2:
             job = heapq.heappop(fresh)
             # A round that has not come to a job yet will, in its turn.
             coming = self._round is not None and (
@@ -504,10 +506,10 @@ class Backlog(PendingQueue):
             if job.shape is shape and job.limit >= limit and shape is not None and not job.special:
                 index += 1
                 skipped += 1
-                if skipped == SKIPS:
+                if skipped == SKIPS_PER_EFFORT:
                     skipped = 0
                     self._effort += 1
-                    if self._effort >= STEP and index < len(heap):
+                    if self._effort >= EFFORT_PER_TURN and index < len(heap):
                         self._resume = Place(heap[index])
                         return
                 continue
@@ -518,7 +520,7 @@ class Backlog(PendingQueue):
                         index = self._next_special(job)
                     continue
                 place = self._resume = Place(job)
-                if looked and self._effort >= STEP:
+                if looked and self._effort >= EFFORT_PER_TURN:
                     return
                 looked += 1
                 yield job
@@ -558,7 +560,7 @@ class Backlog(PendingQueue):
 
     def _all_refused(self, job: PendingJob) -> bool:
         """Whether others speak for all jobs from `job` on, special ones aside."""
-        if len(self._shapes) > FEW_SHAPES:
+        if len(self._shapes) > MAX_SHAPES_COMPARED:
             return False
         place = (job.order, job.jobid)
         for shape, (_, shortest) in self._shapes.items():

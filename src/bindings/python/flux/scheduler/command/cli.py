@@ -14,10 +14,17 @@ from typing import Any, Callable, Dict, List, Optional
 
 import flux
 from flux.job import JobID
-from flux.scheduler.command import elsewhere, shapes
-from flux.scheduler.command.chart import Chart
+from flux.scheduler.command import job_status, jobspec_options
+from flux.scheduler.command.formatting import (
+    format_duration,
+    format_table,
+    format_time,
+    plural,
+    printable,
+    terminal_width,
+)
+from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
-from flux.scheduler.command.words import clock, plural, printable, span, table, terminal_width
 from flux.scheduler.reservations.times import (
     iso_time,
     local_zone_name,
@@ -27,10 +34,10 @@ from flux.scheduler.reservations.times import (
 Ask = Callable[..., Dict[str, Any]]
 
 #: Jobs in the way of a reservation that the list of reservations names.
-JOBS_NAMED = 3
+MAX_CONFLICTS_SHOWN = 3
 
 
-class Failure(Exception):
+class CommandError(Exception):
     """Something that the user is told in one line, with exit status 1.
 
     Attributes:
@@ -40,7 +47,7 @@ class Failure(Exception):
     errno = 0
 
     @classmethod
-    def of(cls, text: str, error: OSError) -> "Failure":
+    def of(cls, text: str, error: OSError) -> "CommandError":
         """A service refused."""
         failure = cls(text)
         failure.errno = error.errno or 0
@@ -60,25 +67,27 @@ class Context:
         """The Flux handle.
 
         Raises:
-            Failure: there is no instance
+            CommandError: there is no instance
         """
         if self._handle is None:
             try:
                 self._handle = flux.Flux()
             except OSError as exc:
-                raise Failure(f"there is no Flux instance to ask: {exc.strerror or exc}") from None
+                raise CommandError(
+                    f"there is no Flux instance to ask: {exc.strerror or exc}"
+                ) from None
         return self._handle
 
     def ask(self, method: str, payload: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """The answer of a service of the scheduler.
 
         Raises:
-            Failure: it has none, or refuses
+            CommandError: it has none, or refuses
         """
         try:
             answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:
-            raise Failure.of(self._why(method, exc), exc) from None
+            raise CommandError.of(self._why(method, exc), exc) from None
         return answer if isinstance(answer, dict) else {}
 
     def _why(self, method: str, exc: OSError) -> str:
@@ -94,7 +103,7 @@ class Context:
 
     def time(self, when: Optional[float], now: float) -> str:
         """A point in time for a person."""
-        return clock(when, now, self.zone)
+        return format_time(when, now, self.zone)
 
 
 def show_json(answer: Any) -> None:
@@ -107,7 +116,7 @@ def write_file(path: str, text: str) -> None:
     """Have `text` in a file at once: whoever reads it finds the old text or the new one, whole.
 
     Raises:
-        Failure: it cannot be written
+        CommandError: it cannot be written
     """
     if path == "-":
         sys.stdout.write(text)
@@ -126,7 +135,7 @@ def write_file(path: str, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as exc:
-        raise Failure(f"{path}: {exc.strerror}") from None
+        raise CommandError(f"{path}: {exc.strerror}") from None
 
 
 class Explain:
@@ -140,14 +149,14 @@ class Explain:
     def run(self, context: Context) -> None:
         options = context.options
         if options.all == (options.jobid is not None):
-            raise Failure("give a job id, or --all")
+            raise CommandError("give a job id, or --all")
         if options.all:
             answer = context.ask("explain", {"all": True})
         else:
             try:
                 jobid = int(JobID(options.jobid))
             except ValueError:
-                raise Failure(f"{options.jobid!r} is not a job id") from None
+                raise CommandError(f"{options.jobid!r} is not a job id") from None
             answer = self.of_one(jobid, context)
         if options.json:
             show_json(answer)
@@ -157,8 +166,8 @@ class Explain:
                  if job["t_estimate"] else None, job["reason"])
                 for job in answer["jobs"]
             ]  # fmt: skip
-            print("\n".join(table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
-            more = elsewhere.count(context.handle) - len(rows) - answer.get("others", 0)
+            print("\n".join(format_table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
+            more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
             if more > 0:
                 print(
                     f"{plural(more, 'pending job')} not with the scheduler yet: "
@@ -172,27 +181,29 @@ class Explain:
         """The scheduler's answer about a job, or what keeps it from the scheduler, in the same form.
 
         Raises:
-            Failure: it is not pending, or nothing is known of it
+            CommandError: it is not pending, or nothing is known of it
         """
         handle = context.handle
         name = JobID(jobid).f58
-        job = elsewhere.look_up(handle, jobid)
+        job = job_status.look_up_job(handle, jobid)
         if job is None:
             return context.ask("explain", {"id": jobid})
-        state = elsewhere.state_of(job)
+        state = job_status.state_or_result(job)
         if state not in ("DEPEND", "PRIORITY", "SCHED"):
-            raise Failure(f"{name} is not a pending job: its state is {state}")
-        reason = elsewhere.reason(job)
+            raise CommandError(f"{name} is not a pending job: its state is {state}")
+        reason = job_status.reason_in_job_manager(job)
         if reason is None:
             try:
                 return context.ask("explain", {"id": jobid})
-            except Failure as failure:
+            except CommandError as failure:
                 if failure.errno != errno.EINVAL:
                     raise
             try:
-                reason = elsewhere.reason_of_queue(handle, job)
+                reason = job_status.reason_of_queue(handle, job)
             except OSError as exc:
-                raise Failure.of(f"{name} is not with the scheduler: {exc.strerror}", exc) from None
+                raise CommandError.of(
+                    f"{name} is not with the scheduler: {exc.strerror}", exc
+                ) from None
         now = time.time()
         found = {
             "id": jobid,
@@ -241,7 +252,9 @@ class Explain:
             )
         fits = job.get("fits") or {}
         if fits.get("limit"):
-            lines.append(f"  it could start now with a time limit of {span(fits['limit'])} or less")
+            lines.append(
+                f"  it could start now with a time limit of {format_duration(fits['limit'])} or less"
+            )
         if fits.get("count"):
             unit = job["unit"]
             lines.append(f"  it could start now with {plural(fits['count'], unit[:-1])}")
@@ -250,7 +263,7 @@ class Explain:
             lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")
         age = now - answer["made"]
         if age >= 1:
-            lines.append(f"  (as of {span(age)} ago)")
+            lines.append(f"  (as of {format_duration(age)} ago)")
         return lines
 
 
@@ -259,21 +272,27 @@ class When:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        shapes.add_options(parser)
+        jobspec_options.add_options(parser)
         parser.add_argument("--match", action="store_true", help="list the ranks it would get")
 
     def run(self, context: Context) -> None:
-        answer = context.ask("when", {"jobspec": shapes.jobspec_of(context.options)})
+        answer = context.ask(
+            "when", {"jobspec": jobspec_options.jobspec_from_options(context.options)}
+        )
         if context.options.json:
             show_json(answer)
         elif answer["verdict"] == "never":
-            raise Failure(f"never: {answer['reason']}")
+            raise CommandError(f"never: {answer['reason']}")
         elif answer["start"] is None:
             print(f"unknown: {answer['reason']}")
         else:
             now = answer["now"]
             late = answer["start"] - now
-            wait = "now" if late <= 0 else f"{context.time(answer['start'], now)}, in {span(late)}"
+            wait = (
+                "now"
+                if late <= 0
+                else f"{context.time(answer['start'], now)}, in {format_duration(late)}"
+            )
             print(wait)
             if answer.get("unplanned"):
                 print(f"({plural(answer['unplanned'], 'pending job')} not counted: too many wait)")
@@ -306,11 +325,15 @@ class Windows:
                         kind["kind"],
                         count,
                         kind["total"],
-                        span(until - now) if ends else f"{span(horizon)} or more" if count else "",
+                        format_duration(until - now)
+                        if ends
+                        else f"{format_duration(horizon)} or more"
+                        if count
+                        else "",
                         context.time(until, now) if ends else "",
                     ]
                 )
-        print("\n".join(table(("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))))
+        print("\n".join(format_table(("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))))
         width = max(10, terminal_width() - 12)
         for kind in answer["kinds"]:
             if kind["total"]:
@@ -411,7 +434,7 @@ class Reserve:
             if getattr(options, key) is not None:
                 entry[key] = getattr(options, key)
         if options.requires:
-            entry["requires"] = shapes.parse_constraint(options.requires)
+            entry["requires"] = jobspec_options.parse_constraint(options.requires)
         if options.users:
             entry["users"] = options.users.split(",")
         if options.queues:
@@ -478,7 +501,7 @@ class Reservations:
                     one["name"],
                     one["state"],
                     context.time(one["start"], now),
-                    span(one["end"] - one["start"]),
+                    format_duration(one["end"] - one["start"]),
                     one["nodes"],
                     one["ranks"] or "",
                     one.get("every") or "",
@@ -487,7 +510,7 @@ class Reservations:
                 )
             )
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
-        lines = table(head, rows, ("NODES",))
+        lines = format_table(head, rows, ("NODES",))
         for line in lines[1:] if context.options.no_header else lines:
             print(line)
 
@@ -498,10 +521,10 @@ class Reservations:
         parts += [
             f"{job['name']} {'without a known end' if job['end'] is None else 'until '}"
             + (context.time(job["end"], now) if job["end"] is not None else "")
-            for job in jobs[:JOBS_NAMED]
+            for job in jobs[:MAX_CONFLICTS_SHOWN]
         ]
-        if len(jobs) > JOBS_NAMED:
-            parts.append(f"{plural(len(jobs) - JOBS_NAMED, 'more job')}")
+        if len(jobs) > MAX_CONFLICTS_SHOWN:
+            parts.append(f"{plural(len(jobs) - MAX_CONFLICTS_SHOWN, 'more job')}")
         return "; ".join(parts)
 
 
@@ -565,7 +588,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         COMMANDS[options.command]().run(Context(options))  # type: ignore[attr-defined]
         sys.stdout.flush()
         return 0
-    except (Failure, ValueError) as exc:
+    except (CommandError, ValueError) as exc:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1
     except BrokenPipeError:

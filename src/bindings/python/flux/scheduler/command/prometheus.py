@@ -52,7 +52,7 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> List[s
 
 
 #: key of the statistics -> (name, kind, help)
-_PLAIN: Dict[str, Tuple[str, str, str]] = {
+_METRICS_OF_STATS: Dict[str, Tuple[str, str, str]] = {
     "sched_passes": ("flux_sched_passes_total", "counter", "Completed scheduling passes."),
     "sched_yields": ("flux_sched_steps_total", "counter", "Steps of scheduling passes."),
     "sched_closed": (
@@ -66,7 +66,11 @@ _PLAIN: Dict[str, Tuple[str, str, str]] = {
         "counter",
         "Commits of allocated resources to the KVS.",
     ),
-    "errors": ("flux_sched_errors_total", "counter", "Mishaps that were logged and survived."),
+    "errors": (
+        "flux_sched_errors_total",
+        "counter",
+        "ErrorReporter that were logged and survived.",
+    ),
     "sched_delay": (
         "flux_sched_delay_seconds",
         "gauge",
@@ -102,7 +106,7 @@ def exposition(answer: Mapping[str, Any]) -> str:
             "When the scheduler was loaded; counters begin at 0 then.",
             [({}, started)],
         )
-    for key, (metric, kind, text) in _PLAIN.items():
+    for key, (metric, kind, text) in _METRICS_OF_STATS.items():
         value = stats.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             lines += family(metric, kind, text, [({}, value)])

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, TextIO
 
-from flux.scheduler.command.words import plural, printable, span, table
+from flux.scheduler.command.formatting import format_duration, format_table, plural, printable
 
 if TYPE_CHECKING:
     from flux.scheduler.command.cli import Context
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
 
 #: What the states look like in a bar, and what of a kind of wait a user should read.
-_BARS = {"allocated": "#", "reserved": "=", "down": "x", "free": "."}
-_WAITS = {
+_BAR_MARKS = {"allocated": "#", "reserved": "=", "down": "x", "free": "."}
+_WAIT_TEXTS = {
     "order": "jobs ahead of them",
     "resources": "nodes in use",
     "down": "nodes that are down",
@@ -37,7 +37,7 @@ _WAITS = {
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 
 
-class View:
+class TopView:
     """The text of one update, and what it takes from the one before.
 
     Args:
@@ -66,10 +66,10 @@ class View:
         clock = self._context.time
         rates = self.rates(answer)
         lines = [
-            f"{answer['name']}  {clock(now, now)}  up {span(now - answer['started'])}",
+            f"{answer['name']}  {clock(now, now)}  up {format_duration(now - answer['started'])}",
             "nodes   "
             + "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count),
-            "        " + bar(answer["nodes"], min(60, width - 10)),
+            "        " + state_bar(answer["nodes"], min(60, width - 10)),
             f"queue   {plural(answer['stats']['pending_jobs'], 'pending job')}"
             f", {answer['stats'].get('reserved', 0)} with a promise",
             "passes  "
@@ -81,29 +81,29 @@ class View:
             + plural(answer["stats"]["errors"], "error"),
         ]
         if answer["reasons"]:
-            lines += ["", *table(
+            lines += ["", *format_table(
                 ("QUEUE", "JOBS", "WAIT FOR"),
                 [
-                    (one["queue"] or "-", one["count"], _WAITS.get(one["kind"], one["kind"]))
+                    (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))
                     for one in answer["reasons"]
                 ],
                 ("JOBS",),
             )]  # fmt: skip
         if answer["promises"]:
-            lines += ["", *table(
+            lines += ["", *format_table(
                 ("NEXT PROMISES", "NODES", "START", "IN"),
                 [
-                    (one["name"], one["nodes"], clock(one["start"], now), span(one["start"] - now))
+                    (one["name"], one["nodes"], clock(one["start"], now), format_duration(one["start"] - now))
                     for one in answer["promises"]
                 ],
                 ("NODES",),
             )]  # fmt: skip
         if answer["reservations"]:
-            lines += ["", *table(
+            lines += ["", *format_table(
                 ("RESERVATION", "STATE", "NODES", "START", "IN"),
                 [
                     (one["name"], one["state"], one["nodes"], clock(one["start"], now),
-                     span(one["start"] - now) if one["start"] > now else "")
+                     format_duration(one["start"] - now) if one["start"] > now else "")
                     for one in answer["reservations"]
                 ],
                 ("NODES",),
@@ -115,18 +115,18 @@ class View:
         return [line if len(line) <= width else line[: width - 1] + "+" for line in shown]
 
 
-def bar(counts: Dict[str, int], width: int) -> str:
+def state_bar(counts: Dict[str, int], width: int) -> str:
     """Counts of states as a bar: each that is not 0 has a column at least."""
     total = sum(counts.values())
-    if total <= 0 or width < len(_BARS):
+    if total <= 0 or width < len(_BAR_MARKS):
         return ""
     wide = {
         state: max(1, round(counts.get(state, 0) / total * width)) if counts.get(state) else 0
-        for state in _BARS
+        for state in _BAR_MARKS
     }
     most = max(wide, key=lambda state: wide[state])
     wide[most] += width - sum(wide.values())
-    return "[" + "".join(mark * wide[state] for state, mark in _BARS.items()) + "]"
+    return "[" + "".join(mark * wide[state] for state, mark in _BAR_MARKS.items()) + "]"
 
 
 def watch(context: Context, delay: float) -> None:
@@ -136,7 +136,7 @@ def watch(context: Context, delay: float) -> None:
         context: who to ask, and the options of the command line
         delay: seconds from one answer to the next question
     """
-    view = View(context)
+    view = TopView(context)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if context.options.once:
         answer = context.ask("stats")
@@ -149,17 +149,17 @@ def watch(context: Context, delay: float) -> None:
             print(json.dumps(context.ask("stats")), flush=True)
             time.sleep(delay)
     else:
-        _Screen(sys.stdin, sys.stdout).run(context, view, delay)
+        _AlternateScreen(sys.stdin, sys.stdout).run(context, view, delay)
 
 
-class _Screen:
+class _AlternateScreen:
     """The terminal's other screen: left as it was, whatever ends the view."""
 
     def __init__(self, keys: TextIO, out: TextIO) -> None:
         self._keys = keys
         self._out = out
 
-    def run(self, context: Context, view: View, delay: float) -> None:
+    def run(self, context: Context, view: TopView, delay: float) -> None:
         import termios
         import tty
 
@@ -184,7 +184,7 @@ class _Screen:
             self._out.write(_LEAVE)
             self._out.flush()
 
-    def _draw(self, view: View, answer: Dict[str, Any]) -> None:
+    def _draw(self, view: TopView, answer: Dict[str, Any]) -> None:
         size = shutil.get_terminal_size()
         lines = view.lines(answer, size.columns, size.lines - 1)
         self._out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
@@ -221,7 +221,7 @@ def _coloured(line: str) -> str:
     for state, colour in _COLOURS.items():
         text.highlight_regex(rf"\b[0-9]+ {state}\b", colour)
         if line.startswith("        ["):
-            text.highlight_regex(re.escape(_BARS[state]) + "+", colour)
+            text.highlight_regex(re.escape(_BAR_MARKS[state]) + "+", colour)
     if line.isupper() or line.startswith(("QUEUE", "NEXT", "RESERVATION")):
         text.stylize("bold")
     console = Console(force_terminal=True, width=max(1, len(line)) + 1, highlight=False)

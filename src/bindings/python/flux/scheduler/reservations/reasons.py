@@ -7,43 +7,44 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
-from flux.scheduler.reservations.entry import Demands, Entry
-from flux.scheduler.reservations.holding import Holding
-from flux.scheduler.reservations.members import Members
+from flux.scheduler.reservations.active_windows import ActiveWindows
+from flux.scheduler.reservations.group_jobs import GroupJobs
+from flux.scheduler.reservations.node_selector import NodeSelector
+from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
-#: A job that starts within so many seconds of an end starts at it.
-SOON = 1.0
+#: A job that is planned to start within so many seconds of a window's end starts because the window ends.
+SAME_TIME_S = 1.0
 
 
-class Reasons:
+class ReservationReasons:
     """Finds the reservation that a job waits for, or has to keep off.
 
     Args:
         scheduler (PolicyScheduler): whose
         entries (dict): the reservations, by name
-        demands (Demands): what they ask of the pool
-        members (Members): the jobs of their groups
-        holding (Holding): what is held of them
+        selector (NodeSelector): what they ask of the pool
+        group_jobs (GroupJobs): the jobs of their groups
+        active (ActiveWindows): what is held of them
     """
 
     def __init__(
         self,
         scheduler: PolicyScheduler,
-        entries: dict[str, Entry],
-        demands: Demands,
-        members: Members,
-        holding: Holding,
+        entries: dict[str, ReservationState],
+        selector: NodeSelector,
+        group_jobs: GroupJobs,
+        active: ActiveWindows,
     ) -> None:
         self._scheduler = scheduler
         self._entries = entries
-        self._demands = demands
-        self._members = members
-        self._holding = holding
+        self._selector = selector
+        self._group_jobs = group_jobs
+        self._active = active
 
     def why(self, job: PendingJob) -> Optional[str]:
         """What a job waits for on account of a reservation, in one sentence; None: of none."""
@@ -63,20 +64,20 @@ class Reasons:
             for entry in self._entries.values()
             if entry.name != job.reservation
             and entry.window is not None
-            and entry.window.end <= start + SOON
-            and (entry.ranks or self._demands.ranks(entry.reservation)) & wanted
+            and entry.window.end <= start + SAME_TIME_S
+            and (entry.ranks or self._selector.ranks(entry.reservation)) & wanted
         ]
         return self._shown(max(over, key=lambda one: one[0])[1]) if over else None
 
     @staticmethod
-    def _shown(entry: Entry) -> Optional[dict[str, Any]]:
+    def _shown(entry: ReservationState) -> Optional[dict[str, Any]]:
         window = entry.window
         return window and {"name": entry.name, "start": window.start, "end": window.end}
 
-    def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[Entry]]:
+    def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[ReservationState]]:
         """As `why`, and the reservation if there is one of that name."""
         try:
-            entry, reason = self._members.standing(job)
+            entry, reason = self._group_jobs.standing(job)
         except InfeasibleRequest as exc:
             return str(exc), None
         if reason is not None:
@@ -86,12 +87,14 @@ class Reasons:
             begins = self._text(entry, entry.window.start)
             return f"reservation {entry.name} begins at {begins}", entry
         if entry is not None:
-            wanted = self._demands.nodes(entry.reservation)
-            free = popcount(entry.ranks & ~self._holding.held_inside(entry))
+            wanted = self._selector.nodes(entry.reservation)
+            free = popcount(entry.ranks & ~self._active.held_inside(entry))
             return f"reservation {entry.name}: {free} of {wanted} nodes are free", entry
         return self._in_the_way(job, now)
 
-    def _in_the_way(self, job: PendingJob, now: float) -> tuple[Optional[str], Optional[Entry]]:
+    def _in_the_way(
+        self, job: PendingJob, now: float
+    ) -> tuple[Optional[str], Optional[ReservationState]]:
         """The first reservation without which a job could start now."""
         if not self._entries:
             return None, None
@@ -124,7 +127,7 @@ class Reasons:
             if entry.window is not None
             and not entry.active
             and entry.window.start < now + length
-            and self._demands.ranks(entry.reservation) & wanted
+            and self._selector.ranks(entry.reservation) & wanted
         ]
         if not ahead:
             return None, None
@@ -142,5 +145,5 @@ class Reasons:
             )
         return text, entry
 
-    def _text(self, entry: Entry, when: float) -> str:
+    def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))

@@ -3,21 +3,21 @@
 import errno
 import os
 
-from flux.jobtap import given
-from flux.jobtap.args import Args
-from flux.jobtap.belongings import (
-    MAX_POSTS,
-    MAX_RETURNS,
-    RETURNS,
-    Belongings,
-    endless,
-    future_class,
-    handle_class,
-)
+from flux.jobtap import validation
+from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, brief
-from flux.jobtap.frozen import freeze
-from flux.jobtap.given import CURRENT_JOB
+from flux.jobtap.frozen_json import freeze
 from flux.jobtap.plugin import Plugin, service_name
+from flux.jobtap.plugin_resources import (
+    EVENTS_BACK_TO_PRIORITY,
+    MAX_POSTS_PER_TURN,
+    MAX_RETURNS_PER_TURN,
+    PluginResources,
+    endless_posting,
+    plugin_handle_class,
+    plugin_rpc_class,
+)
+from flux.jobtap.validation import CURRENT_JOB
 from flux_embedded.formats import states
 from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
@@ -26,27 +26,27 @@ from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
 
 
-class PluginRPC(future_class(RPC)):
+class PluginRPC(plugin_rpc_class(RPC)):
     """RPCs of plugins."""
 
 
-class PluginHandle(handle_class(Flux)):
+class PluginHandle(plugin_handle_class(Flux)):
     """The job manager's handle, of one plugin."""
 
     rpc_class = PluginRPC
 
-    def __init__(self, jm, belongings):
+    def __init__(self, jm, plugin_resources):
         # Not the base class's: the task's own handle stays what it is.
         self.task = jm.h.task
         self.kernel = jm.h.kernel
-        self.belongings = belongings
+        self.plugin_resources = plugin_resources
 
     def send_request(self, future, topic, *args, **kwargs):
-        self.belongings.check()
+        self.plugin_resources.check()
         super().send_request(future, topic, *args, **kwargs)
         if type(future) is PluginRPC:
-            future.topic, future.belongings = topic, self.belongings
-        return self.belongings.future(future)
+            future.topic, future.plugin_resources = topic, self.plugin_resources
+        return self.plugin_resources.add_future(future)
 
 
 class Builtin(Plugin):
@@ -69,16 +69,16 @@ class State:
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
         perilogs (list): (job, "prolog" or "epilog", description) that it has open
-        belongings (Belongings): what it has running
+        plugin_resources (PluginResources): what it has running
         is_builtin (bool): it is a rule of the job manager's own
     """
 
-    def __init__(self, name, belongings, is_builtin):
+    def __init__(self, name, plugin_resources, is_builtin):
         self.sort_order = "none"
         self.service = service_name(name)
         self.services = []
         self.perilogs = []
-        self.belongings = belongings
+        self.plugin_resources = plugin_resources
         self.is_builtin = is_builtin
 
 
@@ -99,13 +99,13 @@ class Host:
 
     def create(self, name, path, args):
         """A plugin of a file."""
-        belongings = Belongings(
+        plugin_resources = PluginResources(
             name,
             lambda where, exc: self.report(plugin, where, exc),
             lambda: self.jm.jobtap.guest(plugin),
         )
-        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, belongings))
-        self.states[plugin] = State(name, belongings, False)
+        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, plugin_resources))
+        self.states[plugin] = State(name, plugin_resources, False)
         return plugin
 
     def create_builtin(self, name):
@@ -135,8 +135,8 @@ class Host:
             self.jm.remove_method(method)
         self._end_perilogs(plugin, state)
         plugin.end()
-        if state.belongings is not None:
-            state.belongings.end(lambda future: future.stop())
+        if state.plugin_resources is not None:
+            state.plugin_resources.end(lambda future: future.stop())
         del self.states[plugin]
 
     def _end_perilogs(self, plugin, state):
@@ -177,16 +177,16 @@ class Host:
             self._posts.clear()
         counts = self._posts.setdefault(job.id, [0, 0])
         counts[0] += 1
-        counts[1] += name in RETURNS
-        if counts[0] > MAX_POSTS or counts[1] > MAX_RETURNS:
-            raise endless(plugin.name, name, job.id)
+        counts[1] += name in EVENTS_BACK_TO_PRIORITY
+        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RETURNS_PER_TURN:
+            raise endless_posting(plugin.name, name, job.id)
         events.post(job, name, context)
 
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
         if self.is_builtin(plugin):
             return self.jm.jobtap.args_of(job)
-        args = Args(self.jm.jobtap.source_of(job))
+        args = CallbackArgs(self.jm.jobtap.source_of(job))
         args.release(True)
         return args
 
@@ -338,10 +338,10 @@ class Host:
         job = self._job(id, active=False)
         if args is None:
             source = jobtap.source_of(job)
-        elif isinstance(args, Args) and args.is_live():
+        elif isinstance(args, CallbackArgs) and args.is_live():
             source = args.source()
         else:
-            source = DictSource(freeze(given.plain(dict(args), "call: args")))
+            source = DictSource(freeze(validation.plain(dict(args), "call: args")))
         return jobtap.call_or_raise(job, topic, source)
 
     def service_register(self, plugin, method, rolemask, callback):

@@ -12,12 +12,12 @@ import sys
 from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 
-from flux.jobtap import given, guard, source
-from flux.jobtap.args import Args
+from flux.jobtap import plugin_file, process_guard, validation
+from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe, trace
-from flux.jobtap.frozen import FrozenDict, freeze
-from flux.jobtap.given import PRIORITY_UNAVAIL
+from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
+from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.formats import states
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.policy import json_name
@@ -48,7 +48,7 @@ class Jobtap:
         self._guests = []  # plugins whose code runs
         self._configured = None
         self._builtins = {}
-        guard.install(self)
+        process_guard.install(self)
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Jobtap:
             self._guests.remove(plugin)
             task.handle = former
 
-    def is_guest(self):
+    def is_running_plugin(self):
         """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
         return bool(self._guests) and self.jm.kernel.running is self.jm.task
 
@@ -221,7 +221,7 @@ class Jobtap:
                 return None
             answer = read_answer(answer, topic, plugin.name)
         if answer and topic.startswith("job.update.") and answer.get("updates"):
-            given.updates(answer["updates"], "updates in the answer")
+            validation.updates(answer["updates"], "updates in the answer")
         return answer
 
     def collect_updates(self, updates):
@@ -245,9 +245,9 @@ class Jobtap:
     def _is_priority(self, job, topic, plugin, priority):
         if job is None or not topic.startswith("job."):
             return True
-        if type(priority) is int and PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX:
+        if type(priority) is int and PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX:
             return True
-        text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
+        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
@@ -402,7 +402,7 @@ class Jobtap:
         plugin = self.host.create(name, full, args)
         try:
             with self.guest(plugin):
-                init = source.run(full)
+                init = plugin_file.run_plugin_file(full)
         except OSError as exc:
             self.jm.log(LOG_DEBUG, trace(exc.__cause__ or exc))
             self.host.end(plugin)
@@ -619,7 +619,7 @@ class Views:
 
     def frozen(self):
         if self._frozen is None:
-            self._frozen = Args(self._source)
+            self._frozen = CallbackArgs(self._source)
         return self._frozen
 
     def renew(self):

@@ -20,29 +20,31 @@ from _flux._core import lib as core_lib
 from _flux_jobtap import ffi, lib
 from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_types
 
-from flux.jobtap import belongings, given, in_thread, source
-from flux.jobtap.args import Args
+from flux.jobtap import plugin_file, plugin_resources, thread_guard, validation
+from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
-from flux.jobtap.frozen import FrozenDict, FrozenList
-from flux.jobtap.given import CURRENT_JOB, PRIORITY_UNAVAIL
+from flux.jobtap.frozen_json import FrozenDict, FrozenList
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future
+from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
 
 NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
 #: What job-manager takes for "no priority yet".
 C_PRIORITY_UNAVAIL = -2
 
-_loaded: dict[int, Host] = {}  # key -> Host
-_services: dict[int, tuple[Host, Callable[..., Any], str]] = {}  # number -> (Host, callback, topic)
+_loaded: dict[int, PluginHost] = {}  # key -> PluginHost
+_services: dict[
+    int, tuple[PluginHost, Callable[..., Any], str]
+] = {}  # number -> (PluginHost, callback, topic)
 _numbers = iter(range(1, 1 << 62))
-_running: list[Frame] = []  # Frames of the running callbacks, innermost last
+_running: list[RunningCallback] = []  # RunningCallbacks of the running callbacks, innermost last
 
 set_types(FrozenDict, FrozenList)
 
 
-class Source:
+class ArgsSource:
     """The IN args of a callback, by the address of its flux_plugin_arg_t."""
 
     __slots__ = ("pointer", "_keys")
@@ -57,7 +59,7 @@ class Source:
         return keys(self.pointer)
 
 
-class UpdateSource(Source):
+class UpdateArgsSource(ArgsSource):
     """Those of job.update.KEY, with ``updates`` as the documents have it."""
 
     __slots__ = ()
@@ -71,7 +73,7 @@ class UpdateSource(Source):
         return [*keys(self.pointer), "updates"]
 
 
-class Frame:
+class RunningCallback:
     """A running callback.
 
     Attributes:
@@ -89,7 +91,7 @@ class Frame:
         self.dependencies: dict[tuple[int, str], bool] = {}
 
 
-class Host:
+class PluginHost:
     """A loaded plugin, and the job manager as that plugin sees it.
 
     Args:
@@ -119,8 +121,8 @@ class Host:
         ] = {}  # new job -> exceptions that it gets when it is valid
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
-        self.belongings = belongings.Belongings(self.basename, self.report)
-        self.handle = PluginHandle(pointer, self.belongings)
+        self.plugin_resources = plugin_resources.PluginResources(self.basename, self.report)
+        self.handle = PluginHandle(pointer, self.plugin_resources)
         self._reactor = core_lib.flux_get_reactor(self.handle.handle)
 
     def load(self) -> None:
@@ -130,9 +132,9 @@ class Host:
             self.plugin = plugin = Plugin(
                 self, os.path.basename(path), path, args, handle=self.handle
             )
-            self.belongings.name = plugin.name
+            self.plugin_resources.name = plugin.name
             self.set_name(plugin, service_name(plugin.name))
-            answer = source.run(path)(plugin)
+            answer = plugin_file.run_plugin_file(path)(plugin)
             read_answer(answer, "plugin_init", plugin.name)
         except FAILURES as exc:
             self.error = self._init_error(exc)
@@ -170,10 +172,12 @@ class Host:
 
     def run(self, callback: Callable[..., Any], topic: str, args: Any) -> int:
         """Call one handler; returns what C is told, 0 or -1."""
-        view = Args(
-            (UpdateSource if topic.startswith("job.update.") else Source)(args_address(args))
+        view = CallbackArgs(
+            (UpdateArgsSource if topic.startswith("job.update.") else ArgsSource)(
+                args_address(args)
+            )
         )
-        frame = Frame(args)
+        frame = RunningCallback(args)
         _running.append(frame)
         try:
             answer = callback(self.plugin, topic, view)
@@ -209,7 +213,10 @@ class Host:
     def _answer(self, topic: str, args: Any, view: Any, answer: dict[str, Any]) -> None:
         if "priority" in answer and topic.startswith("job."):
             priority = answer["priority"]
-            if type(priority) is not int or not PRIORITY_UNAVAIL <= priority <= given.PRIORITY_MAX:
+            if (
+                type(priority) is not int
+                or not PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX
+            ):
                 self._not_a_priority(topic, view, priority)
                 answer["priority"] = priority = PRIORITY_UNAVAIL
             if priority == PRIORITY_UNAVAIL:
@@ -221,13 +228,13 @@ class Host:
             if key in answer:
                 answer[key] = int(bool(answer[key]))
         if topic.startswith("job.update.") and answer.get("updates"):
-            given.updates(answer["updates"], "updates in the answer")
+            validation.updates(answer["updates"], "updates in the answer")
         if "R" in answer and topic == "job.state.sched":
             self._take_R(view["id"], answer["R"])
         _check(lib.jobtap_answer(args, json.dumps(answer).encode()))
 
     def _not_a_priority(self, topic: str, view: Any, priority: int) -> None:
-        text = f"{priority!r} is not a priority (0-{given.PRIORITY_MAX})"
+        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
         self.report(topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
@@ -255,8 +262,8 @@ class Host:
 
         txn = flux.kvs.KVSTxn(self.handle, flux.job.JobID(id).kvs)
         txn.put("R", R)
-        future = self.belongings.future(txn.commit_async())
-        future.then(self.belongings.guarded(self._R_committed, "commit of R"), id)
+        future = self.plugin_resources.add_future(txn.commit_async())
+        future.then(self.plugin_resources.guarded(self._R_committed, "commit of R"), id)
 
     def _R_committed(self, future: Any, id: int) -> None:
         try:
@@ -307,12 +314,12 @@ class Host:
             raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
         return current
 
-    def job_lookup(self, plugin: Plugin, id: int) -> Args:
+    def job_lookup(self, plugin: Plugin, id: int) -> CallbackArgs:
         args = lib.flux_jobtap_job_lookup(self.p, self._id(id))
         if args == ffi.NULL:
             raise _error("unknown job id")
         try:
-            return Args(None, everything(args_address(args), 0))
+            return CallbackArgs(None, everything(args_address(args), 0))
         finally:
             lib.flux_plugin_arg_destroy(args)
 
@@ -394,9 +401,12 @@ class Host:
             self._posts.clear()
         counts = self._posts.setdefault(id, [0, 0])
         counts[0] += 1
-        counts[1] += name in belongings.RETURNS
-        if counts[0] > belongings.MAX_POSTS or counts[1] > belongings.MAX_RETURNS:
-            raise belongings.endless(self.plugin.name, name, id)
+        counts[1] += name in plugin_resources.EVENTS_BACK_TO_PRIORITY
+        if (
+            counts[0] > plugin_resources.MAX_POSTS_PER_TURN
+            or counts[1] > plugin_resources.MAX_RETURNS_PER_TURN
+        ):
+            raise plugin_resources.endless_posting(self.plugin.name, name, id)
 
     def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
@@ -541,10 +551,10 @@ class Host:
                 raise _error("unknown job id")
             mine = lib.jobtap_args(found, ffi.NULL)
             lib.flux_plugin_arg_destroy(found)
-        elif isinstance(args, Args) and args.is_live():
+        elif isinstance(args, CallbackArgs) and args.is_live():
             mine = lib.jobtap_args(ffi.cast("flux_plugin_arg_t *", args.source().pointer), ffi.NULL)
         else:
-            text = json.dumps(given.plain(dict(args), "call: args"))
+            text = json.dumps(validation.plain(dict(args), "call: args"))
             mine = lib.jobtap_args(ffi.NULL, text.encode())
         if mine == ffi.NULL:
             raise OSError(errno.EINVAL, "call: args must be a mapping that JSON can hold")
@@ -610,7 +620,7 @@ class Host:
                     callback(plugin, "plugin.exit", FrozenDict())
                 except FAILURES as exc:
                     self.report("plugin.exit", exc)
-        self.belongings.end(drop_future)
+        self.plugin_resources.end(drop_future)
         self.handle.drop()
         self.plugin = self.p = None
         gc.collect()
@@ -619,7 +629,7 @@ class Host:
 class AuxEntry:
     """Something that a plugin attached to a job."""
 
-    def __init__(self, host: Host, id: int, name: str, value: Any, free_fn: Any) -> None:
+    def __init__(self, host: PluginHost, id: int, name: str, value: Any, free_fn: Any) -> None:
         self.host = host
         self.id = id
         self.name = name
@@ -669,7 +679,7 @@ def _report_stray(exc: BaseException) -> None:
         break
 
 
-in_thread.install(_report_stray)
+thread_guard.install(_report_stray)
 
 
 # -- what C calls ------------------------------------------------------------------------------------------------
@@ -677,11 +687,11 @@ in_thread.install(_report_stray)
 
 @ffi.def_extern(error=0)
 def python_load(p: Any, key: int) -> int:
-    in_thread.enter()
+    thread_guard.set_job_manager_thread()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
         return 1  # job-manager refuses it in a moment: loaded already
-    host = _loaded[key] = Host(p, key)
+    host = _loaded[key] = PluginHost(p, key)
     host.load()
     return 1
 

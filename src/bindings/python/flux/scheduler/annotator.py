@@ -15,36 +15,36 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from flux.scheduler.host import wants_forecast
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Clock, Mishaps
+    from flux.scheduler.host import Clock, ErrorReporter
     from flux.scheduler.requests import PendingJob
 
 #: An estimate that moved by less than this many seconds is not sent again.
-ESTIMATE_GRAIN = 1.0
+ESTIMATE_GRAIN_S = 1.0
 
 #: Seconds after its request from which a job's user is told of estimates and reasons, and between two
 #: times.
-MATURE = 1.0
+QUIET_TIME_S = 1.0
 
 #: What is told within so many seconds is told at one time.
-MATURE_GRAIN = 0.1
+SAME_TIME_S = 0.1
 
 
-class Teller:
+class Annotator:
     """Sends estimates and reasons when it is time to.
 
     Args:
         handle: the Flux handle
         clock (Clock): the reactor's time
         forecast: called when there is time to tell what was not told before
-        mishaps (Mishaps): where failures are reported
+        errors (ErrorReporter): where failures are reported
     """
 
     def __init__(
-        self, handle: Any, clock: Clock, forecast: Callable[[], None], mishaps: Mishaps
+        self, handle: Any, clock: Clock, forecast: Callable[[], None], errors: ErrorReporter
     ) -> None:
         self._clock = clock
         self._forecast = forecast
-        self._mishaps = mishaps
+        self._errors = errors
         self._anybody_looks = wants_forecast(handle)
         #: heap of (time, job id, job): when there will be a time to tell of jobs
         self._silent: list[tuple[float, int, PendingJob]] = []
@@ -62,11 +62,11 @@ class Teller:
         """Whether it is time to tell of a job; if not, a forecast is asked for when it is."""
         now, told = self._clock.now(), job.told
         if told is None:
-            when = job.came + MATURE
-        elif now - told <= MATURE_GRAIN:
+            when = job.came + QUIET_TIME_S
+        elif now - told <= SAME_TIME_S:
             return True
         else:
-            when = told + MATURE
+            when = told + QUIET_TIME_S
         if now >= when:
             return True
         if not job.silent:
@@ -91,7 +91,9 @@ class Teller:
             if shown is None:
                 return
             kind = None
-        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN and kind == job.estimate_kind:
+        elif (
+            shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == job.estimate_kind
+        ):
             return
         job._last_annotation = when
         sched: dict[str, Any] = {"t_estimate": when}
@@ -112,23 +114,23 @@ class Teller:
         for when that can be.
         """
         now = self._clock.now()
-        if 0 <= now - self._reasons_at < min(MATURE, MATURE_GRAIN):
+        if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
             if not self._reasons_due:
                 self._reasons_due = True
-                self._arm(MATURE_GRAIN)
+                self._arm(SAME_TIME_S)
             return False
         self._reasons_at = now
         return True
 
     def _tell(self, job: PendingJob, sched: dict[str, Any]) -> None:
         now = self._clock.now()
-        if job.told is None or now - job.told > MATURE_GRAIN:
+        if job.told is None or now - job.told > SAME_TIME_S:
             job.told = now
         job.request.annotate({"sched": sched})
 
     def _arm(self, seconds: float) -> None:
         self._armed = True
-        self._timer.reset(after=max(MATURE_GRAIN, seconds))
+        self._timer.reset(after=max(SAME_TIME_S, seconds))
 
     def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         silent, now = self._silent, self._clock.now()
@@ -139,7 +141,7 @@ class Teller:
             if not job.request.finalized:
                 waits = True
                 if job.estimate is not None:
-                    self._mishaps.guard("estimate", self.estimate, job, *job.estimate)
+                    self._errors.guard("estimate", self.estimate, job, *job.estimate)
         self._armed = bool(silent)
         if silent:
             self._arm(silent[0][0] - now)

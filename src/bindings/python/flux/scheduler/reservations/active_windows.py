@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.pool.inventory import select, selected_ranks
 from flux.resource.pool.masks import idset_text, members, popcount, take
-from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Window
+from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
 
-class Holding:
+class ActiveWindows:
     """Holds the ranks of reservations in the pool, from when a window begins to its end.
 
     What is free of them is a *stand-in*'s: an allocation with a negative id. Jobs of the group are
@@ -26,30 +27,33 @@ class Holding:
     Args:
         scheduler (PolicyScheduler): whose
         entries (dict): the reservations, by name
-        demands (Demands): what they ask of the pool
+        selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
-        self, scheduler: PolicyScheduler, entries: dict[str, Entry], demands: Demands
+        self,
+        scheduler: PolicyScheduler,
+        entries: dict[str, ReservationState],
+        selector: NodeSelector,
     ) -> None:
         self._scheduler = scheduler
         self._entries = entries
-        self._demands = demands
+        self._selector = selector
         #: running jobs that were started inside a window: whose, and their ends (0: none)
         self._inside: dict[int, tuple[str, float]] = {}
 
     # -- which ranks -----------------------------------------------------------------------------------
 
-    def pin(self, entry: Entry) -> None:
+    def pin(self, entry: ReservationState) -> None:
         """Choose the ranks of a pinned reservation that has none, or not enough that are up: those
         that are free first, then those in use, lowest first."""
         if not entry.pinned or entry.active or entry.window is None:
             return
         impl = self._scheduler.resources.impl
-        room = self._demands.ranks(entry.reservation) & impl.eligible(None)
+        room = self._selector.ranks(entry.reservation) & impl.eligible(None)
         before = entry.ranks
         chosen = before & room
-        wanted = self._demands.nodes(entry.reservation)
+        wanted = self._selector.nodes(entry.reservation)
         for some in (impl.index.idle, impl.inventory.ranks):
             free = self._room_outside(entry, room & some & ~chosen)
             chosen |= take(free, max(0, min(wanted - popcount(chosen), popcount(free))))
@@ -59,17 +63,17 @@ class Holding:
             instead = f"rank {come} instead" if come else "no other instead"
             self._scheduler.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
-    def take_in(self, entry: Entry) -> None:
+    def take_in(self, entry: ReservationState) -> None:
         """Choose ranks that are still missing, and keep what is free of those chosen."""
         impl = self._scheduler.resources.impl
-        request = self._demands.request(entry.reservation, 1, 1.0)
+        request = self._selector.request(entry.reservation, 1, 1.0)
         match = impl.match_mask(request)
         up = impl.eligible(request.shape.match)
         held = self.held_inside(entry)
         self._dismiss_stand_in(entry)
         # A rank that others still use is none of it yet, chosen before or not.
         entry.ranks = (entry.ranks & match & up & impl.index.idle) | held
-        wanted = self._demands.nodes(entry.reservation)
+        wanted = self._selector.nodes(entry.reservation)
         missing = wanted - popcount(entry.ranks)
         if missing > 0:
             room = self._room_outside(entry, match & up & impl.index.idle & ~entry.ranks)
@@ -83,7 +87,7 @@ class Holding:
         self._stand_in(entry, busy)
         self._warn(entry, wanted)
 
-    def _room_outside(self, entry: Entry, idle: int) -> int:
+    def _room_outside(self, entry: ReservationState, idle: int) -> int:
         """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""
         assert entry.window is not None
         for other in self._entries.values():
@@ -97,8 +101,8 @@ class Holding:
                 idle &= ~other.ranks
         return idle
 
-    def _warn(self, entry: Entry, wanted: int) -> None:
-        short = self._demands.lacks(entry)
+    def _warn(self, entry: ReservationState, wanted: int) -> None:
+        short = self._selector.lacks(entry)
         text = f"{short} of {wanted} nodes are in use or down" if short > 0 else ""
         if text != entry.warned:
             entry.warned = text
@@ -107,7 +111,7 @@ class Holding:
 
     # -- what is free of them --------------------------------------------------------------------------
 
-    def _stand_in(self, entry: Entry, busy: int = 0) -> None:
+    def _stand_in(self, entry: ReservationState, busy: int = 0) -> None:
         """Allocate what is free on the chosen ranks, and on `busy` ones, to nobody."""
         impl = self._scheduler.resources.impl
         window = entry.window
@@ -122,18 +126,18 @@ class Holding:
                 groups[free] = groups.get(free, 0) | 1 << rank
         if window is None or not groups:
             return
-        entry.stand_in = self._demands.new_id()
+        entry.stand_in = self._selector.new_id()
         left = max(1.0, window.end - self._scheduler.now())
-        request = self._demands.request(entry.reservation, 1, left)
+        request = self._selector.request(entry.reservation, 1, left)
         impl.grant(entry.stand_in, request, select(groups), 0)
         impl.update_expiration(entry.stand_in, window.end)
 
-    def _dismiss_stand_in(self, entry: Entry) -> None:
+    def _dismiss_stand_in(self, entry: ReservationState) -> None:
         if entry.stand_in is not None:
             self._scheduler.resources.impl.free(entry.stand_in)
             entry.stand_in = None
 
-    def dismiss(self, entry: Entry) -> None:
+    def dismiss(self, entry: ReservationState) -> None:
         """The window is over: nothing is kept any more."""
         self._dismiss_stand_in(entry)
         self._leave(entry.name)
@@ -147,7 +151,7 @@ class Holding:
 
     # -- jobs inside -----------------------------------------------------------------------------------
 
-    def allocate(self, entry: Entry, job: PendingJob, plan: Any) -> Any:
+    def allocate(self, entry: ReservationState, job: PendingJob, plan: Any) -> Any:
         """Place a job of the group on the reserved ranks; None if it does not fit there now."""
         scheduler = self._scheduler
         impl = scheduler.resources.impl
@@ -174,7 +178,7 @@ class Holding:
         plan.note_started(job.jobid)
         return plan.wrap(got)
 
-    def has_room(self, entry: Entry, request: Any) -> bool:
+    def has_room(self, entry: ReservationState, request: Any) -> bool:
         """Whether a job of the group would fit inside now. Costs a copy of the pool."""
         if entry.stand_in is None:
             return False
@@ -184,7 +188,7 @@ class Holding:
         eligible = pool.eligible(request.shape.match) & ranks
         return pool.place_request(request, pool.index, eligible) is not None
 
-    def held_inside(self, entry: Entry) -> int:
+    def held_inside(self, entry: ReservationState) -> int:
         """Mask of the ranks that the group's jobs hold which were started inside."""
         impl = self._scheduler.resources.impl
         held = 0

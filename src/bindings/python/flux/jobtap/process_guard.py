@@ -27,7 +27,7 @@ _hosts: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def install(host: Any) -> None:
-    """Have the functions refuse whenever ``host.is_guest()`` is true, in this process.
+    """Have the functions refuse whenever ``host.is_running_plugin()`` is true, in this process.
 
     A child that a plugin forks may do all of it.
     """
@@ -42,7 +42,7 @@ def install(host: Any) -> None:
 
 def _guarded(function: Callable[..., Any], what: str, home: int) -> Callable[..., Any]:
     def refuse_guests(*args: Any, **kwargs: Any) -> Any:
-        if os.getpid() == home and any(host.is_guest() for host in _hosts):
+        if os.getpid() == home and any(host.is_running_plugin() for host in _hosts):
             raise OSError(errno.EPERM, f"{what}: a plugin may not do that inside the job manager")
         return function(*args, **kwargs)
 

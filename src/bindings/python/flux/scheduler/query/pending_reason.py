@@ -1,4 +1,4 @@
-"""Why one job waits, in numbers and in words."""
+"""PendingReason one job waits, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.asking.outlook import Outlook
-from flux.scheduler.asking.question import HORIZON, Caller
 from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
+from flux.scheduler.query.plan_snapshot import PlanSnapshot
 from flux.scheduler.requests import PendingJob, system_attributes
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Most jobs that an answer names as being in a job's way.
-BEHIND = 8
+#: Jobs that an answer names as being in a job's way; the rest is counted.
+MAX_JOBS_NAMED = 8
 
 #: What an answer has of the numbers of ``ResourcePool.explain()``.
-NUMBERS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
+EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
 
-#: Running jobs that are looked at in one step.
-LOOKS = 256
+#: Running jobs examined in one step of an answer: each costs a comparison.
+JOBS_PER_STEP = 256
 
-#: How far ahead it is looked for a limit that would fit, seconds.
-WEEK = 7 * 86400.0
+#: How far ahead a shorter time limit that would fit is looked for, seconds: a week.
+LIMIT_SEARCH_S = 7 * 86400.0
 
 
-class Why:
+class PendingReason:
     """Finds out what a job waits for.
 
     Args:
         scheduler (PolicyScheduler): whose
-        outlook (Outlook): the copy of its plan
+        snapshot (PlanSnapshot): the copy of its plan
     """
 
-    def __init__(self, scheduler: PolicyScheduler, outlook: Outlook) -> None:
+    def __init__(self, scheduler: PolicyScheduler, snapshot: PlanSnapshot) -> None:
         self._scheduler = scheduler
-        self._outlook = outlook
+        self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
         """What a job waits for, as a line of a table has it.
@@ -79,7 +79,7 @@ class Why:
             "t_estimate": when,
             "t_estimate_kind": kind,
         }
-        for key in NUMBERS:
+        for key in EXPLAIN_COUNTS:
             if key in facts:
                 answer[key] = facts[key]
         return answer
@@ -105,7 +105,7 @@ class Why:
             answer["behind"] = self._pending_before(heads, caller)
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
-            answer["behind_more"] = more or len(heads) > BEHIND
+            answer["behind_more"] = more or len(heads) > MAX_JOBS_NAMED
             if caller.private:  # not even that others have jobs
                 answer["behind"], answer["behind_more"] = [], False
             yield
@@ -132,7 +132,7 @@ class Why:
     def _pending_before(self, heads: list[PendingJob], caller: Caller) -> list[dict[str, Any]]:
         """The pending jobs that go first."""
         answer = []
-        for head in heads[:BEHIND]:
+        for head in heads[:MAX_JOBS_NAMED]:
             start, _ = self._scheduler.estimate_of(head)
             length = head.resource_request.duration
             end = start + length if start is not None and length > 0 else None
@@ -154,20 +154,20 @@ class Why:
         for looked, (jobid, end) in enumerate(scheduler.running_jobs(), 1):
             if (end or math.inf) <= limit:
                 last.append((-end if end else -math.inf, jobid))
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_STEP == 0:
                 yield
         heapq.heapify(last)
         found: list[dict[str, Any]] = []
         for looked in range(1, len(last) + 1):
             end, jobid = heapq.heappop(last)
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_STEP == 0:
                 yield
             try:
                 if not selected_ranks(impl.held(jobid)) & wanted:
                     continue
             except KeyError:
                 continue  # it ended since
-            if len(found) == BEHIND:
+            if len(found) == MAX_JOBS_NAMED:
                 return found, True
             found.append(
                 {
@@ -183,13 +183,13 @@ class Why:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         scheduler = self._scheduler
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         if plan is None or (heads and not scheduler.looks_past_heads):
             return None
         request = job.resource_request
         now = scheduler.now()
-        length = request.duration if request.duration > 0 else HORIZON
-        horizon = min(max(length, WEEK), HORIZON)
+        length = request.duration if request.duration > 0 else MAX_HORIZON_S
+        horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
         start, end = plan.promises().get(job.jobid, (None, math.inf))
         if start is not None:
             plan.cancel(job.jobid)  # its own promise is not in its way
@@ -215,7 +215,7 @@ class Why:
                 raise InsufficientResources("its time is not known")
             plan.reserve(job.jobid, job.resource_request, start)
         except InsufficientResources:
-            self._outlook.spoil()
+            self._snapshot.spoil()
 
 
 def queue_of(job: PendingJob) -> Optional[str]:

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.reservations.entry import Demands, Entry
+from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Reservation, Window
+from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Windows of one reservation that the plan knows at a time.
-AHEAD = 64
+#: Windows of one reservation that are entered into the plan; the last one without an end.
+WINDOWS_PLANNED = 64
 
-#: Parts in which a window that cannot be had whole is entered.
-PARTS = 16
+#: Parts into which a window is split that cannot be had whole.
+MAX_WINDOW_PARTS = 16
 
-#: Windows of other reservations around which a window is entered in pieces.
-WALLS = 4
+#: Begins and ends of other reservations at which a window is split.
+MAX_SPLITS = 4
 
-#: Later than a time by so little that nothing lies between, seconds.
-TICK = 1e-3
+#: Seconds that are too short for anything to lie between.
+EPSILON_S = 1e-3
 
 
-class Ahead:
+class FutureWindows:
     """Enters windows to come into the plan that jobs are started through, and takes them out.
 
     A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into it,
@@ -35,15 +36,18 @@ class Ahead:
     Args:
         scheduler (PolicyScheduler): whose
         entries (dict): the reservations, by name
-        demands (Demands): what they ask of the pool
+        selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
-        self, scheduler: PolicyScheduler, entries: dict[str, Entry], demands: Demands
+        self,
+        scheduler: PolicyScheduler,
+        entries: dict[str, ReservationState],
+        selector: NodeSelector,
     ) -> None:
         self._scheduler = scheduler
         self._entries = entries
-        self._demands = demands
+        self._selector = selector
         self._plan: Any = None
 
     def attach(self, plan: Any) -> None:
@@ -66,14 +70,14 @@ class Ahead:
         for entry in self._entries.values():
             entry.keys = []
 
-    def enter(self, entry: Entry) -> bool:
+    def enter(self, entry: ReservationState) -> bool:
         """Enter the windows to come into the plan; whether all of them could be had whole."""
         if self._plan is None or entry.window is None:
             return True
         entry.parts = []
         entry.whole = self._enter_missing(self._plan, entry, entry.keys, entry.parts)
         window = self._next_window(entry)
-        for left in range(AHEAD, 0, -1):
+        for left in range(WINDOWS_PLANNED, 0, -1):
             if window is None:
                 break
             following = entry.reservation.window_after(window)
@@ -82,12 +86,12 @@ class Ahead:
             whole, keys, parts = self._enter_window(self._plan, entry, window, end)
             entry.whole &= whole
             entry.keys += keys
-            if left == AHEAD:
+            if left == WINDOWS_PLANNED:
                 entry.parts += parts
             window = following
         return entry.whole
 
-    def withdraw(self, entry: Entry, again: bool = False) -> None:
+    def withdraw(self, entry: ReservationState, again: bool = False) -> None:
         """Take an entry's promises out of the plan, and enter those that it now needs if `again`."""
         if self._plan is not None:
             for key in entry.keys:
@@ -113,13 +117,13 @@ class Ahead:
         )
 
     def _enter_missing(
-        self, plan: Any, entry: Entry, keys: list[int], parts: list[tuple[float, int]]
+        self, plan: Any, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
         """Enter what the window that lasts is short of, so that nobody else has it when it comes
         free; whether there is no such."""
         if not entry.active or entry.window is None:
             return True
-        missing = self._demands.nodes(entry.reservation) - popcount(entry.ranks)
+        missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
         if missing <= 0:
             return True
         window = entry.window
@@ -128,14 +132,14 @@ class Ahead:
         )
         return False
 
-    def _next_window(self, entry: Entry) -> Optional[Window]:
+    def _next_window(self, entry: ReservationState) -> Optional[Window]:
         """The first of an entry's windows that has not begun."""
         if entry.active and entry.window is not None:
             return entry.reservation.window_after(entry.window)
         return entry.window
 
     def _enter_window(
-        self, plan: Any, entry: Entry, window: Window, end: float
+        self, plan: Any, entry: ReservationState, window: Window, end: float
     ) -> tuple[bool, list[int], list[tuple[float, int]]]:
         """Enter one window into a plan, in as few parts as can be.
 
@@ -143,7 +147,7 @@ class Ahead:
             whether all of it could be had at once; the keys of its parts; their starts and numbers
         """
         pinned = entry.ranks if entry.pinned and not entry.active else 0
-        wanted = self._demands.nodes(entry.reservation)
+        wanted = self._selector.nodes(entry.reservation)
         whole = True
         keys: list[int] = []
         parts: list[tuple[float, int]] = []
@@ -164,7 +168,7 @@ class Ahead:
         left: int,
         keys: list[int],
         parts: list[tuple[float, int]],
-        walls: int = WALLS,
+        walls: int = MAX_SPLITS,
     ) -> bool:
         """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once.
 
@@ -173,13 +177,13 @@ class Ahead:
         """
         start = max(start, self._scheduler.now())
         whole = True
-        for _ in range(PARTS):
+        for _ in range(MAX_WINDOW_PARTS):
             if not left or start >= end:
                 break
             count = self._most(plan, reservation, left, start, end, ranks)
             whole &= count == left
             if count:
-                keys.append(self._demands.new_id())
+                keys.append(self._selector.new_id())
                 plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
                 parts.append((start, count))
                 left -= count
@@ -193,7 +197,7 @@ class Ahead:
             if left:
                 found = plan.earliest(
                     self._part(reservation, 1, 0.0, 1.0, ranks),
-                    after=start + TICK,
+                    after=start + EPSILON_S,
                 )
                 if found is None or found <= start:
                     break
@@ -228,7 +232,7 @@ class Ahead:
     ) -> Any:
         """A request for some of a window's nodes, from a part of it on."""
         ranks = idset_text(pinned) if pinned else None
-        return self._demands.request(
+        return self._selector.request(
             reservation, count, 0 if end == math.inf else end - start, ranks
         )
 

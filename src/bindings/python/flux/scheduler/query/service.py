@@ -11,28 +11,28 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.asking.ingest import as_submitted
-from flux.scheduler.asking.outlook import EFFORT, Outlook
-from flux.scheduler.asking.question import Caller, Entries, Steps, read, read_horizon
-from flux.scheduler.asking.rehearsal import NEWCOMER, Blocked, Rehearsal
-from flux.scheduler.asking.why import Why, queue_of
 from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
+from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
+from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.query.pending_reason import PendingReason, queue_of
+from flux.scheduler.query.plan_snapshot import PLANNING_BUDGET_S, PlanSnapshot
 from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Most jobs that one answer tells about.
-JOBS = 10000
+#: Jobs listed in one answer; the others are counted.
+MAX_JOBS_LISTED = 10000
 
-#: Jobs that are looked at in one step, where that is next to nothing.
-LOOKS = 256
+#: Jobs examined in one step of an answer, where each costs a comparison.
+JOBS_PER_STEP = 256
 
-#: Promises that `Desk.stats` shows.
-FIRST = 5
+#: Promises that `QueryService.stats` lists, the earliest ones.
+PROMISES_SHOWN = 5
 
 
-class Desk:
+class QueryService:
     """Answers questions about a scheduler's jobs and plan.
 
     Args:
@@ -41,23 +41,23 @@ class Desk:
 
     def __init__(self, scheduler: PolicyScheduler) -> None:
         self._scheduler = scheduler
-        self._outlook = Outlook(scheduler)
-        self._why = Why(scheduler, self._outlook)
+        self._snapshot = PlanSnapshot(scheduler)
+        self._reasons = PendingReason(scheduler, self._snapshot)
 
     def _head(self) -> dict[str, Any]:
-        return {"now": self._scheduler.now(), "made": self._outlook.made}
+        return {"now": self._scheduler.now(), "made": self._snapshot.made}
 
     # -- why -------------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
-        """Why pending jobs wait.
+        """PendingReason pending jobs wait.
 
         Args:
             payload: ``{"id": N}`` or ``{"all": true}``
             caller (Caller): who asks
 
         Returns:
-            dict: ``jobs``: for one job what `Why.explain` finds, for each of all `Why.line`;
+            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all `PendingReason.line`;
             ``others``: for a guest, how many jobs of others wait
 
         Raises:
@@ -67,7 +67,7 @@ class Desk:
         if (asked["id"] is None) == (not asked["all"]):
             raise ValueError("give id, or all")
         scheduler = self._scheduler
-        self._outlook.plan()
+        self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "jobs": Entries()}
         if not asked["all"]:
             if type(asked["id"]) is not int:
@@ -76,7 +76,7 @@ class Desk:
             if job is None or not caller.may_see(job.request.userid):
                 raise ValueError(f"{name_of(asked['id'])} is not a pending job")
             yield from scheduler.find_heads()
-            answer["jobs"].append((yield from self._why.explain(job, caller)))
+            answer["jobs"].append((yield from self._reasons.explain(job, caller)))
             others, shown = 0, 1
         else:
             yield from scheduler.find_heads()
@@ -84,13 +84,13 @@ class Desk:
             for looked, job in enumerate(scheduler.pending_jobs()):
                 if job.request.finalized:
                     continue
-                if shown < JOBS and caller.may_see(job.request.userid):
+                if shown < MAX_JOBS_LISTED and caller.may_see(job.request.userid):
                     shown += 1
-                    answer["jobs"].append(self._why.line(job, caller))
+                    answer["jobs"].append(self._reasons.line(job, caller))
                     yield
                 else:
                     others += 1
-                    if looked % LOOKS == 0:
+                    if looked % JOBS_PER_STEP == 0:
                         yield
         if not caller.private:
             answer["others"] = others
@@ -120,7 +120,7 @@ class Desk:
         impl = scheduler.resources.impl
         jobspec = as_submitted(asked["jobspec"], scheduler.instance_config)
         request = scheduler.parse_request(jobspec)
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "start": None, "ranks": None, "reason": ""}
         try:
             scheduler.resources.check_feasibility(request)
@@ -182,23 +182,23 @@ class Desk:
         ranks = scheduler.resources.impl.match_mask(request) if scheduler.by_queue else ALL
         most = scheduler.promises_limit
         if scheduler.looks_past_heads and most is not None:
-            return (yield from self._rehearse(request, ranks, most))
-        plan, turns = yield from self._outlook.with_queue()
+            return (yield from self._simulate_backfill(request, ranks, most))
+        plan, turns = yield from self._snapshot.with_queue()
         after = turns.after(ranks)
         start = None if after == math.inf else plan.earliest(request, after=after)
-        return plan, start, self._outlook.unplanned
+        return plan, start, self._snapshot.unplanned
 
-    def _rehearse(
+    def _simulate_backfill(
         self, request: Any, ranks: int, most: int
     ) -> Generator[None, None, tuple[Any, Optional[float], int]]:
         """As `_start_of`, where only the first `most` jobs are promised a start."""
         scheduler = self._scheduler
         now = scheduler.now()
-        source = self._outlook.plan()
+        source = self._snapshot.plan()
         times = source.promises()
         blocked = []
         for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_STEP == 0:
                 yield
             if not job.request.finalized and not scheduler.waits_for_down_ranks(job):
                 wanted = job.resource_request
@@ -216,10 +216,10 @@ class Desk:
                 changes += [start, end]
         yield
         plan = source.copy()
-        rehearsal = Rehearsal(plan, now, changes, blocked, most)
-        steps = rehearsal.run()
+        simulation = BackfillSimulation(plan, now, changes, blocked, most)
+        steps = simulation.run()
         began, spent = scheduler.stopwatch(), 0.0
-        while spent < EFFORT:
+        while spent < PLANNING_BUDGET_S:
             try:
                 next(steps)
             except StopIteration as end:
@@ -228,7 +228,7 @@ class Desk:
             spent += scheduler.stopwatch() - began
             yield
             began = scheduler.stopwatch()
-        return plan, plan.earliest(request), rehearsal.left()
+        return plan, plan.earliest(request), simulation.left()
 
     # -- windows ---------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Desk:
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         scheduler = self._scheduler
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         head = self._head()
         answer: dict[str, Any] = {**head, "until": head["now"] + horizon, "kinds": []}
         if plan is None:
@@ -309,7 +309,7 @@ class Desk:
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         scheduler = self._scheduler
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         head = self._head()
         now, until = head["now"], head["now"] + horizon
         impl = scheduler.resources.impl
@@ -371,7 +371,7 @@ class Desk:
         """
         read(payload)
         scheduler = self._scheduler
-        plan = self._outlook.plan()
+        plan = self._snapshot.plan()
         head = self._head()
         impl = scheduler.resources.impl
         everything = impl.inventory.ranks
@@ -389,7 +389,7 @@ class Desk:
         promises = []
         starts = {} if plan is None else plan.promises()
         for jobid, (start, _) in heapq.nsmallest(
-            FIRST, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
+            PROMISES_SHOWN, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):
             waiting = scheduler.pending(jobid)
             if waiting is not None:
@@ -400,7 +400,7 @@ class Desk:
         yield
         yield from scheduler.find_heads()
         reasons: dict[tuple[Optional[str], str], int] = {}
-        for job, _ in zip(scheduler.pending_jobs(), range(JOBS)):
+        for job, _ in zip(scheduler.pending_jobs(), range(MAX_JOBS_LISTED)):
             if not job.request.finalized:
                 key = (queue_of(job), scheduler.kind_of_wait(job))
                 reasons[key] = reasons.get(key, 0) + 1

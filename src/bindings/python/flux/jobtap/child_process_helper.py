@@ -1,6 +1,6 @@
-"""Run by `children.Popen`: runs a command, passes signals on to it, and writes its wait status to a pipe.
+"""Run by `child_processes.Popen`: runs a command, passes signals on to it, and writes its wait status to a pipe.
 
-    python child_helper.py FD PROGRAM NAME [ARGUMENT ...]
+    python child_process_helper.py FD PROGRAM NAME [ARGUMENT ...]
 
 writes to FD ``S`` when the command has started and then its status, or ``E`` and an errno, a line each.
 """

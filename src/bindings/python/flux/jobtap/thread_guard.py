@@ -12,12 +12,12 @@ import flux.core.handle
 import flux.future
 import flux.rpc
 import flux.util
-from flux.jobtap import belongings, children, guard
+from flux.jobtap import child_processes, plugin_resources, process_guard
 
 _thread: list[int | None] = [None]  # the thread that job-manager runs in
 
 
-def enter() -> None:
+def set_job_manager_thread() -> None:
     """The job manager calls: this is its thread."""
     _thread[0] = threading.get_ident()
 
@@ -42,7 +42,7 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
 
     def check(self: Any) -> None:
         if _in_job_manager() and not self.is_ready():
-            belongings.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
+            plugin_resources.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
 
     def checked_get_str(self: Any) -> Any:
         check(self)
@@ -79,15 +79,15 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
     handle.reactor_stop_error = ignore_stop
 
 
-class JobManager:
+class PluginProcess:
     """The process: all Python in it is plugins."""
 
     @staticmethod
-    def is_guest() -> bool:
+    def is_running_plugin() -> bool:
         return True
 
 
-class NoSignals:
+class InertSignalModule:
     """What flux.util has for the module signal: its get() wants to end on Ctrl-C, which nobody types here."""
 
     SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
@@ -98,7 +98,7 @@ class NoSignals:
         return None
 
 
-_job_manager = JobManager()  # the guard does not keep it
+_plugin_process = PluginProcess()  # the guard does not keep it
 
 
 def install(report: Callable[[BaseException], None]) -> None:
@@ -108,6 +108,6 @@ def install(report: Callable[[BaseException], None]) -> None:
         report: called with an exception that left a callback which is no plugin's own
     """
     _refuse_to_block(report)
-    guard.install(_job_manager)
-    children.install()
-    flux.util.signal = NoSignals
+    process_guard.install(_plugin_process)
+    child_processes.install()
+    flux.util.signal = InertSignalModule

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class Args(Mapping[str, Any]):
+class CallbackArgs(Mapping[str, Any]):
     """A read-only mapping; each key's value is made when it is first asked for.
 
     Args:
@@ -49,7 +49,7 @@ class Args(Mapping[str, Any]):
         return self._known
 
     def __repr__(self) -> str:
-        return f"Args({dict(self)!r})"
+        return f"CallbackArgs({dict(self)!r})"
 
     def is_live(self) -> bool:
         """Whether the callback that it belongs to is still running."""

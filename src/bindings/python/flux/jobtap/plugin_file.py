@@ -14,7 +14,7 @@ from typing import Any, cast
 from flux.jobtap.errors import FAILURES, describe
 
 
-def run(path: str) -> Callable[[Any], Any]:
+def run_plugin_file(path: str) -> Callable[[Any], Any]:
     """Run a plugin file; returns its ``plugin_init``.
 
     Args:

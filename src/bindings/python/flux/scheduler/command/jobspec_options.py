@@ -14,7 +14,7 @@ def _count(text: str) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe a job's shape; `jobspec_of` reads them."""
+    """Add the options that describe a job's shape; `jobspec_from_options` reads them."""
     group = parser.add_argument_group("the job, as in flux submit")
     add = group.add_argument
     add("-n", "--ntasks", type=_count, metavar="N", help="tasks (default: 1)")
@@ -55,7 +55,7 @@ def parse_constraint(text: str) -> Dict[str, Any]:
     return constraint
 
 
-def jobspec_of(options: argparse.Namespace) -> Dict[str, Any]:
+def jobspec_from_options(options: argparse.Namespace) -> Dict[str, Any]:
     """The jobspec (RFC 14) of a job with these options.
 
     Raises:

@@ -14,7 +14,7 @@ from flux.job import JobInfo
 _ATTRIBUTES = ["userid", "state", "result", "urgency", "priority", "dependencies", "queue"]
 
 
-def look_up(handle: Any, jobid: int) -> Optional[Dict[str, Any]]:
+def look_up_job(handle: Any, jobid: int) -> Optional[Dict[str, Any]]:
     """What the job list has of a job that the caller may ask about; None if it has nothing, or cannot
     be asked."""
     try:
@@ -25,7 +25,7 @@ def look_up(handle: Any, jobid: int) -> Optional[Dict[str, Any]]:
     return job if job["userid"] == _user() or _is_owner(handle) else None
 
 
-def count(handle: Any) -> int:
+def count_pending(handle: Any) -> int:
     """How many jobs are pending, wherever they are; 0 if that is not known to the caller."""
     if not _is_owner(handle):
         return 0
@@ -44,15 +44,15 @@ def _is_owner(handle: Any) -> bool:
     return _user() == int(handle.attr_get("security.owner"))
 
 
-def state_of(job: Dict[str, Any]) -> str:
+def state_or_result(job: Dict[str, Any]) -> str:
     """Its state, or how it ended: "SCHED", "RUN", "COMPLETED"."""
     status: str = JobInfo(job).status
     return status
 
 
-def reason(job: Dict[str, Any]) -> Optional[str]:
+def reason_in_job_manager(job: Dict[str, Any]) -> Optional[str]:
     """Why the job manager keeps a job to itself, as far as the job tells; None if it does not."""
-    state = state_of(job)
+    state = state_or_result(job)
     if state == "DEPEND":
         dependencies = job.get("dependencies") or ()
         return f"dependencies: {', '.join(dependencies) or 'not known yet'}"

@@ -7,32 +7,32 @@ from typing import Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.requests import PendingJob, system_attributes
-from flux.scheduler.reservations.ahead import Ahead
-from flux.scheduler.reservations.entry import Entry
+from flux.scheduler.reservations.future_windows import FutureWindows
 from flux.scheduler.reservations.reservation import Asker
+from flux.scheduler.reservations.state import ReservationState
 
 
-class Members:
+class GroupJobs:
     """Knows the jobs that name a reservation, and keeps those *aside* that wait for it.
 
     Such a job waits for its window, and nobody behind it waits for it: it is not in the queue.
 
     Args:
         entries (dict): the reservations, by name
-        ahead (Ahead): their windows to come
+        future (FutureWindows): their windows to come
     """
 
-    def __init__(self, entries: dict[str, Entry], ahead: Ahead) -> None:
+    def __init__(self, entries: dict[str, ReservationState], future: FutureWindows) -> None:
         self._entries = entries
-        self._ahead = ahead
+        self._future = future
         #: jobs of a group that wait for its window, by id
         self.aside: dict[int, PendingJob] = {}
 
-    def standing(self, job: PendingJob) -> tuple[Optional[Entry], Optional[str]]:
+    def standing(self, job: PendingJob) -> tuple[Optional[ReservationState], Optional[str]]:
         """The reservation to whose group a job belongs, and why it cannot run for now.
 
         Returns:
-            the `Entry` or None, and a reason or None
+            the `ReservationState` or None, and a reason or None
 
         Raises:
             InfeasibleRequest: the job names a reservation that is not for it
@@ -44,7 +44,7 @@ class Members:
         asker = Asker(-1 if userid is None else userid, system.get("queue"), system.get("bank"))
         return self.find(job.reservation, asker)
 
-    def find(self, name: str, asker: Asker) -> tuple[Optional[Entry], Optional[str]]:
+    def find(self, name: str, asker: Asker) -> tuple[Optional[ReservationState], Optional[str]]:
         """As `standing`, of whoever names a reservation."""
         entry = self._entries.get(name)
         if entry is None:
@@ -95,7 +95,7 @@ class Members:
             plan = plans[entry.name] = self._inside(entry)
         return _enter(plan, entry, job.jobid, job.resource_request)
 
-    def start_in_window(self, entry: Entry, request: Any) -> Optional[float]:
+    def start_in_window(self, entry: ReservationState, request: Any) -> Optional[float]:
         """When a newcomer would start in a window to come, behind the jobs that wait for it; None:
         nobody knows."""
         plan = self._inside(entry)
@@ -104,15 +104,15 @@ class Members:
                 _enter(plan, entry, job.jobid, job.resource_request)
         return _enter(plan, entry, 0, request)
 
-    def _inside(self, entry: Entry) -> Any:
+    def _inside(self, entry: ReservationState) -> Any:
         """A copy of the plan in which what a reservation keeps is free."""
-        plan = self._ahead.plan.copy()
+        plan = self._future.plan.copy()
         for key in entry.keys:
             plan.cancel(key)
         return plan
 
 
-def _enter(plan: Any, entry: Entry, jobid: int, request: Any) -> Optional[float]:
+def _enter(plan: Any, entry: ReservationState, jobid: int, request: Any) -> Optional[float]:
     """Enter a job of the group into the next window; its start, or None if there is none."""
     assert entry.window is not None
     try:

@@ -7,7 +7,7 @@ How a reservation is kept
 from then on, for so long. Whoever starts or promises a job through that plan keeps it, and ranks
 are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
 window, each part is entered from when it can be had. Windows that repeat are entered
-`ahead.AHEAD` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
+`future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
 
 *When it begins*, the ranks are chosen, and what is free of them is given to a *stand-in*: an
 allocation in the pool that belongs to no job (its id is negative). Nothing else has to know: the
@@ -26,11 +26,11 @@ is kept for it there and nobody waits behind it: between tries it is set *aside*
 Who does what
 =============
 
-`Keeper` has the table of reservations, and does what the time asks for. `ahead.Ahead` enters windows
-to come into the plan; `holding.Holding` chooses ranks and holds them in the pool while a window lasts;
-`members.Members` knows the jobs of a group. `entry.Entry` is one reservation and how far it is, and
-`entry.Demands` says in the pool's terms what it asks for. `reasons.Reasons` and `board.Board` only
-look: they say what a job waits for, and show reservations. `office.Office` takes requests, and stores
+`ReservationManager` has the table of reservations, and does what the time asks for. `future_windows.FutureWindows` enters windows
+to come into the plan; `active_windows.ActiveWindows` chooses ranks and holds them in the pool while a window lasts;
+`group_jobs.GroupJobs` knows the jobs of a group. `state.ReservationState` is one reservation and how far it is, and
+`node_selector.NodeSelector` says in the pool's terms what it asks for. `reasons.ReservationReasons` and `report.ReservationReport` only
+look: they say what a job waits for, and show reservations. `service.ReservationService` takes requests, and stores
 what was made.
 """
 
@@ -40,13 +40,14 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.ahead import Ahead
-from flux.scheduler.reservations.board import Board
-from flux.scheduler.reservations.entry import Demands, Entry
-from flux.scheduler.reservations.holding import Holding
-from flux.scheduler.reservations.members import Members
-from flux.scheduler.reservations.reasons import Reasons
+from flux.scheduler.reservations.active_windows import ActiveWindows
+from flux.scheduler.reservations.future_windows import FutureWindows
+from flux.scheduler.reservations.group_jobs import GroupJobs
+from flux.scheduler.reservations.node_selector import NodeSelector
+from flux.scheduler.reservations.reasons import ReservationReasons
+from flux.scheduler.reservations.report import ReservationReport
 from flux.scheduler.reservations.reservation import Asker, Reservation
+from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
 
-class Keeper:
+class ReservationManager:
     """The reservations of a scheduler, and what keeps them.
 
     Args:
@@ -62,22 +63,24 @@ class Keeper:
 
     Attributes:
         entries (dict): the reservations, by name
-        ahead (Ahead): their windows to come, in the plan
-        holding (Holding): what is held of them, in the pool
-        members (Members): the jobs of their groups
-        reasons (Reasons): which job waits for which
-        board (Board): how they are shown
+        future (FutureWindows): their windows to come, in the plan
+        active (ActiveWindows): what is held of them, in the pool
+        group_jobs (GroupJobs): the jobs of their groups
+        reasons (ReservationReasons): which job waits for which
+        report (ReservationReport): how they are shown
     """
 
     def __init__(self, scheduler: PolicyScheduler) -> None:
         self._scheduler = scheduler
-        self.entries: dict[str, Entry] = {}
-        demands = self._demands = Demands(scheduler)
-        self.ahead = Ahead(scheduler, self.entries, demands)
-        self.holding = Holding(scheduler, self.entries, demands)
-        self.members = Members(self.entries, self.ahead)
-        self.reasons = Reasons(scheduler, self.entries, demands, self.members, self.holding)
-        self.board = Board(scheduler, self.entries, demands, self.holding)
+        self.entries: dict[str, ReservationState] = {}
+        selector = self._selector = NodeSelector(scheduler)
+        self.future = FutureWindows(scheduler, self.entries, selector)
+        self.active = ActiveWindows(scheduler, self.entries, selector)
+        self.group_jobs = GroupJobs(self.entries, self.future)
+        self.reasons = ReservationReasons(
+            scheduler, self.entries, selector, self.group_jobs, self.active
+        )
+        self.report = ReservationReport(scheduler, self.entries, selector, self.active)
         #: whether the jobs that run are in the pool, so that what is free may be taken
         self._open = False
 
@@ -88,7 +91,7 @@ class Keeper:
 
     def add(
         self, reservation: Reservation, configured: bool = False, anyway: bool = False
-    ) -> Entry:
+    ) -> ReservationState:
         """Keep a reservation from now on.
 
         Args:
@@ -103,10 +106,10 @@ class Keeper:
         self._check_name_and_time(reservation)
         if not anyway:
             self._check_nodes(reservation)
-        entry = self.entries[reservation.name] = Entry(reservation, configured)
+        entry = self.entries[reservation.name] = ReservationState(reservation, configured)
         entry.window = reservation.window_at(self._scheduler.now())
-        self.holding.pin(entry)
-        if not self.ahead.enter(entry):
+        self.active.pin(entry)
+        if not self.future.enter(entry):
             self._scheduler.replan()
         if self._open and not self.tick():
             self._wake()  # what was promised or estimated may be so no longer
@@ -133,23 +136,23 @@ class Keeper:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
 
     def _check_nodes(self, reservation: Reservation) -> None:
-        missing = self._demands.missing_hosts(reservation)
+        missing = self._selector.missing_hosts(reservation)
         if missing:
             raise ValueError(
                 f"reservation {reservation.name}: hosts={missing}: not of this instance"
             )
-        nodes = self._demands.nodes(reservation)
+        nodes = self._selector.nodes(reservation)
         if not nodes:
             raise ValueError(
                 f"reservation {reservation.name}: no node of this instance is meant by it"
             )
         try:
-            request = self._demands.request(reservation, nodes, reservation.duration)
+            request = self._selector.request(reservation, nodes, reservation.duration)
             self._scheduler.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             raise ValueError(f"reservation {reservation.name}: {exc}") from None
 
-    def remove(self, name: str) -> Entry:
+    def remove(self, name: str) -> ReservationState:
         """Give a reservation up; jobs that run inside go on as ordinary jobs.
 
         Raises:
@@ -158,8 +161,8 @@ class Keeper:
         entry = self.entries.pop(name, None)
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
-        self.ahead.withdraw(entry)
-        self.holding.dismiss(entry)
+        self.future.withdraw(entry)
+        self.active.dismiss(entry)
         # A promise from the end of its window on would come due when nothing else happens.
         self._scheduler.replan()
         self._wake()
@@ -177,11 +180,11 @@ class Keeper:
         Raises:
             InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        entry, reason = self.members.standing(job)
+        entry, reason = self.group_jobs.standing(job)
         if reason is not None:
             raise InsufficientResources(reason)
         if entry is not None and entry.active:
-            got = self.holding.allocate(entry, job, plan)
+            got = self.active.allocate(entry, job, plan)
             if got is not None:
                 return got
         return plan.alloc(job.jobid, job.resource_request)
@@ -197,14 +200,14 @@ class Keeper:
         Raises:
             InfeasibleRequest: the reservation is not for it
         """
-        entry, reason = self.members.find(name, asker)
+        entry, reason = self.group_jobs.find(name, asker)
         if entry is None or reason is not None:
             return None, reason
         if entry.active:
-            if self.holding.has_room(entry, request):
+            if self.active.has_room(entry, request):
                 return self._scheduler.now(), None
             return None, f"reservation {name}: not enough of its nodes are free"
-        when = self.members.start_in_window(entry, request)
+        when = self.group_jobs.start_in_window(entry, request)
         return when, None if when is not None else f"reservation {name}: no room in its window"
 
     def extended(self, jobid: int, expiration: float) -> None:
@@ -212,10 +215,10 @@ class Keeper:
 
         That it reaches into a window is let, and the log says so.
         """
-        if not self.holding.extended(jobid, expiration):
+        if not self.active.extended(jobid, expiration):
             self._scheduler.resources.update_expiration(jobid, expiration)
         for entry in self.entries.values():
-            if any(job["id"] == jobid for job in self.board.in_the_way(entry)):
+            if any(job["id"] == jobid for job in self.report.in_the_way(entry)):
                 assert entry.window is not None
                 zone = entry.reservation.recurrence.zone
                 end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
@@ -257,11 +260,11 @@ class Keeper:
             if entry.window is not None and not entry.active and entry.window.start <= now:
                 changed = True
                 entry.active = True
-                self.ahead.withdraw(entry)
-                self.holding.take_in(entry)
-                self.ahead.enter(entry)
+                self.future.withdraw(entry)
+                self.active.take_in(entry)
+                self.future.enter(entry)
             elif entry.active:
-                self.holding.take_in(entry)
+                self.active.take_in(entry)
         if changed:
             self._wake()
         return changed
@@ -275,17 +278,17 @@ class Keeper:
         ]
         return min(times, default=None)
 
-    def _end_window(self, entry: Entry, now: float) -> None:
+    def _end_window(self, entry: ReservationState, now: float) -> None:
         log = self._scheduler.log
         if entry.active:
             log.info(f"reservation {entry.name}: the window is over")
-        self.holding.dismiss(entry)
+        self.active.dismiss(entry)
         entry.window = entry.reservation.window_at(now)
-        self.ahead.withdraw(entry)
-        self.holding.pin(entry)
+        self.future.withdraw(entry)
+        self.active.pin(entry)
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
-        elif not self.ahead.enter(entry):
+        elif not self.future.enter(entry):
             self._scheduler.replan()
 
     # -- resources ------------------------------------------------------------------------------------
@@ -293,17 +296,17 @@ class Keeper:
     def ranks_changed(self, lost: bool) -> None:
         """Ranks came up or, if `lost`, went down, left or changed."""
         if lost:
-            self.ahead.forget()
+            self.future.forget()
         for entry in self.entries.values():
-            self.holding.pin(entry)
+            self.active.pin(entry)
         self.refill()
 
     def refill(self) -> None:
         """Something was released or came up: what is reserved of it is taken before anyone looks."""
         for entry in self.entries.values():
             if entry.active:
-                self.holding.take_in(entry)
-        if not self.ahead.mend():
+                self.active.take_in(entry)
+        if not self.future.mend():
             self._scheduler.replan()
 
     def _wake(self) -> None:

@@ -11,46 +11,50 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flux.kvs import get_key_direct
-from flux.scheduler.asking.question import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.keeper import Keeper
+from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
+from flux.scheduler.reservations.manager import ReservationManager
 from flux.scheduler.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Committer, Mishaps
+    from flux.scheduler.host import Committer, ErrorReporter
     from flux.scheduler.policy import PolicyScheduler
 
 #: Where the reservations are stored, and the version of what is there.
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Longest time between two looks at the clock, seconds: it may be set.
-LOOK = 60.0
+#: Seconds after which the clock is looked at though no window begins or ends: an administrator may set it.
+CLOCK_CHECK_S = 60.0
 
-#: Most reservations that there can be.
-MOST = 1000
+#: Reservations that there can be: each costs a look at every release.
+MAX_RESERVATIONS = 1000
 
-#: Jobs whose jobspecs are looked up at once.
-LOOKUPS = 256
+#: Jobspecs of running jobs that are asked for at a time.
+LOOKUPS_IN_FLIGHT = 256
 
 
-class Office:
+class ReservationService:
     """Takes requests about reservations, and sees to it that they outlive the scheduler.
 
     Args:
         scheduler (PolicyScheduler): whose
-        keeper (Keeper): who keeps them
+        manager (ReservationManager): who keeps them
         commits (Committer): stores in the KVS
-        mishaps (Mishaps): where trouble is reported
+        errors (ErrorReporter): where trouble is reported
     """
 
     def __init__(
-        self, scheduler: PolicyScheduler, keeper: Keeper, commits: Committer, mishaps: Mishaps
+        self,
+        scheduler: PolicyScheduler,
+        manager: ReservationManager,
+        commits: Committer,
+        errors: ErrorReporter,
     ) -> None:
         self._scheduler = scheduler
-        self._keeper = keeper
+        self._manager = manager
         self._commits = commits
-        self._mishaps = mishaps
+        self._errors = errors
         self._timer: Any = None
 
     # -- the start -------------------------------------------------------------------------------------
@@ -93,7 +97,7 @@ class Office:
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
         """Keep a reservation, even if not all that it names is there for now."""
         try:
-            self._keeper.add(reservation, configured, anyway=True)
+            self._manager.add(reservation, configured, anyway=True)
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._scheduler.log.warning(f"{where}{exc}")
@@ -109,9 +113,9 @@ class Office:
 
         One that is as before goes on as it is, and so does one whose table cannot be read any more.
         """
-        keeper = self._keeper
+        manager = self._manager
         if not isinstance(tables, dict):
-            self._mishaps.report("configuration: reservations: expected tables [reservations.NAME]")
+            self._errors.report("configuration: reservations: expected tables [reservations.NAME]")
             return
         wanted = {}
         for name, table in tables.items():
@@ -119,12 +123,12 @@ class Office:
                 wanted[name] = self._read_table(name, table)
             except ValueError as exc:
                 text = str(exc).replace(f"reservation {name}: ", "", 1)
-                self._mishaps.report(f"configuration: [reservations.{name}]: {text}")
-        for name, entry in list(keeper.entries.items()):
+                self._errors.report(f"configuration: [reservations.{name}]: {text}")
+        for name, entry in list(manager.entries.items()):
             if not entry.configured:
                 continue
             if name not in tables or (name in wanted and wanted[name] != entry.reservation):
-                keeper.remove(name)
+                manager.remove(name)
             else:
                 wanted.pop(name, None)
         for reservation in wanted.values():
@@ -148,20 +152,20 @@ class Office:
         """
         active = {
             name
-            for name in self._keeper.lasting()
-            if not self._keeper.entries[name].reservation.for_nobody
+            for name in self._manager.lasting()
+            if not self._manager.entries[name].reservation.for_nobody
         }
         if active:
             self._look_up(holding, active)
-        self._keeper.open()
+        self._manager.open()
         self.arm()
 
     def _look_up(self, holding: set[int], active: set[str]) -> None:
         """Find in the jobspecs of running jobs which of these reservations they name."""
         handle = self._scheduler.handle
         jobids = sorted(holding)
-        for start in range(0, len(jobids), LOOKUPS):
-            some = jobids[start : start + LOOKUPS]
+        for start in range(0, len(jobids), LOOKUPS_IN_FLIGHT):
+            some = jobids[start : start + LOOKUPS_IN_FLIGHT]
             futures = [
                 handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
                 for jobid in some
@@ -176,7 +180,7 @@ class Office:
                     self._scheduler.log.debug(f"jobspec of {name_of(jobid)}: {exc}")
                     continue
                 if name in active:
-                    self._keeper.holding.found_inside(jobid, name)
+                    self._manager.active.found_inside(jobid, name)
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -189,24 +193,24 @@ class Office:
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
-        scheduler, keeper = self._scheduler, self._keeper
+        scheduler, manager = self._scheduler, self._manager
         if not scheduler.pool_can("plan"):
             raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
-        if len(keeper.entries) >= MOST:
-            raise ValueError(f"there are {MOST} reservations already")
+        if len(manager.entries) >= MAX_RESERVATIONS:
+            raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
-        keeper.check(reservation)
-        conflicts = _named(keeper.board.conflicts(reservation))
+        manager.check(reservation)
+        conflicts = _named(manager.report.conflicts(reservation))
         warnings = []
-        others = keeper.board.overlapping(reservation)
+        others = manager.report.overlapping(reservation)
         if others:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
         if asked["dry_run"]:
-            shown = keeper.board.preview(reservation)
+            shown = manager.report.preview(reservation)
         else:
-            shown = keeper.board.describe(keeper.add(reservation))
+            shown = manager.report.describe(manager.add(reservation))
         answer = {
             "now": scheduler.now(),
             "reservation": shown,
@@ -233,13 +237,13 @@ class Office:
         name = asked["name"]
         if not isinstance(name, str):
             raise ValueError("name is missing")
-        entry = self._keeper.entries.get(name)
+        entry = self._manager.entries.get(name)
         if entry is not None and entry.configured:
             raise ValueError(
                 f"reservation {name} comes from the configuration: take out [reservations.{name}] "
                 "and use flux config reload"
             )
-        self._keeper.remove(name)
+        self._manager.remove(name)
         self._scheduler.log.info(f"reservation {name} given up")
         self.arm()
         self._store(lambda: self._scheduler.handle.respond(msg, {"now": self._scheduler.now()}))
@@ -249,11 +253,11 @@ class Office:
         their way."""
         read(payload)
         shown = []
-        for entry in list(self._keeper.entries.values()):
-            one = self._keeper.board.describe(entry)
+        for entry in list(self._manager.entries.values()):
+            one = self._manager.report.describe(entry)
             if caller.owner:
                 yield
-                one["in_the_way"] = _named(self._keeper.board.in_the_way(entry))
+                one["in_the_way"] = _named(self._manager.report.in_the_way(entry))
             else:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)
@@ -276,7 +280,7 @@ class Office:
     def _store(self, stored: Any) -> None:
         entries = [
             entry.reservation.to_dict()
-            for entry in self._keeper.entries.values()
+            for entry in self._manager.entries.values()
             if not entry.configured
         ]
         text = json.dumps({"version": VERSION, "reservations": entries})
@@ -285,19 +289,19 @@ class Office:
     # -- the clock -------------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Have `Keeper.tick` called when it has something to do, and now and then: a clock may be set."""
+        """Have `ReservationManager.tick` called when it has something to do, and now and then: a clock may be set."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        due = self._keeper.next_change()
+        due = self._manager.next_change()
         if due is None:
             return
-        wait = min(max(0.0, due - self._scheduler.now()), LOOK)
+        wait = min(max(0.0, due - self._scheduler.now()), CLOCK_CHECK_S)
         self._timer = self._scheduler.handle.timer_watcher_create(wait, self._fired)
         self._timer.start()
 
     def _fired(self, *_: Any) -> None:
-        self._mishaps.guard("reservations", self._keeper.tick)
+        self._errors.guard("reservations", self._manager.tick)
         self.arm()
 
 

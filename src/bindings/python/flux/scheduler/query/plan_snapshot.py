@@ -13,20 +13,22 @@ if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
-#: Oldest copy of the plan that is answered from, seconds.
-AGE = 1.0
+#: Age of a copy of the plan up to which questions are answered from it, seconds.
+MAX_SNAPSHOT_AGE_S = 1.0
 
-#: How long the planning of the pending jobs may take, seconds of real time.
-EFFORT = 0.1
+#: Seconds of real time that planning all pending jobs for one answer may take; what is left is reported as
+#: unplanned.
+PLANNING_BUDGET_S = 0.1
 
-#: Jobs that are looked at in one step, where that is next to nothing.
-LOOKS = 256
+#: Pending jobs examined in one step of an answer, where each costs a comparison.
+JOBS_PER_STEP = 256
 
-#: A copy that took longer than this is used for `AGE`, whatever happens meanwhile.
-DEAR = 0.01
+#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old, even if
+#: the queue changes meanwhile: or questions would take the time that passes need.
+COSTLY_COPY_S = 0.01
 
 
-class Outlook:
+class PlanSnapshot:
     """A copy of a scheduler's plan, and another in which every pending job has a place.
 
     Args:
@@ -57,10 +59,10 @@ class Outlook:
         now = scheduler.now()
         pool = scheduler.resources
         seen = (id(pool), pool.generation, scheduler.requests_seen)
-        fresh = 0 <= now - self.made < AGE
-        if self._plan is None or not fresh or (seen != self._seen and self._took <= DEAR):
+        fresh = 0 <= now - self.made < MAX_SNAPSHOT_AGE_S
+        if self._plan is None or not fresh or (seen != self._seen and self._took <= COSTLY_COPY_S):
             began = scheduler.stopwatch()
-            source = scheduler.outlook()
+            source = scheduler.current_plan()
             self._plan = None if source is None else source.copy()
             self._took = scheduler.stopwatch() - began
             self._seen = seen
@@ -73,7 +75,7 @@ class Outlook:
         self._plan = None
 
     def with_queue(self) -> Generator[None, None, tuple[Any, Turns]]:
-        """A copy of the plan in which every pending job has a place, as far as `EFFORT` goes: those
+        """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S` goes: those
         without a promise are planned behind all that have one.
 
         Returns:
@@ -87,7 +89,7 @@ class Outlook:
         scheduler = self._scheduler
         spent, unplanned = 0.0, 0
         for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
-            if looked % LOOKS == 0:
+            if looked % JOBS_PER_STEP == 0:
                 yield
             if unplanned:
                 unplanned += not job.request.finalized
@@ -96,7 +98,7 @@ class Outlook:
                 if not self._enter(job, full, turns):
                     break
                 spent += scheduler.stopwatch() - began
-                unplanned = int(spent > EFFORT)
+                unplanned = int(spent > PLANNING_BUDGET_S)
                 yield
         if made == self.made and self._plan is plan:
             self._full, self._turns, self.unplanned = full, turns, unplanned

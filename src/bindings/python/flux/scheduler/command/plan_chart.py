@@ -17,9 +17,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
-_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+_TICK_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
-_KINDS = {
+_COLOURS_OF_KINDS = {
     "running": ("#3b76b5", "#ffffff"),
     "promised": ("#e3a13b", "#1d1d1d"),
     "reserved": ("#8b5fa8", "#ffffff"),
@@ -146,7 +146,7 @@ class Chart:
     def _ticks(self, room: float) -> List[Tuple[float, str]]:
         """Round times of the day to write on an axis with room for so many."""
         span = self.until - self.now
-        step = next((step for step in _STEPS if span / step <= room), span)
+        step = next((step for step in _TICK_SECONDS if span / step <= room), span)
         start = datetime.fromtimestamp(self.now, self.zone)
         offset = start.utcoffset()
         shift = offset.total_seconds() if offset is not None else 0.0
@@ -223,7 +223,7 @@ class Chart:
             )
             parts += [self._box(bar, left, across, y, height) for bar in row.bars]
         x = left
-        for kind, (colour, _) in _KINDS.items():
+        for kind, (colour, _) in _COLOURS_OF_KINDS.items():
             parts.append(
                 f'<rect x="{x}" y="{bottom + 12}" width="12" height="12" fill="{colour}"/>'
             )
@@ -233,7 +233,7 @@ class Chart:
         return "\n".join(parts) + "\n"
 
     def _box(self, bar: Bar, left: int, across: int, y: int, height: int) -> str:
-        colour, ink = _KINDS[bar.kind]
+        colour, ink = _COLOURS_OF_KINDS[bar.kind]
         x1 = left + self._column(bar.start, across)
         x2 = left + self._column(min(bar.end, self.until), across)
         wide = max(1.5, x2 - x1)

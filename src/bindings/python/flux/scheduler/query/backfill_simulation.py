@@ -37,7 +37,7 @@ class Blocked:
         self.promised = promised
 
 
-class Rehearsal:
+class BackfillSimulation:
     """The queue from now on, up to the start of the last job in it.
 
     Args:

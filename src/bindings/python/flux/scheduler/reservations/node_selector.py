@@ -1,4 +1,4 @@
-"""A reservation that is kept, and what it asks of the pool."""
+"""Which nodes a reservation asks for, in the terms of the pool."""
 
 from __future__ import annotations
 
@@ -7,64 +7,14 @@ from typing import TYPE_CHECKING, Any, Optional
 from flux.hostlist import Hostlist
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import popcount
-from flux.scheduler.reservations.reservation import Reservation, Window
+from flux.scheduler.reservations.reservation import Reservation
+from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
 
-class Entry:
-    """A reservation, and how far it is.
-
-    Attributes:
-        reservation (Reservation): what was asked for
-        configured (bool): it comes from the configuration, and cannot be given up by a request
-        window (Window or None): the one that lasts, else the next; None: all are over
-        active (bool): `window` has begun
-        ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
-        stand_in (int or None): the id of the allocation that keeps what is free of them
-        keys (list): its promises in the plan
-        parts (list): of its next window, pairs of a start and a number of nodes that these keep
-        whole (bool): these keep all that it wants; if not, they are made anew at each release
-    """
-
-    __slots__ = (
-        "active",
-        "configured",
-        "keys",
-        "parts",
-        "ranks",
-        "reservation",
-        "stand_in",
-        "warned",
-        "whole",
-        "window",
-    )
-
-    def __init__(self, reservation: Reservation, configured: bool) -> None:
-        self.reservation = reservation
-        self.configured = configured
-        self.window: Optional[Window] = None
-        self.active = False
-        self.ranks = 0
-        self.stand_in: Optional[int] = None
-        self.keys: list[int] = []
-        self.parts: list[tuple[float, int]] = []
-        self.whole = True
-        self.warned = ""
-
-    @property
-    def name(self) -> str:
-        return self.reservation.name
-
-    @property
-    def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins. All that have a name or a property are
-        known anyway."""
-        return self.reservation.pin and self.reservation.nodes is not None
-
-
-class Demands:
+class NodeSelector:
     """What reservations ask of the pool, in its terms; and ids in it that are no job's.
 
     Args:
@@ -118,7 +68,7 @@ class Demands:
         mask: int = impl.match_mask(request) & impl.eligible(request.shape.match)
         return mask
 
-    def lacks(self, entry: Entry) -> int:
+    def lacks(self, entry: ReservationState) -> int:
         """How many nodes a reservation is short of, while its window lasts. One for nobody is not
         short of those that are down: nothing runs there."""
         reservation = entry.reservation

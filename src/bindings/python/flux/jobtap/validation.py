@@ -21,7 +21,7 @@ ANY_JOB = 0xFFFFFFFFFFFFFFFF
 FLAGS = ("waitable", "debug", "alloc-bypass")
 
 #: Events that have an effect on the job, and what their context must have (RFC 21).
-_FORMS: dict[str, dict[str, tuple[type, ...]]] = {
+_REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
     "set-flags": {"flags": (list,)},
     "resource-update": {"expiration": (int, float)},
     "dependency-add": {"description": (str,)},
@@ -221,7 +221,7 @@ def event(name: Any, context: Any) -> dict[str, Any] | None:
     context = plain(context, f"event {name}") if context else None
     if context is not None and type(context) is not dict:
         raise _invalid(f"event {name}: the context must be an object")
-    form = _FORMS.get(name)
+    form = _REQUIRED_CONTEXT.get(name)
     if form is None:
         return context
     if not context:
@@ -230,13 +230,13 @@ def event(name: Any, context: Any) -> dict[str, Any] | None:
         if key not in context:
             raise OSError(errno.EPROTO, f"event {name}: {key!r} is missing")
         if type(context[key]) not in kinds:
-            wanted = " or ".join(_KINDS[kind] for kind in kinds)
+            wanted = " or ".join(_TYPE_TEXTS[kind] for kind in kinds)
             raise OSError(errno.EPROTO, f"event {name}: {key!r} must be {wanted}")
     _check_values(name, context)
     return context
 
 
-_KINDS: dict[type, str] = {
+_TYPE_TEXTS: dict[type, str] = {
     str: "a string",
     int: "an integer",
     float: "a number",

@@ -11,7 +11,7 @@ from flux.scheduler.reservations.times import iso_time
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
 
 
-def span(seconds: Optional[float]) -> str:
+def format_duration(seconds: Optional[float]) -> str:
     """A length of time in at most two units, ``2h45m``; None and infinity are ``no end``.
 
     It is rounded down: a limit of that length fits.
@@ -34,7 +34,7 @@ def span(seconds: Optional[float]) -> str:
     return "".join(words)
 
 
-def clock(when: Optional[float], now: float, zone: str) -> str:
+def format_time(when: Optional[float], now: float, zone: str) -> str:
     """A point in time: the time of day if it is today, else the date as well; None is ``unknown``."""
     text = iso_time(when, zone)
     if text is None or when is None:
@@ -50,7 +50,7 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def width_of(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns that a text takes on a terminal."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -63,7 +63,7 @@ def printable(text: object) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
-def table(
+def format_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
 ) -> List[str]:
     """Lines of a table, columns two spaces apart.
@@ -77,12 +77,12 @@ def table(
         list(head),
         *([printable("" if v is None else v) for v in row] for row in rows),
     ]
-    widths = [max(width_of(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(display_width(row[i]) for row in cells) for i in range(len(head))]
     lines = []
     for row in cells:
         parts = []
         for name, cell, width in zip(head, row, widths):
-            space = " " * (width - width_of(cell))
+            space = " " * (width - display_width(cell))
             parts.append(space + cell if name in right else cell + space)
         lines.append("  ".join(parts).rstrip())
     return lines

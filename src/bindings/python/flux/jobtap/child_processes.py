@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Any
 
-HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child_helper.py")
+HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child_process_helper.py")
 _signature = inspect.signature(subprocess.Popen.__init__)
 
 

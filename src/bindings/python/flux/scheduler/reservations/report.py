@@ -8,51 +8,52 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.reservations.entry import Demands, Entry
-from flux.scheduler.reservations.holding import Holding
+from flux.scheduler.reservations.active_windows import ActiveWindows
+from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Reservation, Window
+from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
-#: Windows of one reservation that a plan shows.
-SHOWN = 64
+#: Windows of one reservation that ``sched.plan`` shows.
+WINDOWS_SHOWN = 64
 
 
-class Board:
+class ReservationReport:
     """Shows reservations: as a list has them, as a plan has them, and what would be in their way.
 
     Args:
         scheduler (PolicyScheduler): whose
         entries (dict): the reservations, by name
-        demands (Demands): what they ask of the pool
-        holding (Holding): what is held of them
+        selector (NodeSelector): what they ask of the pool
+        active (ActiveWindows): what is held of them
     """
 
     def __init__(
         self,
         scheduler: PolicyScheduler,
-        entries: dict[str, Entry],
-        demands: Demands,
-        holding: Holding,
+        entries: dict[str, ReservationState],
+        selector: NodeSelector,
+        active: ActiveWindows,
     ) -> None:
         self._scheduler = scheduler
         self._entries = entries
-        self._demands = demands
-        self._holding = holding
+        self._selector = selector
+        self._active = active
 
-    def describe(self, entry: Entry) -> dict[str, Any]:
+    def describe(self, entry: ReservationState) -> dict[str, Any]:
         """An entry as the answer of ``sched.reservations`` has it."""
         reservation = entry.reservation
-        wanted = self._demands.nodes(reservation)
+        wanted = self._selector.nodes(reservation)
         window = entry.window
         state = "over" if window is None else "active" if entry.active else "planned"
         held = popcount(entry.ranks)
-        short = self._demands.lacks(entry) if entry.active else 0
+        short = self._selector.lacks(entry) if entry.active else 0
         if not entry.active and window is not None:
-            able = self._demands.ranks(reservation)
+            able = self._selector.ranks(reservation)
             if not reservation.for_nobody:
-                able = self._demands.ranks_up(reservation)
+                able = self._selector.ranks_up(reservation)
             if popcount(able) < wanted:
                 state = "degraded"
         elif short:
@@ -79,7 +80,7 @@ class Board:
 
     def preview(self, reservation: Reservation) -> dict[str, Any]:
         """As `describe`, of a reservation that is not made."""
-        entry = Entry(reservation, configured=False)
+        entry = ReservationState(reservation, configured=False)
         entry.window = reservation.window_at(self._scheduler.now())
         return self.describe(entry)
 
@@ -87,7 +88,7 @@ class Board:
         """The windows up to a time, as ``sched.plan`` shows them."""
         for entry in list(self._entries.values()):
             window: Optional[Window] = entry.window
-            for _ in range(SHOWN):
+            for _ in range(WINDOWS_SHOWN):
                 if window is None or window.start >= until:
                     break
                 now = entry.active and window is entry.window
@@ -96,7 +97,7 @@ class Board:
                     "name": entry.name,
                     "start": window.start,
                     "end": window.end,
-                    "nodes": self._demands.nodes(entry.reservation),
+                    "nodes": self._selector.nodes(entry.reservation),
                     "ranks": idset_text(ranks) if ranks else None,
                 }
                 window = entry.reservation.window_after(window)
@@ -109,18 +110,18 @@ class Board:
         window = reservation.window_at(self._scheduler.now())
         if window is None:
             return []
-        room = self._demands.ranks_up(reservation)
+        room = self._selector.ranks_up(reservation)
         return self._in_the_way(room, reservation.nodes, window.start)
 
-    def in_the_way(self, entry: Entry) -> list[dict[str, Any]]:
+    def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
         """As `conflicts`, of a reservation that is made: while its window lasts, the jobs that hold
         what it is short of."""
         if not entry.active:
             return self.conflicts(entry.reservation)
-        short = self._demands.lacks(entry)
+        short = self._selector.lacks(entry)
         if not short:
             return []
-        room = self._demands.ranks_up(entry.reservation) & ~entry.ranks
+        room = self._selector.ranks_up(entry.reservation) & ~entry.ranks
         return self._in_the_way(room, short, self._scheduler.now())
 
     def _in_the_way(self, room: int, nodes: Optional[int], start: float) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ class Board:
         impl = self._scheduler.resources.impl
         busy: list[tuple[float, int, int]] = []
         taken = 0
-        for jobid, end in self._holding.running():
+        for jobid, end in self._active.running():
             ranks = selected_ranks(impl.held(jobid)) & room
             if ranks and (not end or end > start):
                 busy.append((end or math.inf, jobid, ranks))
@@ -150,16 +151,16 @@ class Board:
         window = reservation.window_at(self._scheduler.now())
         if window is None:
             return []
-        room = self._demands.ranks_up(reservation)
-        names, wanted = [], self._demands.nodes(reservation)
+        room = self._selector.ranks_up(reservation)
+        names, wanted = [], self._selector.nodes(reservation)
         for entry in self._entries.values():
             other = entry.reservation.window_at(window.start)
             if entry.reservation.name == reservation.name or other is None:
                 continue
-            theirs = self._demands.ranks_up(entry.reservation)
+            theirs = self._selector.ranks_up(entry.reservation)
             if other.start < window.end and theirs & room:
                 names.append(entry.name)
-                wanted += self._demands.nodes(entry.reservation)
+                wanted += self._selector.nodes(entry.reservation)
                 room |= theirs
         return names if wanted > popcount(room) else []
 

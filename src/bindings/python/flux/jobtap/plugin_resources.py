@@ -1,7 +1,7 @@
 """What a plugin has running: timers and other watchers, futures. All of it ends with the plugin, and what its
 callbacks raise is logged and ends only them.
 
-`handle_class` and `future_class` lay that over the host's own classes; both hosts use them.
+`plugin_handle_class` and `plugin_rpc_class` lay that over the host's own classes; both hosts use them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, NoReturn
 from flux.jobtap.errors import FAILURES
 
 #: Services that the job manager itself answers, or needs an answer of its own for.
-_OWN = ("job-manager.", "job-ingest.")
-_OWN_METHODS = ("resource.sched-status", "sched.resource-status")
+_ANSWERED_BY_JOB_MANAGER = ("job-manager.", "job-ingest.")
+_METHODS_THAT_NEED_JOB_MANAGER = ("resource.sched-status", "sched.resource-status")
 
 #: A plugin may post this many events to one job before the job comes to rest, and this many that send it back to
 #: PRIORITY: whoever posts more does so without end.
-MAX_POSTS, MAX_RETURNS = 10000, 100
-RETURNS = ("urgency", "jobspec-update", "flux-restart")
+MAX_POSTS_PER_TURN, MAX_RETURNS_PER_TURN = 10000, 100
+EVENTS_BACK_TO_PRIORITY = ("urgency", "jobspec-update", "flux-restart")
 
 
-def endless(name: str, event: str, id: int) -> OSError:
+def endless_posting(name: str, event: str, id: int) -> OSError:
     """The error for plugin `name`, which goes on posting to job `id`."""
     return OSError(
         errno.ELOOP,
@@ -34,7 +34,7 @@ def endless(name: str, event: str, id: int) -> OSError:
     )
 
 
-OTHER_THREAD = (
+WRONG_THREAD = (
     "only the job manager's own thread may do that: from another, write to a pipe that"
     " p.handle.fd_watcher_create watches"
 )
@@ -42,10 +42,10 @@ OTHER_THREAD = (
 
 def waits_for_job_manager(topic: str) -> bool:
     """Whether an answer to `topic` can only come when the job manager is free to give one."""
-    return topic.startswith(_OWN) or topic in _OWN_METHODS
+    return topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER
 
 
-class Belongings:
+class PluginResources:
     """What the plugin `name` has running.
 
     Args:
@@ -72,7 +72,7 @@ class Belongings:
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
         if get_ident() != self._thread:
-            raise OSError(errno.EPERM, f"{self.name}: {OTHER_THREAD}")
+            raise OSError(errno.EPERM, f"{self.name}: {WRONG_THREAD}")
 
     def guarded(
         self, callback: Callable[..., Any] | None, where: str
@@ -92,12 +92,12 @@ class Belongings:
 
         return call
 
-    def watcher(self, watcher: Any) -> Any:
+    def add_watcher(self, watcher: Any) -> Any:
         """Take in a watcher; returns it."""
         self._watchers.add(watcher)
         return watcher
 
-    def future(self, future: Any) -> Any:
+    def add_future(self, future: Any) -> Any:
         """Take in a future; returns it."""
         self._futures.add(future)
         return future
@@ -121,22 +121,22 @@ def refuse_to_wait(topic: str) -> None:
         )
 
 
-def future_class(base: Any) -> Any:
+def plugin_rpc_class(base: Any) -> Any:
     """A class of RPC futures for plugins, on top of the host's."""
 
     class PluginRPC(base):  # type: ignore[misc]
         """An RPC of a plugin: `get` raises OSError EDEADLK where the answer could never come."""
 
         topic = ""
-        belongings: Any = None
+        plugin_resources: Any = None
 
         def then(self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
-            self.belongings.check()
+            self.plugin_resources.check()
             where = f"response to {self.topic}"
-            return super().then(self.belongings.guarded(callback, where), *args, **kwargs)
+            return super().then(self.plugin_resources.guarded(callback, where), *args, **kwargs)
 
         def _check_wait(self) -> None:
-            self.belongings.check()
+            self.plugin_resources.check()
             if not self.is_ready():
                 refuse_to_wait(self.topic)
 
@@ -155,16 +155,16 @@ def future_class(base: Any) -> Any:
     return PluginRPC
 
 
-def handle_class(base: Any) -> Any:
+def plugin_handle_class(base: Any) -> Any:
     """A class of handles for plugins, on top of the host's ``flux.Flux``.
 
-    Instances need an attribute ``belongings``.
+    Instances need an attribute ``plugin_resources``.
     """
 
     class PluginHandle(base):  # type: ignore[misc]
         """The job manager's handle as one plugin sees it."""
 
-        belongings: Any = None
+        plugin_resources: Any = None
 
         def _own(
             self,
@@ -174,16 +174,16 @@ def handle_class(base: Any) -> Any:
             *args: Any,
             **kwargs: Any,
         ) -> Any:
-            self.belongings.check()
-            guarded = self.belongings.guarded(callback, where)
-            return self.belongings.watcher(create(guarded, *args, **kwargs))
+            self.plugin_resources.check()
+            guarded = self.plugin_resources.guarded(callback, where)
+            return self.plugin_resources.add_watcher(create(guarded, *args, **kwargs))
 
         def log(self, level: int, text: str) -> Any:
-            self.belongings.check()
+            self.plugin_resources.check()
             return super().log(level, text)
 
         def respond(self, msg: Any, payload: Any = None) -> Any:
-            self.belongings.check()
+            self.plugin_resources.check()
             return super().respond(msg, payload)
 
         def timer_watcher_create(

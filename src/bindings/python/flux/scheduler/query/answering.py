@@ -9,11 +9,11 @@ from typing import Any, Callable, Optional
 
 from flux.scheduler.host import name_of
 
-#: Farthest that a question may look ahead, seconds: a year.
-HORIZON = 366 * 86400.0
+#: How far ahead a question may look, seconds: a year.
+MAX_HORIZON_S = 366 * 86400.0
 
-#: How long answers may be worked on in one turn of the reactor, seconds.
-SLICE = 0.001
+#: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
+ANSWER_SECONDS_PER_TURN = 0.001
 
 #: Bits of a request's rolemask (RFC 12).
 ROLE_OWNER = 1
@@ -84,8 +84,14 @@ def read_horizon(value: Any) -> float:
     Raises:
         ValueError: it is not a number of seconds from 1 to a year
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= HORIZON:
-        raise ValueError(f"horizon={value!r} is invalid: expected seconds, from 1 to {HORIZON:.0f}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 1 <= value <= MAX_HORIZON_S
+    ):
+        raise ValueError(
+            f"horizon={value!r} is invalid: expected seconds, from 1 to {MAX_HORIZON_S:.0f}"
+        )
     return float(value)
 
 
@@ -114,7 +120,7 @@ def encode(answer: dict[str, Any]) -> str:
 
 
 class Answering:
-    """Works on answers, one after the other and for `SLICE` in each turn of the reactor, so that no
+    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the reactor, so that no
     pass waits for longer, however many are asked for.
 
     Args:
@@ -147,7 +153,7 @@ class Answering:
         self._work()
 
     def _work(self) -> None:
-        until = self._stopwatch() + SLICE
+        until = self._stopwatch() + ANSWER_SECONDS_PER_TURN
         while self._open:
             steps, done, failed = self._open[0]
             try:
