@@ -123,7 +123,7 @@ def test_profile_of_many_ends():
 
 
 def test_shared_states_are_bounded(monkeypatch):
-    monkeypatch.setattr(rank_index, "SHARED_LIMIT", 4)
+    monkeypatch.setattr(rank_index, "MAX_SHARED_MASKS", 4)
     pool = pool_with_jobs(60)
     pool._check()
     assert len(rank_index._shared) <= 4

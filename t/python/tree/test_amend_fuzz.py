@@ -140,7 +140,7 @@ def raise_something(binding, data):
 def test_what_befalls_libhwloc_does_not_befall_us(hwloc, monkeypatch, accident):
     """Some documents make libhwloc crash, other ones in each release: the accident is played."""
     monkeypatch.setattr(xml, "_read", accident)
-    monkeypatch.setattr(xml, "MEMORY_BYTES", 1 << 27)
+    monkeypatch.setattr(xml, "MAX_MEMORY_BYTES", 1 << 27)
     with pytest.raises(RuntimeError, match="libhwloc gave up on it"):
         topology_from_xml(documents()[0])
 

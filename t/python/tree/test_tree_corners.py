@@ -77,7 +77,7 @@ def test_nodes_with_different_room_in_one_group():
 
 def test_many_kinds_of_container_and_states(monkeypatch):
     """What is remembered is bounded, and forgetting it changes no answer."""
-    monkeypatch.setattr(node, "CACHE_LIMIT", 4)
+    monkeypatch.setattr(node, "MAX_REMEMBERED_ANSWERS", 4)
     names = [f"level{i}" for i in range(12)]
     topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}
     pool = TreePool(topo_R((1, "0-15", "", topo), (1, "0-15", "", topo)))
@@ -118,11 +118,11 @@ def test_what_the_child_sends_is_what_is_read_here(hwloc):
     assert xml._read(hwloc, b"<topology/>")["error"]
     assert "error" in xml._read(hwloc, b"nothing")
     assert xml._in_child(hwloc, text.encode()) == {"rows": [list(row) for row in answer["rows"]]}
-    assert xml.XML_BYTES > len(text)
+    assert xml.MAX_XML_BYTES > len(text)
 
 
 def test_a_document_too_large(hwloc, monkeypatch):
-    monkeypatch.setattr(xml, "XML_BYTES", 1 << 20)
+    monkeypatch.setattr(xml, "MAX_XML_BYTES", 1 << 20)
     with pytest.raises(RuntimeError, match="larger than 1 MiB"):
         xml.load_xml(" " * ((1 << 20) + 1))
 
@@ -153,11 +153,11 @@ def test_objects_nested_too_deeply(hwloc, monkeypatch):
 
 
 def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(topology, "NAMES_LIMIT", 5)
+    monkeypatch.setattr(topology, "MAX_REMEMBERED_NAMES", 5)
     pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
     for number in range(40):
         assert alloc(pool, 1, f"slot/x{number}{{x}}") == "InfeasibleRequest"
         assert alloc(pool, 1, f"slot/socket={number + 3}{{x}}") == "InfeasibleRequest"
     (_, node), *_ = pool.impl.placement.types.pairs
-    assert len(node.layout._containers) <= 5 and len(node.layout._nests) <= 5
+    assert len(node.layout._containers) <= 5 and len(node.layout._container_groups) <= 5
     assert alloc(pool, 1, "slot/socket=2{x}") == "rank0/core[0-7],gpu[0-1]"

@@ -12,7 +12,7 @@ from flux.resource.pool.masks import intervals, quote
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _RANGE = re.compile(rf"{_NUMBER}(?:-{_NUMBER}|(\+))(?::{_NUMBER})?(?::([-+*^/a-z]))?")
 #: A count above this is refused: no instance has as many of anything.
-COUNT_LIMIT = 1 << 63
+MAX_COUNT = 1 << 63
 
 
 class ResourceCount:
@@ -112,13 +112,13 @@ class ResourceCount:
     def _range(cls, low: int, high: int | None, operator: str, operand: int) -> ResourceCount:
         _positive(low)
         if high is not None:
-            if high > COUNT_LIMIT:
+            if high > MAX_COUNT:
                 raise ValueError(f"RFC 14 count: {quote(high)} is too large")
             if high < low:
                 raise ValueError(f"RFC 14 count: max must be >= min, got max={high} min={low}")
         if operator not in ("+", "*", "^"):
             raise ValueError(f"RFC 14 count: operator must be +, * or ^, got {quote(operator)}")
-        if operand < 1 or operand > COUNT_LIMIT or (operand < 2 and operator != "+"):
+        if operand < 1 or operand > MAX_COUNT or (operand < 2 and operator != "+"):
             raise ValueError(
                 f"RFC 14 count: operand {quote(operand)} is too small or too large for operator {operator}"
             )
@@ -143,7 +143,7 @@ class ResourceCount:
         if self.max is not None and limit > self.max:
             limit = self.max
         if self.values is not None:
-            low, high = self.values[bisect_right(self.values, (limit, COUNT_LIMIT)) - 1]
+            low, high = self.values[bisect_right(self.values, (limit, MAX_COUNT)) - 1]
             return min(limit, high)
         if self.operator == "+":
             return limit - (limit - self.min) % self.operand
@@ -219,7 +219,7 @@ class ResourceCount:
 def _positive(number: int) -> int:
     if number < 1:
         raise ValueError(f"RFC 14 count: integer count must be >= 1, got {quote(number)}")
-    if number > COUNT_LIMIT:
+    if number > MAX_COUNT:
         raise ValueError(f"RFC 14 count: {quote(number)} is too large")
     return number
 
@@ -273,7 +273,7 @@ def multiply(outer: ResourceCount, inner: ResourceCount) -> ResourceCount:
     Raises:
         ValueError: more than any instance could have.
     """
-    if outer.min * inner.min > COUNT_LIMIT:
+    if outer.min * inner.min > MAX_COUNT:
         raise ValueError(f"RFC 14 count: {outer.min} times {inner.min} is too large")
     if outer.fixed and inner.fixed:
         return ResourceCount(outer.min * inner.min, outer.min * inner.min)

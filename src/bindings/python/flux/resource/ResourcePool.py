@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
@@ -11,6 +11,9 @@ from flux.resource.pool.masks import quote
 from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import Rv1Pool
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
@@ -66,7 +69,7 @@ class ResourcePool:
             raise ValueError(f"R version {quote(version)} not supported by {type(self).__name__}")
         self.impl = impl_class(arg, log=log, **kwargs)
 
-    def _with(self, impl: ResourcePoolImplementation) -> Any:
+    def _with(self, impl: ResourcePoolImplementation) -> Self:
         """A wrapper like this one around another implementation."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
@@ -100,7 +103,7 @@ class ResourcePool:
         """
         self.impl.check_feasibility(request)
 
-    def alloc(self, jobid: int, request: Any) -> Any:
+    def alloc(self, jobid: int, request: Any) -> Self:
         """Allocate resources to a job (RFC 27).
 
         O(different counts of free cores and GPUs), and O(1) for each node given in part; O(1) for a
@@ -121,6 +124,66 @@ class ResourcePool:
                 what it may not.
         """
         return self._with(self.impl.alloc(jobid, request))
+
+    def alloc_on(self, jobid: int, request: Any, ranks: int) -> Self:
+        """Allocate resources to a job as ``alloc()`` does, but on given ranks only.
+
+        Args:
+            jobid (int): the job; it must not hold an allocation.
+            request: from ``parse_resource_request()``.
+            ranks (int): mask of the ranks that may be used. Of these, those that are up and meet
+                the request's constraint are.
+
+        Returns:
+            As ``alloc()``. The job ends when ``alloc()`` would have it end.
+
+        Raises:
+            InsufficientResources: it does not fit on these ranks now.
+            InfeasibleRequest: it can never fit in the pool, on whatever ranks.
+            ValueError: the job holds an allocation, or a hook of the pool chose
+                what it may not.
+            NotImplementedError: the pool has no view (see ``can()``).
+        """
+        return self._with(self.impl.alloc_on(jobid, request, ranks))
+
+    def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
+        """Whether ``alloc_on()`` would find resources now. Nothing changes.
+
+        As ``alloc()``; with ``ignoring``, and O(ranks of the pool), a copy of one list.
+
+        Args:
+            request: from ``parse_resource_request()``.
+            ranks (int): mask of the ranks that may be used.
+            ignoring (int): a job, or a placeholder of ``hold_free()``, whose resources count as
+                free; default: none.
+
+        Raises:
+            KeyError: the job in ``ignoring`` holds nothing.
+        """
+        return self.impl.fits_on(request, ranks, ignoring)
+
+    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
+        """Allocate everything that is free on given ranks to a placeholder.
+
+        A placeholder is an allocation that belongs to no job. It is among what ``job_end_times()``,
+        ``held_ranks()`` and plans show, and is given back with ``free()``.
+
+        O(kinds of rank), and O(1) for each of the ranks that is in use in part.
+
+        Args:
+            jobid (int): an id that is no job's and holds nothing: by convention a negative number.
+            ranks (int): mask of ranks; what is free of those that are up is allocated.
+            until (float): when the placeholder ends, in seconds since the epoch. Plans expect its
+                resources back then; it stays until ``free()`` is called.
+
+        Returns:
+            int: mask of the ranks on which it holds something. 0: nothing was free, and there is
+            no placeholder.
+
+        Raises:
+            ValueError: the id holds an allocation.
+        """
+        return self.impl.hold_free(jobid, ranks, until)
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """Take back resources of a job; O(1) for whole nodes, and for each node given in part.
@@ -241,11 +304,87 @@ class ResourcePool:
     def clock(self, clock: Callable[[], float]) -> None:
         self.impl.clock = clock
 
+    def can(self, operation: str) -> bool:
+        """Whether the pool has an operation that not every pool has.  O(1).
+
+        An implementation with a view (see ``ResourcePoolImplementation``) has all operations of
+        this class; one without has those that need none, and those that it defines itself.
+
+        Args:
+            operation (str): name of a method or property of this class, such as ``"plan"``.
+        """
+        return self.impl.can(operation)
+
+    @property
+    def ranks(self) -> int:
+        """Mask of all ranks of the pool (bit *r* is rank *r*), up or not.  O(1)."""
+        return self.impl.ranks
+
+    @property
+    def idle_ranks(self) -> int:
+        """Mask of the ranks of which nothing is in use, up or not.  O(1)."""
+        return self.impl.idle_ranks
+
+    def eligible_ranks(self, request: Any = None) -> int:
+        """Mask of the ranks that are up and meet a request's constraint, in use or not.
+
+        O(1) once the constraint was seen since ranks last went up or down.
+
+        Args:
+            request: from ``parse_resource_request()``; None: all ranks that are up.
+        """
+        return self.impl.eligible_ranks(request)
+
+    def ranks_matching(self, constraint: dict[str, Any]) -> int:
+        """Mask of the ranks that meet a constraint, up or not, in use or not.
+
+        O(terms of the constraint) operations on masks, and once it was seen O(length of its text).
+
+        Args:
+            constraint (dict): as in a jobspec (RFC 31); ``{}`` is met by all.
+
+        Raises:
+            ValueError: not a constraint; the text names the operator and value.
+        """
+        return self.impl.ranks_matching(constraint)
+
+    def held_ranks(self, jobid: int) -> int:
+        """Mask of the ranks on which a job holds something.  O(ranks of the job).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        return self.impl.held_ranks(jobid)
+
+    def node_kinds(self) -> list[tuple[int, int, int]]:
+        """Ranks by what they have in all, up or not, in use or not.  O(kinds of rank).
+
+        Returns:
+            list of ``(cores, GPUs, mask of ranks)``, most cores first and then most GPUs; no rank
+            is in two of them.
+        """
+        return self.impl.node_kinds()
+
+    def job_end(self, jobid: int) -> float:
+        """When a job ends, in seconds since the epoch; 0: not known.  O(1).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        return self.impl.job_end(jobid)
+
     def job_end_times(self) -> list[tuple[int, float]]:
         """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none.  O(jobs)."""
         return self.impl.job_end_times()
 
-    def copy(self) -> Any:
+    def jobs_by_end(self) -> list[tuple[float, int]]:
+        """Ascending list of ``(end, jobid)`` of the jobs that have an end, in seconds since the epoch.
+
+        O(jobs): a copy of a list that is kept in order.
+        """
+        return self.impl.jobs_by_end()
+
+    def copy(self) -> Self:
         """An independent copy with all allocations, which logs nothing.  O(ranks + jobs)."""
         return self._with(self.impl.copy())
 
@@ -288,6 +427,14 @@ class ResourcePool:
             is free.
         """
         return self.impl.explain(request)
+
+    def why_not(self, request: Any) -> str:
+        """One sentence that says why a request does not fit now.
+
+        The ``reason`` of ``explain()``; where that finds enough free, that the pool's own policy
+        finds no place for the request. O(as ``explain()``).
+        """
+        return self.impl.why_not(request)
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
         """First time at which a request fits, as running jobs end.

@@ -9,12 +9,14 @@ from typing import Any, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
-from flux.resource.pool.inventory import Entry, Inventory, Selection, select
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.inventory import Entry, Inventory, Selection, select, selected_ranks
+from flux.resource.pool.jobid import job_text
+from flux.resource.pool.masks import idset_text, members, popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import read_lite
-from flux.resource.request import Shape
+from flux.resource.request import ResourceRequest, Shape
 
 
 class NoLog:
@@ -271,14 +273,14 @@ class ResourcePoolImplementation:
         return type(self).inventory is not ResourcePoolImplementation.inventory
 
     def can(self, operation: str) -> bool:
-        """Whether the pool has an operation that follows from the view, such as ``"plan"``.
+        """Whether the pool has an operation that follows from the view; see ``ResourcePool.can()``.
 
         It has them all if it has a view; otherwise those that it overrides.
         """
         own = getattr(type(self), operation, None)
-        if own is None or own is not getattr(ResourcePoolImplementation, operation, None):
-            return callable(own)
-        return self.has_view
+        if own is not None and own is getattr(ResourcePoolImplementation, operation, None):
+            return self.has_view
+        return own is not None
 
     @property
     def inventory(self) -> Inventory:
@@ -311,21 +313,106 @@ class ResourcePoolImplementation:
         """
         raise self._missing("grant")
 
+    # -- what follows from the view: ranks ----------------------------------
+
+    @property
+    def ranks(self) -> int:
+        """Mask of all ranks of the pool; see ``ResourcePool.ranks``."""
+        return self.inventory.ranks
+
+    @property
+    def idle_ranks(self) -> int:
+        """Mask of the ranks of which nothing is in use; see ``ResourcePool.idle_ranks``."""
+        return self.index.idle
+
+    def eligible_ranks(self, request: Any = None) -> int:
+        """Mask of the ranks that a request may use now; see ``ResourcePool.eligible_ranks()``."""
+        return self.eligible(None if request is None else request.shape.match)
+
+    def ranks_matching(self, constraint: dict[str, Any]) -> int:
+        """Mask of the ranks that meet a constraint; see ``ResourcePool.ranks_matching()``."""
+        return self.inventory.matching(parse_constraint(constraint))
+
+    def held_ranks(self, jobid: int) -> int:
+        """Mask of the ranks on which a job holds something; see ``ResourcePool.held_ranks()``."""
+        return selected_ranks(self.held(jobid))
+
+    def node_kinds(self) -> list[tuple[int, int, int]]:
+        """Ranks by what they have in all; see ``ResourcePool.node_kinds()``."""
+        inventory = self.inventory
+        kinds: dict[int, int] = {}
+        for units, mask in inventory.kinds.items():
+            key = inventory.keys[units]
+            kinds[key] = kinds.get(key, 0) | mask
+        return [
+            (*divmod(key, inventory.key_base), mask)
+            for key, mask in sorted(kinds.items(), reverse=True)
+        ]
+
     # -- what follows from the view: jobs -----------------------------------
 
-    def end_of(self, jobid: int) -> float:
-        """When a job ends, in seconds since the epoch; 0: not known.  KeyError: there is no such job.
-
-        O(jobs), unless overridden.
-        """
+    def job_end(self, jobid: int) -> float:
+        """When a job ends; see ``ResourcePool.job_end()``.  O(jobs), unless overridden."""
         return dict(self.job_end_times())[jobid]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """Ascending list of ``(end, jobid)`` of the jobs that have an end.
+        """Jobs in the order of their ends; see ``ResourcePool.jobs_by_end()``.
 
         O(jobs log jobs), unless overridden.
         """
         return sorted((end, jobid) for jobid, end in self.job_end_times() if end)
+
+    # -- what follows from the view: allocations on given ranks -------------
+
+    def alloc_on(self, jobid: int, request: Any, ranks: int) -> ResourcePoolImplementation:
+        """``alloc()`` on given ranks only; see ``ResourcePool.alloc_on()``."""
+        self._expect_new(jobid)
+        eligible = self.eligible_ranks(request) & ranks
+        placed = self.place_request(request, self.index, eligible)
+        if placed is None:
+            self.check_feasibility(request)
+            raise InsufficientResources(lambda: _no_room_on(eligible))
+        return self.grant(jobid, request, *placed)
+
+    def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
+        """Whether ``alloc_on()`` would succeed; see ``ResourcePool.fits_on()``."""
+        index = self.index
+        if ignoring is not None:
+            index = index.copy()
+            index.give(self.held(ignoring))
+        eligible = self.eligible_ranks(request) & ranks
+        return self.place_request(request, index, eligible) is not None
+
+    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
+        """Allocate what is free on given ranks to no job; see ``ResourcePool.hold_free()``."""
+        self._expect_new(jobid)
+        free = self._free_on(ranks)
+        if free:
+            # Of a request, grant() looks at the duration alone, and that must not be 0 (no end).
+            request = ResourceRequest(duration=max(1.0, until - self.clock()))
+            self.grant(jobid, request, free, 0)
+            self.update_expiration(jobid, until)
+        return selected_ranks(free)
+
+    def _free_on(self, ranks: int) -> Selection:
+        """All that is free on those of some ranks that are up."""
+        inventory, index = self.inventory, self.index
+        up = self.eligible(None) & ranks
+        idle = up & index.idle
+        groups = {units: mask & idle for units, mask in inventory.kinds.items()}
+        for rank in members(up ^ idle):
+            units = index.free(rank)
+            if units:
+                groups[units] = groups.get(units, 0) | 1 << rank
+        return select(groups)
+
+    def _expect_new(self, jobid: int) -> None:
+        """ValueError if a job holds an allocation."""
+        try:
+            self.held(jobid)
+        except KeyError:
+            return
+        raise ValueError(f"job {job_text(jobid)} already has an allocation")
 
     # -- what follows from the view: placing --------------------------------
 
@@ -409,7 +496,7 @@ class ResourcePoolImplementation:
         return explain.explain(self, request.shape)
 
     def why_not(self, request: Any) -> str:
-        """One sentence for a request that does not fit now."""
+        """One sentence for a request that does not fit now; see ``ResourcePool.why_not()``."""
         # No reason: enough is free, and it is the policy of this pool that will not have it.
         return (
             str(self.explain(request)["reason"])
@@ -445,6 +532,13 @@ class ResourcePoolImplementation:
 
     def check(self) -> None:
         """Check the pool's invariants; AssertionError with its state if one is broken."""
+
+
+def _no_room_on(ranks: int) -> str:
+    """Sentence for a request that does not fit on given ranks, of which these are eligible."""
+    if not ranks:
+        return "insufficient resources: none of the given ranks is up and matches the constraint"
+    return f"insufficient resources: too little is free on ranks {idset_text(ranks)}"
 
 
 def resource_set(R: dict[str, Any]) -> Any:

@@ -147,7 +147,7 @@ class Rv1Pool(Hooks):
     def held(self, jobid: int) -> Selection:
         return self._pool_state.jobs[jobid][1:]
 
-    def end_of(self, jobid: int) -> float:
+    def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]
         return end
 
@@ -221,6 +221,13 @@ class Rv1Pool(Hooks):
             scheduling=self.scheduling_of(selection),
         )
         return granted
+
+    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
+        self._expect_new(jobid)
+        free = self._free_on(ranks)
+        if free:
+            self._pool_state.enter(jobid, until, free)
+        return selected_ranks(free)
 
     def scheduling_of(self, selection: Selection) -> Any:
         """``R.scheduling`` of the allocation of a selection: here, the pool's."""
@@ -371,7 +378,7 @@ class Rv1Pool(Hooks):
     def check(self) -> None:
         """Check every invariant; AssertionError with the pool's state if one is broken."""
         try:
-            self.check_state(self._state)
+            self.check_state(self._pool_state)
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
 

@@ -16,15 +16,15 @@ from weakref import WeakValueDictionary
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import quote
 from flux.resource.pool.rv1 import load_json
-from flux.resource.ResourceCount import COUNT_LIMIT, ONE, CountProduct, ResourceCount, multiply
+from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCount, multiply
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 #: Levels and vertices of a resource graph; more is an error, not a deep recursion. The graphs of
 #: sites have a dozen levels at most, from the cluster down to a core.
-DEPTH_LIMIT = 64
-VERTEX_LIMIT = 10000
+MAX_DEPTH = 64
+MAX_VERTICES = 10000
 
 
 def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
@@ -44,7 +44,7 @@ def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
         duration = system["duration"]
         if isinstance(duration, bool) or not isinstance(duration, (int, float)):
             raise ValueError(f"duration: expected seconds, got {quote(duration)}")
-        if isinstance(duration, int) and abs(duration) >= COUNT_LIMIT:
+        if isinstance(duration, int) and abs(duration) >= MAX_COUNT:
             raise ValueError(f"duration: {quote(duration)} is too large")
         if not math.isfinite(duration):
             raise ValueError(f"duration: expected a finite number, got {duration}")
@@ -75,10 +75,10 @@ class Graph:
 
     def _fields(self, vertex: Any, depth: int) -> tuple[str, ResourceCount, bool, list[Any]]:
         self.vertices += 1
-        if depth >= DEPTH_LIMIT:
-            raise ValueError(f"resources are nested more than {DEPTH_LIMIT} levels deep")
-        if self.vertices > VERTEX_LIMIT:
-            raise ValueError(f"jobspec has more than {VERTEX_LIMIT} resource vertices")
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"resources are nested more than {MAX_DEPTH} levels deep")
+        if self.vertices > MAX_VERTICES:
+            raise ValueError(f"jobspec has more than {MAX_VERTICES} resource vertices")
         if not isinstance(vertex, dict) or not isinstance(vertex.get("type"), str):
             raise ValueError(f"resource vertex needs a type, got {quote(vertex)}")
         children = vertex.get("with", [])
@@ -168,7 +168,7 @@ class Graph:
                 )
             self.container_level = kind
             self.containers_per_slot = outer.min * count.min
-            if self.containers_per_slot > COUNT_LIMIT:
+            if self.containers_per_slot > MAX_COUNT:
                 raise ValueError(f"slot of {self.containers_per_slot} containers is too large")
         else:
             outer = multiply(outer, count)
@@ -188,7 +188,7 @@ class Graph:
             whole = self.nodes_per_slot is not None and self.exclusive
             if not whole or (self.gpu_per_slot and not self.takes_containers):
                 raise ValueError("Unable to determine slot size")
-        if self.slot_size > COUNT_LIMIT or self.gpu_per_slot > COUNT_LIMIT:
+        if self.slot_size > MAX_COUNT or self.gpu_per_slot > MAX_COUNT:
             raise ValueError(
                 f"slot of {self.slot_size} cores and {self.gpu_per_slot} GPUs is too large"
             )
@@ -238,7 +238,7 @@ class Shape:
     @classmethod
     def of(cls, **given: Any) -> Shape:
         """The shape with these fields: the one made before, if it still lives."""
-        return cls.of_values(*{**FIELDS, **given}.values())
+        return cls.of_values(*{**SHAPE_FIELDS, **given}.values())
 
     @classmethod
     def of_values(
@@ -261,7 +261,7 @@ class Shape:
 
     def replace(self, **changes: Any) -> Shape:
         """The shape with some fields changed."""
-        return Shape.of(**{**dict(zip(FIELDS, _VALUES(self))), **changes})
+        return Shape.of(**{**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes})
 
     def slots_given(self, nodes: int, slots_on_node: int) -> int:
         """``nslots`` of an allocation of ``nodes`` nodes."""
@@ -278,12 +278,12 @@ class Shape:
 
 
 #: What a shape is made of, and what each is where a request does not say.
-FIELDS: dict[str, Any] = {
+SHAPE_FIELDS: dict[str, Any] = {
     one.name: one.default_factory()  # type: ignore[operator]
     for one in fields(Shape)
     if one.init
 }
-_VALUES = attrgetter(*FIELDS)
+_VALUES = attrgetter(*SHAPE_FIELDS)
 _shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
 
 

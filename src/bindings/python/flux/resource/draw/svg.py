@@ -8,18 +8,19 @@ from typing import Any
 from flux.resource.draw.view import Jobs, NodeState, Part, view
 from flux.resource.pool.masks import idset_text, members
 
-CELL = 14
-GAP = 3
-PAD = 8
-LINE = 15
-CELLS_A_ROW = 8
-BOXES_A_ROW = 4
-FREE = "#ffffff"
-COLOURS = (
+# A cell is a core or a GPU; a box is a domain of the topology.
+CELL_PX = 14
+GAP_PX = 3
+PADDING_PX = 8
+LINE_PX = 15
+CELLS_PER_ROW = 8
+BOXES_PER_ROW = 4
+FREE_COLOUR = "#ffffff"
+JOB_COLOURS = (
     "#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d",
     "#ff9da6", "#79706e", "#2f4b7c", "#a05195",
 )  # fmt: skip
-SHADES = ("#f7f7f4", "#eeeee9", "#e5e5de")
+LEVEL_SHADES = ("#f7f7f4", "#eeeee9", "#e5e5de")
 
 
 def render_svg(
@@ -44,29 +45,29 @@ def render_svg(
     colours: dict[Any, str] = {}
     for state in states:
         for job, _, _ in state.held:
-            colours.setdefault(job, COLOURS[len(colours) % len(COLOURS)])
+            colours.setdefault(job, JOB_COLOURS[len(colours) % len(JOB_COLOURS)])
     out: list[str] = []
-    y = PAD
+    y = PADDING_PX
     width = 240
     if title:
-        out.append(_text(PAD, y + LINE - 4, title, bold=True))
-        y += LINE + GAP
-        width = max(width, _text_width(title) + 2 * PAD)
+        out.append(_text(PADDING_PX, y + LINE_PX - 4, title, bold=True))
+        y += LINE_PX + GAP_PX
+        width = max(width, _text_width(title) + 2 * PADDING_PX)
     for state in states:
         for line, bold in ((state.title(), True), (state.summary(), False)):
-            out.append(_text(PAD, y + LINE - 4, line, bold))
-            y += LINE
-            width = max(width, _text_width(line) + 2 * PAD)
+            out.append(_text(PADDING_PX, y + LINE_PX - 4, line, bold))
+            y += LINE_PX
+            width = max(width, _text_width(line) + 2 * PADDING_PX)
         box = _Box(state, state.part, colours, 0)
-        box.draw(out, PAD, y)
-        y += box.height + PAD
-        width = max(width, box.width + 2 * PAD)
+        box.draw(out, PADDING_PX, y)
+        y += box.height + PADDING_PX
+        width = max(width, box.width + 2 * PADDING_PX)
     for job, colour in colours.items():
-        out.append(_rect(PAD, y, CELL, CELL, colour))
-        out.append(_text(PAD + CELL + GAP * 2, y + CELL - 3, str(job)))
-        width = max(width, _text_width(str(job)) + 2 * PAD + CELL + GAP * 2)
-        y += CELL + GAP
-    y += PAD - GAP
+        out.append(_rect(PADDING_PX, y, CELL_PX, CELL_PX, colour))
+        out.append(_text(PADDING_PX + CELL_PX + GAP_PX * 2, y + CELL_PX - 3, str(job)))
+        width = max(width, _text_width(str(job)) + 2 * PADDING_PX + CELL_PX + GAP_PX * 2)
+        y += CELL_PX + GAP_PX
+    y += PADDING_PX - GAP_PX
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}"'
         f' viewBox="0 0 {width} {y}" font-family="sans-serif" font-size="11">'
@@ -103,24 +104,24 @@ class _Box:
         self.colours = colours
         self.depth = depth
         self.rows = [
-            (list(members(mask))[at : at + CELLS_A_ROW], gpu)
+            (list(members(mask))[at : at + CELLS_PER_ROW], gpu)
             for mask, gpu in ((part.cores, False), (part.gpus, True))
-            for at in range(0, len(members(mask)), CELLS_A_ROW)
+            for at in range(0, len(members(mask)), CELLS_PER_ROW)
         ]
         below = [_Box(state, sub, colours, depth + 1) for sub in part.below]
         # Leaves side by side; boxes with levels of their own one below the other.
-        across = 1 if any(sub.part.below for sub in below) else BOXES_A_ROW
+        across = 1 if any(sub.part.below for sub in below) else BOXES_PER_ROW
         self.lines = [below[at : at + across] for at in range(0, len(below), across)]
         self.label = self._label()
         cells = max((len(row) for row, _ in self.rows), default=0)
         inner = max(
-            [cells * (CELL + GAP) - GAP, _text_width(self.label)]
-            + [sum(box.width + GAP for box in line) - GAP for line in self.lines]
+            [cells * (CELL_PX + GAP_PX) - GAP_PX, _text_width(self.label)]
+            + [sum(box.width + GAP_PX for box in line) - GAP_PX for line in self.lines]
         )
-        self.width: int = inner + 2 * PAD
+        self.width: int = inner + 2 * PADDING_PX
         self.height: int = (
-            2 * PAD + LINE - GAP + len(self.rows) * (CELL + GAP)
-            + sum(max(box.height for box in line) + GAP for line in self.lines)
+            2 * PADDING_PX + LINE_PX - GAP_PX + len(self.rows) * (CELL_PX + GAP_PX)
+            + sum(max(box.height for box in line) + GAP_PX for line in self.lines)
         )  # fmt: skip
 
     def _label(self) -> str:
@@ -135,24 +136,26 @@ class _Box:
         return "  ".join(words) or part.name
 
     def draw(self, out: list[str], x: int, y: int) -> None:
-        shade = "#dddddd" if self.state.down else SHADES[min(self.depth, len(SHADES) - 1)]
+        shade = (
+            "#dddddd" if self.state.down else LEVEL_SHADES[min(self.depth, len(LEVEL_SHADES) - 1)]
+        )
         out.append(_rect(x, y, self.width, self.height, shade, radius=3))
-        at = y + PAD
-        out.append(_text(x + PAD, at + 9, self.label))
-        at += LINE
+        at = y + PADDING_PX
+        out.append(_text(x + PADDING_PX, at + 9, self.label))
+        at += LINE_PX
         for row, gpu in self.rows:
             for number, bit in enumerate(row):
-                out.append(self._cell(x + PAD + number * (CELL + GAP), at, bit, gpu))
-            at += CELL + GAP
+                out.append(self._cell(x + PADDING_PX + number * (CELL_PX + GAP_PX), at, bit, gpu))
+            at += CELL_PX + GAP_PX
         for line in self.lines:
-            along = x + PAD
+            along = x + PADDING_PX
             for box in line:
                 box.draw(out, along, at)
-                along += box.width + GAP
-            at += max(box.height for box in line) + GAP
+                along += box.width + GAP_PX
+            at += max(box.height for box in line) + GAP_PX
 
     def _cell(self, x: int, y: int, bit: int, gpu: bool) -> str:
         job = self.state.holder(bit, gpu)
-        colour = FREE if job is None else self.colours[job]
+        colour = FREE_COLOUR if job is None else self.colours[job]
         tip = f"{'gpu' if gpu else 'core'} {bit}: {'free' if job is None else job}"
-        return _rect(x, y, CELL, CELL, colour, radius=6 if gpu else 0, tip=tip)
+        return _rect(x, y, CELL_PX, CELL_PX, colour, radius=6 if gpu else 0, tip=tip)

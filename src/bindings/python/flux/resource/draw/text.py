@@ -7,9 +7,10 @@ from typing import Any
 from flux.resource.draw.view import Jobs, NodeState, Part, contents, view
 from flux.resource.pool.masks import idset_text, members
 
-FREE = "."
-MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CELLS_A_LINE = 64
+FREE_MARK = "."
+JOB_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: Marks in one line of text; those of a larger domain go on in the next line.
+CELLS_PER_LINE = 64
 
 
 def render_text(
@@ -49,7 +50,7 @@ def _marks(states: list[NodeState]) -> dict[Any, str]:
     for state in states:
         for job, _, _ in state.held:
             if job not in marks:
-                marks[job] = MARKS[len(marks)] if len(marks) < len(MARKS) else "*"
+                marks[job] = JOB_MARKS[len(marks)] if len(marks) < len(JOB_MARKS) else "*"
     return marks
 
 
@@ -96,10 +97,10 @@ def _cells(state: NodeState, part: Part, marks: dict[Any, str]) -> list[str]:
 def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str]) -> list[str]:
     if not mask:
         return []
-    text = "".join(marks.get(state.holder(bit, gpu), FREE) for bit in members(mask))
+    text = "".join(marks.get(state.holder(bit, gpu), FREE_MARK) for bit in members(mask))
     ids = idset_text(mask)
     label = f"{noun}{'' if ids.isdigit() else 's'} {ids}"
-    rows = [text[at : at + CELLS_A_LINE] for at in range(0, len(text), CELLS_A_LINE)]
+    rows = [text[at : at + CELLS_PER_LINE] for at in range(0, len(text), CELLS_PER_LINE)]
     width = 0 if gpu else 12  # cores of the leaves stand below one another
     return [f"{label:<{width}} {rows[0]}"] + [f"{'':<{width}} {row}" for row in rows[1:]]
 

@@ -14,9 +14,12 @@ from flux.resource.hwloc.xml import Machine, Object, load_xml
 from flux.resource.pool.masks import idset_text, to_mask
 from flux.resource.pool.rv1 import read_lite
 
-CONTAINERS = ("Package", "Die", "Group")
+#: hwloc types that become levels of the topology; NUMA nodes do as well, see ``TopologyBuilder``.
+LEVEL_TYPES = ("Package", "Die", "Group")
+#: Values of an OS device's ``Backend`` that make it a GPU.
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
-NAMES = {"Package": "socket", "NUMANode": "numa"}
+#: What RFC 49 calls a level where that is not the type in lower case.
+LEVEL_NAMES = {"Package": "socket", "NUMANode": "numa"}
 
 
 class Gpu:
@@ -81,7 +84,7 @@ def containers_in(obj: Object) -> list[Object]:
 
     Caches and the like are transparent; cores and processors are not looked into.
     """
-    found = [sub for sub in obj.children if sub.type in CONTAINERS and sub.cpuset]
+    found = [sub for sub in obj.children if sub.type in LEVEL_TYPES and sub.cpuset]
     if found:
         return found
     for sub in obj.children:
@@ -146,7 +149,7 @@ class TopologyBuilder:
             if len(within) != 1:
                 return "numa" if self._numas_in(obj) else "Group"
             obj = within[0]
-        return NAMES.get(obj.type, obj.type)
+        return LEVEL_NAMES.get(obj.type, obj.type)
 
     def _domain(self, obj: Object) -> dict[str, Any]:
         entries, name = self._level(obj)

@@ -22,10 +22,11 @@ from collections.abc import Iterable
 from typing import Any, Optional
 from xml.parsers import expat
 
-# What one document may cost. A topology of 4,096 cores takes well under a second and 100 MB.
-CPU_SECONDS = 30
-MEMORY_BYTES = 1 << 30
-XML_BYTES = 256 << 20
+# What one document may cost before its child process is given up: libhwloc loops or runs out of
+# memory on some. A topology of 4,096 cores takes well under a second and 100 MB.
+MAX_CPU_SECONDS = 30
+MAX_MEMORY_BYTES = 1 << 30
+MAX_XML_BYTES = 256 << 20
 
 # libhwloc takes orders from the environment; of these only the ones about its own installation
 # are for us. HWLOC_THISSYSTEM, for one, would mix this machine into the described one.
@@ -138,8 +139,8 @@ def load_xml(text: Any) -> Machine:
         raise RuntimeError("hwloc XML does not load: it is not UTF-8 text") from exc
     if b"\0" in data:
         raise RuntimeError("hwloc XML does not load: there is a NUL in the text")
-    if len(data) > XML_BYTES:
-        raise RuntimeError(f"hwloc XML does not load: it is larger than {XML_BYTES >> 20} MiB")
+    if len(data) > MAX_XML_BYTES:
+        raise RuntimeError(f"hwloc XML does not load: it is larger than {MAX_XML_BYTES >> 20} MiB")
     answer = _in_child(lib, data)
     if "rows" not in answer:
         reason = _diagnose(data) or answer["error"]
@@ -203,11 +204,11 @@ def _confine() -> None:  # pragma: no cover (in the child)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _lower(resource.RLIMIT_CPU, CPU_SECONDS)
+    _lower(resource.RLIMIT_CPU, MAX_CPU_SECONDS)
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             used = int(statm.read().split()[0]) * resource.getpagesize()
-        _lower(resource.RLIMIT_AS, used + MEMORY_BYTES)
+        _lower(resource.RLIMIT_AS, used + MAX_MEMORY_BYTES)
     except OSError:
         pass  # not Linux, or no /proc: the limit of time has to do
     for name in list(os.environ):

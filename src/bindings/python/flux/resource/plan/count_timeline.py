@@ -11,8 +11,10 @@ from flux.resource.plan.mask_timeline import INFINITY
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Steps in a block; a search passes over a whole block where its extremes tell enough.
-BLOCK = 48
+#: A search passes over a whole block where its extremes tell enough, and a change of a span looks
+#: at the single steps of the blocks at its ends: smaller blocks make searches longer, larger ones
+#: changes.
+STEPS_PER_BLOCK = 48
 
 
 class _Block:
@@ -68,8 +70,8 @@ class CountTimeline:
                 values.append(value)
         self = cls.__new__(cls)
         self.blocks = [
-            _Block(starts[at : at + BLOCK], values[at : at + BLOCK])
-            for at in range(0, len(starts), BLOCK)
+            _Block(starts[at : at + STEPS_PER_BLOCK], values[at : at + STEPS_PER_BLOCK])
+            for at in range(0, len(starts), STEPS_PER_BLOCK)
         ]
         self.heads = [block.starts[0] for block in self.blocks]
         return self
@@ -142,7 +144,7 @@ class CountTimeline:
             return at
         starts.insert(place + 1, time)
         block.values.insert(place + 1, block.values[place])
-        if len(starts) <= BLOCK:
+        if len(starts) <= STEPS_PER_BLOCK:
             return at
         half = len(starts) // 2
         self.blocks[at : at + 1] = (

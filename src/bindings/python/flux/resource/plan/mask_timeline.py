@@ -6,8 +6,9 @@ from bisect import bisect_left, bisect_right
 
 INFINITY = float("inf")
 
-#: Segments in a block.
-BLOCK = 24
+#: Fewer than in a CountTimeline: each segment of a block that is cut costs an operation on a mask as
+#: long as the cluster.
+SEGMENTS_PER_BLOCK = 24
 
 
 class _Block:
@@ -47,7 +48,7 @@ class MaskTimeline:
         place += 1
         block.starts.insert(place, time)
         block.masks.insert(place, block.masks[place - 1])
-        if len(block.starts) > BLOCK:
+        if len(block.starts) > SEGMENTS_PER_BLOCK:
             half = len(block.starts) // 2
             upper = _Block(block.starts[half:], block.masks[half:], block.every)
             self.blocks[at] = _Block(block.starts[:half], block.masks[:half], block.every)

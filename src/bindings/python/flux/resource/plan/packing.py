@@ -11,7 +11,7 @@ most questions on a busy machine (`too_few()`).  Else ranks are dealt out greedi
 at a time, which settles nearly all questions on large pools (`deal()`).  Where that fails, all ways
 are looked through rank by rank, keeping, of the ways that leave the same to be given, one, and none
 that leaves more than another (`pack()`).  That is exact, and given up only when it takes more than
-EFFORT steps.
+MAX_PACKING_STEPS steps.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ Vector = tuple[int, ...]
 #: rank gave what.
 Ways = dict[Vector, tuple[Vector, int, Vector]]
 
-#: Steps that a search may take, each of a microsecond or two, on up to so many ranks; on more, an eighth.
-EFFORT = 16000
-SMALL = 16
-#: Ways of sharing one rank that are looked at.
-OFFERS = 64
+#: Steps after which pack() gives up, each of a microsecond or two: some 25 ms, which a pass over the
+#: queue can spend on a job or two. That many on up to RANKS_FOR_ALL_STEPS ranks; on more, an eighth,
+#: since there the greedy deal() rarely fails when there is a way.
+MAX_PACKING_STEPS = 16000
+RANKS_FOR_ALL_STEPS = 16
+#: Ways of sharing one rank between the items that are looked at; with small slots on large nodes
+#: there are thousands, of which the first fill the rank best.
+MAX_OFFERS_PER_RANK = 64
 
 
 #: ``(mask of ranks, full, free)``: ranks in one state: cores and GPUs each has in all, and
@@ -197,7 +200,7 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
 
     Returns:
         bool: whether there is one; then it is in the items' ``chosen``.  False also if it was not
-        found in EFFORT steps.
+        found in MAX_PACKING_STEPS steps.
     """
 
     def free_at(time: float) -> Iterator[tuple[int, int, int]]:
@@ -217,7 +220,7 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
             ranks = members(take(mask, min(popcount(mask), sum(wanted))))
             given += [(rank, offers) for rank in ranks]
     effort = 0
-    limit = EFFORT if len(given) <= SMALL else EFFORT // 8
+    limit = MAX_PACKING_STEPS if len(given) <= RANKS_FOR_ALL_STEPS else MAX_PACKING_STEPS // 8
     # What all ranks from one on can give at most, to each item alone.
     rest = [goal]
     for _, offers in reversed(given):
@@ -305,7 +308,7 @@ def _offers(
                 units = min(units, left[moment][0] // cores)
             if gpus:
                 units = min(units, left[moment][1] // gpus)
-        while units >= 0 and len(found) < OFFERS:
+        while units >= 0 and len(found) < MAX_OFFERS_PER_RANK:
             vector[at] = units
             after = left[:]
             for moment in active[at]:

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourcePool import ResourcePool
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: Shapes of which it is remembered what they ask for.
-SHAPES = 4096
+#: Shapes of which a plan remembers the CountedDemand. A queue holds a few hundred different ones; the
+#: limit keeps a plan that lives for months from growing with every odd request.
+MAX_REMEMBERED_SHAPES = 4096
 
 #: Where a request is counted, and how many units it asks for at least.
 Counted = tuple[CountedProfile, int]
@@ -337,7 +339,7 @@ class Plan:
             raise InsufficientResources(lambda: self._pool.why_not(request))
         self._restore(jobid, promise)
 
-    def alloc(self, jobid: int, request: ResourceRequest) -> Any:
+    def alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
         """Allocate to a job now, if that delays no promise but its own.
 
         Returns:
@@ -365,7 +367,8 @@ class Plan:
             else:
                 self._refuse(request)
         self._enter_started(jobid)
-        return self.wrap(answer)
+        granted: ResourcePool = self.wrap(answer)
+        return granted
 
     def note_started(self, jobid: int) -> None:
         """A job was started on the pool itself: its promise is over."""
@@ -427,7 +430,7 @@ class Plan:
         try:
             return self._units[shape]
         except KeyError:
-            if len(self._units) >= SHAPES:
+            if len(self._units) >= MAX_REMEMBERED_SHAPES:
                 self._units.clear()
             units = self._units[shape] = CountedDemand.of(self._pool, request)
             return units
@@ -528,7 +531,7 @@ class Plan:
         if self._seen is None or pool.generation != self._seen + 1:
             return
         now = self._now()
-        end = pool.end_of(jobid)
+        end = pool.job_end(jobid)
         if self._ranks is not None:
             self._ranks.started(jobid, now)
         for counts in self._counts.values():

@@ -8,7 +8,7 @@ Theory
 
     A binding is a proof and nothing more.  A request that does not fit beside the promises as they
     are bound may fit if they are bound differently, so they are, within bounds of effort, before it
-    is said not to fit (``make_room()``, ``packing.py``): on pools of up to ``SMALL`` ranks so many
+    is said not to fit (``make_room()``, ``packing.py``): on pools of up to ``MAX_RANKS_FOR_ALL_WAYS`` ranks so many
     promises at a time that all ways can be looked through, on larger ones all at once, greedily.
 
     Placements that are not a matter of counts (containers, hooks of a site) are simulated on the index
@@ -43,12 +43,15 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: Promises that are bound again at once, and ranks up to which all ways of doing so are tried.
-MOVED = 8
-MOVED_ON_MANY = 16
-SMALL = 64
-#: With more promises than this, a new one is not made earlier by binding others again.
-FEW = 32
+#: Promises that are bound again at once on up to MAX_RANKS_FOR_ALL_WAYS ranks: ``pack()`` looks through
+#: all ways there, and their number grows with both.
+MAX_REBOUND = 8
+#: The same on more ranks, where all promises are dealt out at once, greedily.
+MAX_REBOUND_ON_MANY_RANKS = 16
+MAX_RANKS_FOR_ALL_WAYS = 64
+#: With more promises than this, a new one is not made earlier by binding others again: that would
+#: cost an attempt for each time at which something ends, for jobs far down in the queue.
+MAX_PROMISES_TO_REBIND = 32
 
 
 class RankProfile:
@@ -157,7 +160,7 @@ class RankProfile:
             return
         inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(now, pool.end_of(jobid) or INFINITY, parts)
+        booking = Booking(now, pool.job_end(jobid) or INFINITY, parts)
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
@@ -175,7 +178,7 @@ class RankProfile:
         length = length_of(request)
         least = max(start, self._bounds.least(family, count, length))
         found = self._search(request, least)
-        if found > least and 0 < len(self._promises) <= FEW and not self._frozen:
+        if found > least and 0 < len(self._promises) <= MAX_PROMISES_TO_REBIND and not self._frozen:
             found = self._sooner(request, least, found)
         if start <= now:
             self._bounds.learn(family, count, length, found)
@@ -185,8 +188,8 @@ class RankProfile:
         """The first time before ``found`` at which a request fits if promises are bound again."""
         length = length_of(request)
         start = self.soonest(request, start)
-        small = popcount(self._profile.inventory.ranks) <= SMALL
-        for _ in range(FEW if small else 2):
+        small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
+        for _ in range(MAX_PROMISES_TO_REBIND if small else 2):
             if start >= found:
                 break
             if self.make_room(request, start, start + length):
@@ -479,17 +482,17 @@ class RankProfile:
         self.renew_profile()
         if not self._bookings.removable or self._hopeless(shape, start, end):
             return False
-        if popcount(self._profile.inventory.ranks) > SMALL:
+        if popcount(self._profile.inventory.ranks) > MAX_RANKS_FOR_ALL_WAYS:
             return self._make_room_on_many(shape, start, end)
         moved = [
             promise
             for promise in self._promises.values()
             if promise.parts and not promise.held and self._pool.countable(promise.request.shape)
         ]
-        if len(moved) > MOVED:
+        if len(moved) > MAX_REBOUND:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
-            del moved[MOVED:]
+            del moved[MAX_REBOUND:]
         if self._too_few(self._items_alone(shape, start, end, moved)):
             return False
         for promise in moved:
@@ -512,7 +515,7 @@ class RankProfile:
         """As ``make_room()``, on a pool where to take a promise out and in again costs too much to
         be tried for nothing."""
         promises = list(self._promises.values())
-        if len(promises) > MOVED_ON_MANY or any(
+        if len(promises) > MAX_REBOUND_ON_MANY_RANKS or any(
             promise.held or not promise.parts or not self._pool.countable(promise.request.shape)
             for promise in promises
         ):

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
 
-#: Ranks of a job up to which each is looked up, and not each group of ranks.
-FEW = 4
-#: Ends swept over before the ranks with room are counted again.
-STRIDE = 15
+#: Ranks of a job up to which each is looked up by itself; for more it is cheaper to go through all
+#: groups of ranks, of which there are a few dozen.
+MAX_RANKS_ONE_BY_ONE = 4
+#: Ends swept over before the ranks with room are counted again: counting costs a mask as long as the
+#: cluster, an end little more than its job's ranks.
+ENDS_PER_CHECK = 15
 
 
 #: ``(mask of ranks, before, after)``: what these have free until then and from then on, as keys.
@@ -121,7 +123,7 @@ class RunningProfile:
         delta = self.inventory.key(units)
         groups = self._groups
         keys = self._keys
-        if popcount(mask) <= FEW:
+        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
             for rank in members(mask):
                 bit = 1 << rank
                 before = keys.get(rank)
@@ -161,7 +163,7 @@ class RunningProfile:
                 if before:
                     groups[before] ^= mask
                 groups[after] = groups.get(after, 0) | mask
-        if step - done >= STRIDE:
+        if step - done >= ENDS_PER_CHECK:
             self._kept.insert(near + 1, step)
             self._kept_groups.insert(near + 1, groups)
         return groups
@@ -253,7 +255,7 @@ class Track:
         while popcount(self._follow()[-1] & ranks) < count:
             if not profile.step():
                 return INFINITY
-            for _ in range(STRIDE):
+            for _ in range(ENDS_PER_CHECK):
                 profile.step()
         # What has room only grows: halve.
         room, times = self.room, profile.times

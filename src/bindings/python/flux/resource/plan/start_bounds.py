@@ -15,19 +15,21 @@ from collections.abc import Hashable
 
 from flux.resource.plan.mask_timeline import INFINITY
 
-#: Lengths are rounded up to powers of this.
-STEP = 1.1
-#: Families (kinds of need and constraint) that are remembered.
-LIMIT = 1024
+#: Lengths are rounded up to powers of this, so that a queue of jobs of all lengths is some hundred
+#: stairs at most (1.1 ** 200 seconds are six years); a tenth costs a search little.
+LENGTH_RATIO = 1.1
+#: Families (kinds of need and constraint), and lengths of each, that are remembered: what a queue
+#: has at a time, with room to spare.
+MAX_REMEMBERED = 1024
 
 
 def _rounded(length: float) -> float:
-    """The least power of STEP that is not below a length."""
+    """The least power of LENGTH_RATIO that is not below a length."""
     if length == INFINITY:
         return INFINITY
-    power = math.ceil(math.log(max(length, 1e-3)) / math.log(STEP))
-    bound = STEP**power
-    return bound if bound >= length else bound * STEP
+    power = math.ceil(math.log(max(length, 1e-3)) / math.log(LENGTH_RATIO))
+    bound = LENGTH_RATIO**power
+    return bound if bound >= length else bound * LENGTH_RATIO
 
 
 class _Stair:
@@ -90,12 +92,12 @@ class StartBounds:
         """So many of a kind fit for so long at a time, and not earlier."""
         known = self._families.get(family)
         if known is None:
-            if len(self._families) >= LIMIT:
+            if len(self._families) >= MAX_REMEMBERED:
                 self._families.clear()
             known = self._families[family] = ({}, [], [])
         exact, lengths, stairs = known
         stair = exact.get(length)
-        if stair is None and len(exact) < LIMIT:
+        if stair is None and len(exact) < MAX_REMEMBERED:
             stair = exact[length] = _Stair()
         if stair is not None:
             stair.learn(count, time)

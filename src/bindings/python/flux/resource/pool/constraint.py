@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Terms = tuple[str, tuple[Any, ...]]
 
 #: Levels of and/or/not; more is an error rather than a deep recursion.
-DEPTH_LIMIT = 64
+MAX_DEPTH = 64
 #: Characters a property name must not contain (RFC 20).
-ILLEGAL = frozenset("!&'\"^`|()")
+ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
 
 
 def parse_constraint(constraint: Any) -> Terms | None:
@@ -43,8 +43,8 @@ def parse_constraint(constraint: Any) -> Terms | None:
 def _parse(constraint: Any, depth: int) -> Terms:
     if not isinstance(constraint, dict):
         raise ValueError(f"constraint must be an object, got {quote(constraint)}")
-    if depth > DEPTH_LIMIT:
-        raise ValueError(f"constraint is nested more than {DEPTH_LIMIT} levels deep")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"constraint is nested more than {MAX_DEPTH} levels deep")
     unknown = [name for name in constraint if name not in _PARSERS]
     if unknown:
         raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")
@@ -67,7 +67,7 @@ def _parse_properties(name: str, values: Sequence[Any], depth: int) -> Terms:
         if not isinstance(value, str):
             raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
         plain = value[1:] if value[:1] == "^" else value
-        if not plain or not ILLEGAL.isdisjoint(plain):
+        if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
             raise ValueError(f"property constraint {quote(value)} is not a property name")
     return (name, tuple(values))
 

@@ -13,7 +13,9 @@ from typing import Any, Optional
 
 from flux.resource.pool.masks import popcount, quote, runs
 
-NAME_LIMIT = 1 << 20
+#: Names that a hostlist may stand for, as many as there may be ranks: a short text like ``n[0-99999999]``
+#: must not cost memory without bound.
+MAX_NAMES = 1 << 20
 
 #: ``(prefix, width, low, count)``; see ``name_pieces()``.
 Piece = tuple[str, Optional[int], int, int]
@@ -81,11 +83,11 @@ def name_pieces(text: Any) -> list[Piece]:
                 first_width = own
             count = int(high or low) - int(low) + 1
             total += count
-            if count < 1 or total > NAME_LIMIT:
+            if count < 1 or total > MAX_NAMES:
                 why = ": too many names" if count > 0 else ""
                 raise ValueError(f"invalid hostlist {quote(text)}{why}")
             _add_pieces(pieces, prefix, own or first_width, int(low), count, suffix)
-    if total > NAME_LIMIT:
+    if total > MAX_NAMES:
         raise ValueError(f"invalid hostlist {quote(text)}: too many names")
     return pieces
 

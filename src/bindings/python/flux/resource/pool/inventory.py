@@ -27,11 +27,13 @@ from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
 from flux.resource.pool.rank_index import RankIndex
 
-#: Constraints, and answers about requests, that one inventory remembers.
-CACHE_LIMIT = 4096
-#: Up to so many ranks of a mask longer than this are kept one by one.
-FEW = 4
-LONG = 1 << 1000
+#: Constraints, and answers about requests, that one inventory remembers before it starts over: jobs
+#: choose them, and an inventory lives as long as the scheduler.
+MAX_REMEMBERED_ANSWERS = 4096
+#: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of more
+#: than 1,000 ranks: four small integers take less memory than one as long as the cluster.
+MAX_SEPARATE_RANKS = 4
+LONG_MASK = 1 << 1000
 
 #: ``(ranks, units, ranks, units, ...)``
 Selection = tuple[int, ...]
@@ -51,7 +53,7 @@ def select(groups: dict[int, int]) -> Selection:
     chosen: list[int] = []
     for units, mask in groups.items():
         # A few ranks far up take less memory one by one than as a mask.
-        if mask > LONG and popcount(mask) <= FEW:
+        if mask > LONG_MASK and popcount(mask) <= MAX_SEPARATE_RANKS:
             while mask:
                 rank = mask.bit_length() - 1
                 mask ^= 1 << rank
@@ -148,14 +150,14 @@ class Inventory:
             return self.ranks
         mask = self.matches.get(terms)
         if mask is None:
-            if len(self.matches) >= CACHE_LIMIT:
+            if len(self.matches) >= MAX_REMEMBERED_ANSWERS:
                 self.matches.clear()
             mask = self.matches[terms] = matching_ranks(terms, self)
         return mask
 
     def remember(self, asked: Any, verdict: str | None) -> str | None:
         """Keep an answer about a request in ``verdicts``, which is bounded, and return it."""
-        if len(self.verdicts) >= CACHE_LIMIT:
+        if len(self.verdicts) >= MAX_REMEMBERED_ANSWERS:
             self.verdicts.clear()
         self.verdicts[asked] = verdict
         return verdict

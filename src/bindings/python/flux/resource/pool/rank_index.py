@@ -36,13 +36,15 @@ if TYPE_CHECKING:
 
     from flux.resource.pool.inventory import Inventory, Selection
 
+#: Masks of free units, each as the one object that all ranks in that state have in common: on a
+#: large cluster that is a few objects instead of one for each rank.
 _shared: dict[int, int] = {}
-SHARED_LIMIT = 1 << 16
+MAX_SHARED_MASKS = 1 << 16
 
 
 def _share(units: int) -> int:
     """The same mask as an object that ranks in one state have in common."""
-    if len(_shared) >= SHARED_LIMIT:
+    if len(_shared) >= MAX_SHARED_MASKS:
         _shared.clear()
     return _shared.setdefault(units, units)
 

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from typing import Any
 
 from flux.resource.pool.inventory import (
-    CACHE_LIMIT,
+    MAX_REMEMBERED_ANSWERS,
     Inventory,
     Selection,
     pairs,
@@ -75,7 +75,7 @@ class PoolState:
             return self.up
         mask = self._eligible.get(match)
         if mask is None:
-            if len(self._eligible) >= CACHE_LIMIT:
+            if len(self._eligible) >= MAX_REMEMBERED_ANSWERS:
                 self._eligible.clear()
             mask = self._eligible[match] = self.up & self.inventory.matching(match)
         return mask

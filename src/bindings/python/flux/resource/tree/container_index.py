@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.tree.node import NodeTypes
 
-#: Requests for containers that one index remembers.
-REQUESTS_LIMIT = 8
+#: Kinds of container request that one index remembers the ranks for: each costs a dict that every
+#: copy of the pool copies, and a site has few (a socket, a NUMA domain, with or without GPUs).
+MAX_REMEMBERED_KINDS = 8
 
 
 class _RanksBySlots:
@@ -87,7 +88,7 @@ class ContainerIndex(RankIndex):
         )
         one = self.asked.get(wanted)
         if one is None:
-            if len(self.asked) >= REQUESTS_LIMIT:
+            if len(self.asked) >= MAX_REMEMBERED_KINDS:
                 self.asked.clear()
             one = self.asked[wanted] = _RanksBySlots({}, self.inventory.ranks, shape)
         ranks_by_slots, stale = one.ranks, one.stale

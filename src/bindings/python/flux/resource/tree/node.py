@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.tree.topology import ContainerGroup, Place
 
-#: Answers that one node type remembers.
-CACHE_LIMIT = 8192
+#: Answers that one node type remembers before it starts over. There is one for each state of a node
+#: and size of slot that occurred; without a limit a year of jobs would fill the memory.
+MAX_REMEMBERED_ANSWERS = 8192
 
 
 class NodeType:
@@ -55,7 +56,7 @@ class NodeType:
         asked = (free, wanted)
         units = self._slots.get(asked)
         if units is None:
-            if len(self._slots) >= CACHE_LIMIT:
+            if len(self._slots) >= MAX_REMEMBERED_ANSWERS:
                 self._slots.clear()
             cores, gpus = free & self.core_mask, free >> self.shift
             _, core_mask, gpu_mask = place_slots(self.layout, cores, gpus, *wanted)
@@ -78,7 +79,7 @@ class NodeType:
         asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
         answer = self._containers.get(asked)
         if answer is None:
-            if len(self._containers) >= CACHE_LIMIT:
+            if len(self._containers) >= MAX_REMEMBERED_ANSWERS:
                 self._containers.clear()
             slots, core_mask, gpu_mask = place_containers(
                 self.layout, free & self.core_mask, free >> self.shift,

@@ -17,11 +17,13 @@ from typing import Any
 
 from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcount, quote, runs
 
-#: Keys of a domain that are no level.
-RESOURCES = ("cores", "gpus", "memory", "storage")
-DEPTH_LIMIT = 32
-#: Names of containers, which jobs choose, that a layout remembers answers about.
-NAMES_LIMIT = 256
+#: Keys of a domain that describe it; every other key is the name of a level.
+RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
+#: Levels of a topology; hwloc knows about ten. More is an error rather than a deep recursion.
+MAX_DEPTH = 32
+#: Names of containers that a layout remembers answers about: jobs may ask for any name, and one that
+#: makes up names must not fill the memory.
+MAX_REMEMBERED_NAMES = 256
 
 #: ``(cores, gpus)``, masks: what a domain has, with those below it.
 Place = tuple[int, int]
@@ -48,8 +50,8 @@ class Domain:
     def __init__(
         self, topo: Any, where: str, granted_cores: int = -1, granted_gpus: int = -1, depth: int = 0
     ) -> None:
-        if depth > DEPTH_LIMIT:
-            raise ValueError(f"{where}: more than {DEPTH_LIMIT} levels")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{where}: more than {MAX_DEPTH} levels")
         if not isinstance(topo, dict):
             raise ValueError(f"{where}: expected an object, got {quote(topo)}")
         self.cores = _ids(topo, "cores", where) & granted_cores
@@ -58,7 +60,7 @@ class Domain:
         self.memory: Any = topo.get("memory")
         self.levels: list[tuple[str, list[Domain]]] = []
         for name, below in topo.items():
-            if name in RESOURCES:
+            if name in RESOURCE_KEYS:
                 continue
             here = f"{where}.{name}"
             if not isinstance(below, list):
@@ -120,7 +122,7 @@ class Layout:
         """
         found = self._containers.get(name)
         if found is None:
-            if len(self._containers) >= NAMES_LIMIT:
+            if len(self._containers) >= MAX_REMEMBERED_NAMES:
                 self._containers.clear()
             found = self._containers[name] = tuple(_named(self.domain, name))
         return found
@@ -136,7 +138,7 @@ class Layout:
                     inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
                     if len(inside) >= least:
                         container_groups.append(tuple(inside))
-            if len(self._container_groups) >= NAMES_LIMIT:
+            if len(self._container_groups) >= MAX_REMEMBERED_NAMES:
                 self._container_groups.clear()
             found = self._container_groups[name, least] = tuple(container_groups)
         return found

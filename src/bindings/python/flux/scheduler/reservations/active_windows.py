@@ -171,7 +171,7 @@ class ActiveWindows:
             got = impl.grant(job.jobid, request, *placed)
         finally:
             self._stand_in(entry, busy)
-        end = impl.end_of(job.jobid)
+        end = impl.job_end(job.jobid)
         if entry.reservation.at_end == "cancel":
             end = min(end or window.end, window.end)
         self._note_inside(job.jobid, entry.name, end, window)
@@ -204,7 +204,7 @@ class ActiveWindows:
         """A job that runs was started inside a window, by the scheduler before this one."""
         window = self._entries[name].window
         if window is not None:
-            end = self._scheduler.resources.impl.end_of(jobid)
+            end = self._scheduler.resources.impl.job_end(jobid)
             self._note_inside(jobid, name, end, window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:

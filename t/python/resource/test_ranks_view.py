@@ -1,0 +1,350 @@
+"""What a pool tells of its ranks and jobs, and allocations on given ranks: the same of every pool."""
+
+import pytest
+from pool_model import Ask
+from test_contract import LedgerPool
+
+from flux.resource import (
+    InfeasibleRequest,
+    InsufficientResources,
+    ResourcePool,
+    ResourcePoolImplementation,
+)
+from flux.resource.TreePool import TreePool
+
+NOW = 1000.0
+ALL = 0b1111
+SMALL = 0b0011  # 4 cores and a GPU
+BIG = 0b1100  # 8 cores
+#: a placeholder's id
+NOBODY = -7
+
+POOLS = [ResourcePool, TreePool, LedgerPool]
+
+
+def R():
+    """Ranks 0-1 with 4 cores and a GPU, ranks 2-3 with 8 cores."""
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [
+                {"rank": "0-1", "children": {"core": "0-3", "gpu": "0"}},
+                {"rank": "2-3", "children": {"core": "0-7"}},
+            ],
+            "nodelist": ["n[0-3]"],
+            "properties": {"big": "2-3"},
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [
+                {"ranks": "0-1", "topo": {"numa": [{"cores": "0-1"}, {"cores": "2-3"}]}},
+                {"ranks": "2-3", "topo": {"numa": [{"cores": "0-3"}, {"cores": "4-7"}]}},
+            ],
+        },
+    }
+
+
+@pytest.fixture(params=POOLS, ids=lambda cls: cls.__name__)
+def pool(request):
+    pool = request.param(R())
+    pool.clock = lambda: NOW
+    return pool
+
+
+def ask(pool, cores=1, nodes=None, slots=1, duration=100.0, exclusive=False, **more):
+    one = Ask(
+        ([nodes], nodes) if nodes else None,
+        ([slots], slots),
+        cores,
+        exclusive=exclusive,
+        duration=duration,
+        **more,
+    )
+    return pool.parse_resource_request(one.jobspec())
+
+
+def state_of(pool):
+    """All that could change: what is free on each rank, and who holds what until when."""
+    index = pool.impl.index
+    return (
+        pool.generation,
+        [index.free(rank) for rank in range(4)],
+        sorted((jobid, end, pool.held_ranks(jobid)) for jobid, end in pool.job_end_times()),
+    )
+
+
+# -- ranks -------------------------------------------------------------------------------------------------
+
+
+def test_ranks_by_what_they_are_in(pool):
+    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == ALL
+    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
+    assert pool.idle_ranks == 0b1101
+    pool.mark_down("2")
+    assert pool.ranks == ALL
+    assert pool.idle_ranks == 0b1101, "a rank that is down and free is idle"
+    assert pool.eligible_ranks() == 0b1011, "a rank in use is eligible"
+    assert pool.eligible_ranks(ask(pool, constraint={"properties": ["big"]})) == 0b1000
+    pool.mark_up("2")
+    assert pool.eligible_ranks(ask(pool)) == ALL
+
+
+@pytest.mark.parametrize("cls", [ResourcePool, TreePool])
+def test_ranks_that_left_are_in_nothing(cls):
+    pool = cls(R())
+    pool.remove_ranks("0,3")
+    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == 0b0110
+    assert pool.ranks_matching({"properties": ["big"]}) == 0b0100
+    assert pool.node_kinds() == [(8, 0, 0b0100), (4, 1, 0b0010)]
+
+
+@pytest.mark.parametrize(
+    "constraint, expected",
+    [
+        ({}, ALL),
+        ({"properties": ["big"]}, BIG),
+        ({"properties": ["^big"]}, SMALL),
+        ({"hostlist": ["n[1-2]", "elsewhere"]}, 0b0110),
+        ({"and": [{"ranks": ["0-2"]}, {"not": [{"hostlist": ["n1"]}]}]}, 0b0101),
+        ({"properties": ["nosuch"]}, 0),
+    ],
+)
+def test_ranks_that_meet_a_constraint(pool, constraint, expected):
+    pool.mark_down("2")
+    pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["3"]}))
+    assert pool.ranks_matching(constraint) == expected
+
+
+@pytest.mark.parametrize("constraint", [{"near": ["n1"]}, {"ranks": ["2-1"]}, ["big"]])
+def test_what_is_no_constraint(pool, constraint):
+    with pytest.raises(ValueError):
+        pool.ranks_matching(constraint)
+
+
+def test_kinds_of_node_are_the_largest_first(pool):
+    pool.mark_down("3")
+    pool.alloc(1, ask(pool))
+    assert pool.node_kinds() == [(8, 0, BIG), (4, 1, SMALL)]
+
+
+def test_kinds_that_have_as_much_on_other_ids_are_one():
+    lite = [
+        {"rank": "0", "children": {"core": "0-3"}},
+        {"rank": "1", "children": {"core": "4-7"}},
+        {"rank": "2", "children": {"core": "0-3", "gpu": "1"}},
+    ]
+    pool = ResourcePool({"version": 1, "execution": {"R_lite": lite}})
+    assert pool.node_kinds() == [(4, 1, 0b100), (4, 0, 0b011)]
+
+
+# -- jobs --------------------------------------------------------------------------------------------------
+
+
+def test_where_and_until_when_a_job_runs(pool):
+    pool.alloc(1, ask(pool, nodes=2, cores=8, duration=50.0))
+    pool.alloc(2, ask(pool, cores=2, slots=3, duration=20.0))
+    pool.alloc(3, ask(pool, duration=0.0))
+    assert pool.held_ranks(1) == BIG
+    assert pool.held_ranks(2) & ~SMALL == 0 and pool.held_ranks(2)
+    assert (pool.job_end(1), pool.job_end(2), pool.job_end(3)) == (NOW + 50, NOW + 20, 0.0)
+    assert pool.jobs_by_end() == [(NOW + 20, 2), (NOW + 50, 1)]
+    pool.update_expiration(1, NOW + 5)
+    assert pool.job_end(1) == NOW + 5
+    assert pool.jobs_by_end() == [(NOW + 5, 1), (NOW + 20, 2)]
+    pool.free(1)
+    for question in (pool.held_ranks, pool.job_end):
+        with pytest.raises(KeyError):
+            question(1)
+
+
+def test_the_list_of_ends_is_the_callers_own(pool):
+    pool.alloc(1, ask(pool))
+    pool.jobs_by_end().clear()
+    assert pool.jobs_by_end() == [(NOW + 100, 1)]
+
+
+def test_why_a_request_does_not_fit(pool):
+    request = ask(pool, nodes=2, cores=8)
+    pool.alloc(1, ask(pool, nodes=1, cores=8))
+    assert pool.why_not(request) == pool.explain(request)["reason"]
+    assert pool.why_not(request).startswith("insufficient resources: needs 2 nodes")
+
+
+def test_why_not_has_an_answer_where_enough_is_free(pool):
+    assert pool.explain(ask(pool))["reason"] == ""
+    assert "finds no place" in pool.why_not(ask(pool))
+
+
+def test_what_a_pool_can_do(pool):
+    for operation in ("plan", "ranks", "idle_ranks", "alloc_on", "hold_free", "node_kinds", "free"):
+        assert pool.can(operation), operation
+    assert not pool.can("fly")
+
+
+def test_what_a_pool_without_a_view_can_do():
+    class Bare(ResourcePoolImplementation):
+        version = 1
+
+        @property
+        def ranks(self):
+            return 0b1
+
+    class BarePool(ResourcePool):
+        _impl_map = {1: Bare}
+
+    pool = BarePool({"version": 1})
+    assert pool.can("ranks") and pool.ranks == 0b1
+    for operation in ("idle_ranks", "held_ranks", "alloc_on", "plan"):
+        assert not pool.can(operation), operation
+    with pytest.raises(NotImplementedError, match="^Bare[.]index$"):
+        assert pool.idle_ranks
+
+
+# -- allocations on given ranks ----------------------------------------------------------------------------
+
+
+def test_an_allocation_on_given_ranks(pool):
+    alloc = pool.alloc_on(1, ask(pool, cores=2, slots=2), 0b0110)
+    assert type(alloc) is type(pool)
+    assert alloc.to_dict()["execution"]["nslots"] == 2
+    assert pool.held_ranks(1) & ~0b0110 == 0
+    assert pool.job_end(1) == NOW + 100
+    with pytest.raises(ValueError, match="already has an allocation"):
+        pool.alloc_on(1, ask(pool), ALL)
+    pool.free(1)
+    assert pool.idle_ranks == ALL
+
+
+def test_given_ranks_that_do_not_do(pool):
+    before = state_of(pool)
+    whole = ask(pool, nodes=2, cores=1, exclusive=True)
+    for ranks in (0, 0b1, 0b10000):
+        with pytest.raises(InsufficientResources, match="^insufficient resources: "):
+            pool.alloc_on(1, whole, ranks)
+    with pytest.raises(InsufficientResources, match="on ranks 2-3$"):
+        pool.alloc_on(1, ask(pool, cores=4, slots=5), BIG)
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc_on(1, ask(pool, nodes=1, cores=9), ALL)
+    assert state_of(pool) == before
+
+
+def test_given_ranks_are_narrowed_to_those_up_that_match(pool):
+    pool.mark_down("2")
+    big = ask(pool, nodes=1, cores=4, constraint={"properties": ["big"]})
+    assert pool.fits_on(big, ALL) and not pool.fits_on(big, 0b0111)
+    with pytest.raises(InsufficientResources, match="none of the given ranks"):
+        pool.alloc_on(1, big, 0b0111)
+    pool.alloc_on(1, big, ALL)
+    assert pool.held_ranks(1) == 0b1000
+
+
+@pytest.mark.parametrize("ranks", range(16))
+def test_it_fits_where_it_can_be_allocated(pool, ranks):
+    pool.alloc(1, ask(pool, cores=3, nodes=1, slots=1))
+    requests = [
+        ask(pool, cores=4),
+        ask(pool, nodes=2, cores=4),
+        ask(pool, cores=2, slots=5),
+        ask(pool, nodes=1, cores=1, exclusive=True),
+    ]
+    for request in requests:
+        before = state_of(pool)
+        fits = pool.fits_on(request, ranks)
+        assert state_of(pool) == before
+        try:
+            pool.alloc_on(2, request, ranks)
+        except InsufficientResources:
+            assert not fits
+        else:
+            assert fits
+            pool.free(2)
+
+
+def test_it_fits_in_place_of_another(pool):
+    whole = ask(pool, nodes=2, cores=8)
+    pool.alloc(1, ask(pool, nodes=1, cores=8))
+    pool.alloc(2, ask(pool, nodes=1, cores=8))
+    before = state_of(pool)
+    assert not pool.fits_on(whole, ALL)
+    assert not pool.fits_on(whole, ALL, ignoring=1)
+    half = ask(pool, nodes=1, cores=8)
+    assert pool.fits_on(half, ALL, ignoring=1)
+    assert pool.fits_on(half, pool.held_ranks(1), ignoring=1)
+    assert not pool.fits_on(half, pool.held_ranks(2), ignoring=1)
+    assert state_of(pool) == before
+    with pytest.raises(KeyError):
+        pool.fits_on(half, ALL, ignoring=3)
+
+
+# -- placeholders ------------------------------------------------------------------------------------------
+
+
+def test_a_placeholder_takes_what_is_free(pool):
+    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
+    pool.alloc(2, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
+    pool.mark_down("3")
+    assert pool.hold_free(NOBODY, ALL, NOW + 60) == 0b0011, "2 is in use, 3 is down"
+    assert pool.held_ranks(NOBODY) == 0b0011
+    assert pool.job_end(NOBODY) == NOW + 60
+    assert (NOBODY, NOW + 60) in pool.job_end_times()
+    index = pool.impl.index
+    assert [index.free(rank) for rank in range(3)] == [0, 0, 0]
+    assert index.free(3), "what is down is not taken"
+    with pytest.raises(InsufficientResources):
+        pool.alloc(3, ask(pool))
+    pool.check()
+    pool.free(1)
+    pool.free(NOBODY)
+    assert pool.idle_ranks == 0b1011
+    pool.check()
+
+
+def test_only_what_is_asked_for_is_held(pool):
+    assert pool.hold_free(NOBODY, 0b0100, NOW + 60) == 0b0100
+    assert pool.idle_ranks == 0b1011
+
+
+def test_nothing_free_is_no_placeholder(pool):
+    pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
+    before = state_of(pool)
+    for ranks in (0, 0b0100, 0b10000):
+        assert pool.hold_free(NOBODY, ranks, NOW + 60) == 0
+    assert state_of(pool) == before
+    with pytest.raises(KeyError):
+        pool.held_ranks(NOBODY)
+
+
+def test_an_id_is_held_for_once(pool):
+    assert pool.hold_free(NOBODY, 0b0001, NOW + 60)
+    with pytest.raises(ValueError, match="already has an allocation"):
+        pool.hold_free(NOBODY, 0b0010, NOW + 60)
+    assert pool.held_ranks(NOBODY) == 0b0001
+
+
+@pytest.mark.parametrize("until", [NOW - 5, NOW, NOW + 0.25])
+def test_a_placeholder_ends_when_it_should_however_soon(pool, until):
+    pool.hold_free(NOBODY, ALL, until)
+    assert pool.job_end(NOBODY) == until
+    assert pool.idle_ranks == 0, "until it is freed, it holds what it holds"
+
+
+def test_jobs_move_into_what_a_placeholder_held(pool):
+    """How a reservation lends what it keeps: the placeholder makes room and takes what is left."""
+    kept = pool.hold_free(NOBODY, BIG, NOW + 60)
+    request = ask(pool, cores=6)
+    assert not pool.fits_on(request, kept)
+    assert pool.fits_on(request, kept, ignoring=NOBODY)
+    pool.free(NOBODY)
+    pool.alloc_on(1, request, kept)
+    assert pool.hold_free(NOBODY, kept, NOW + 60) == BIG
+    index = pool.impl.index
+    assert [index.free(rank) for rank in (2, 3)] == [0, 0]
+    pool.check()
+
+
+def test_a_plan_counts_on_the_end_of_a_placeholder(pool):
+    pool.hold_free(NOBODY, ALL, NOW + 60)
+    plan = pool.plan()
+    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW + 60
+    pool.free(NOBODY)
+    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW
