@@ -207,8 +207,8 @@ def deep(jobs=2000, **keys):
 
 def counting(rig):
     looked = []
-    look_at = rig.sched.look_at
-    rig.sched.look_at = lambda job: looked.append(job.jobid) or look_at(job)
+    examine = rig.sched.examine
+    rig.sched.examine = lambda job: looked.append(job.jobid) or examine(job)
     return looked
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
 
 `PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue kept
@@ -21,8 +22,10 @@ Round
     happens, and `Backlog.stats` says how long one had to wait for it.
 Refusal
     A job that cannot start now keeps jobs behind it that ask for the same, for as long or longer,
-    from being looked at in the same epoch (``block(job, alike=True)``): they could not either. So
-    a round over a thousand jobs of a few shapes takes a few looks.
+    from being looked at in the same epoch (``block(job, alike=True)``): they could not either. What
+    jobs have in common is their `PendingJob.signature`: the shape of the request, and what admission
+    rules look at. So
+    a round over a thousand jobs of a few signatures takes a few looks.
 Newcomer
     A job that came in, or is worth another look by itself (`Backlog.again`). It is looked at soon,
     unless the round under way will come to it.
@@ -271,9 +274,9 @@ HEAD_JOBS = 8
 #: (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Number of shapes in the queue up to which a pass asks whether all of them are refused: it has to walk
+#: Number of signatures in the queue up to which a pass asks whether all of them are refused: it has to walk
 #: through them.
-MAX_SHAPES_COMPARED = 32
+MAX_SIGNATURES_COMPARED = 32
 
 #: Jobs skipped without examining them that take as long as examining one.
 SKIPS_PER_EFFORT = 512
@@ -287,7 +290,7 @@ class Backlog(PendingQueue):
         parked (dict): jobs set aside, by id
         longest (float): longest time for which a job that could have been helped was not looked
             at, seconds
-        specials: function giving the jobs that are `PendingJob.special`, in order; a policy that has
+        exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that has
             such jobs sets it
     """
 
@@ -308,24 +311,25 @@ class Backlog(PendingQueue):
         self._cut = False
         #: heap of jobs that came in and were not looked at yet
         self._fresh: list[PendingJob] = []
-        #: by shape, the first job of the shortest limit that was refused in this epoch
+        #: by signature, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
-        # by shape of the jobs in the heap, how many there are, and no limit that is longer than any's
-        self._shapes: dict[Any, tuple[int, float]] = {}
-        # gives the jobs that are `PendingJob.special`, in order
-        self.specials: Callable[[], Iterable[PendingJob]] = tuple
+        # by signature of the jobs in the heap, how many there are, and no limit that is longer than any's
+        self._signatures: dict[Any, tuple[int, float]] = {}
+        # gives the jobs that are `PendingJob.exempt`, in order
+        self.exempt_jobs: Callable[[], Iterable[PendingJob]] = tuple
 
     # -- as a queue ------------------------------------------------------------------------------------
 
     def push(self, job: PendingJob) -> None:
         job.looked = 0
         job.queued = True
-        if job.shape is None:
+        if job.limit < 0:
             request = job.resource_request
-            job.shape = getattr(request, "shape", None)
             job.limit = getattr(request, "duration", 0.0) or inf
-        count, shortest = self._shapes.get(job.shape, (0, inf))
-        self._shapes[job.shape] = (count + 1, min(shortest, job.limit))
+            if job.signature is None:
+                job.signature = getattr(request, "shape", None)
+        count, shortest = self._signatures.get(job.signature, (0, inf))
+        self._signatures[job.signature] = (count + 1, min(shortest, job.limit))
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -335,13 +339,13 @@ class Backlog(PendingQueue):
             if index is not None:
                 job.queued = False
                 del self.heap[index]
-                count, shortest = self._shapes[job.shape]
+                count, shortest = self._signatures[job.signature]
                 if count == 1:
-                    del self._shapes[job.shape]
+                    del self._signatures[job.signature]
                 else:
-                    self._shapes[job.shape] = (count - 1, shortest)
-                if self._refused and self._refused.get(job.shape) is job:
-                    del self._refused[job.shape]
+                    self._signatures[job.signature] = (count - 1, shortest)
+                if self._refused and self._refused.get(job.signature) is job:
+                    del self._refused[job.signature]
 
     def move(self, job: PendingJob, priority: int) -> None:
         parked = job.jobid in self.parked
@@ -355,7 +359,7 @@ class Backlog(PendingQueue):
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         self.parked.clear()
         self.heap = []
-        self._shapes.clear()
+        self._signatures.clear()
         for job in jobs:
             self.push(job)
 
@@ -400,23 +404,23 @@ class Backlog(PendingQueue):
         Args:
             job (PendingJob): the job
             alike (bool): nor can jobs behind it that ask for the same and may run as long or
-                longer, unless they are `special`
+                longer, unless they are exempt
         """
         job.looked = self._epoch
-        if alike and job.shape is not None:
-            refused = self._refused.get(job.shape)
+        if alike and job.signature is not None:
+            refused = self._refused.get(job.signature)
             if refused is None or job.limit < refused.limit:
-                self._refused[job.shape] = job
+                self._refused[job.signature] = job
 
     def allow(self) -> None:
-        """Something that was kept is not any more: what was found of one job of a shape does not hold
+        """Something that was kept is not any more: what was found of one job of a signature does not hold
         for those that were not looked at themselves."""
         self._refused.clear()
 
     def again(self, job: PendingJob) -> None:
         """`job` is worth another look, the others are not."""
         job.looked = 0
-        self._refused.pop(job.shape, None)
+        self._refused.pop(job.signature, None)
         heapq.heappush(self._fresh, job)
 
     def spend(self, effort: float) -> None:
@@ -497,13 +501,18 @@ class Backlog(PendingQueue):
         heap = self.heap
         index = 0 if self._resume is None else self._resume.index(heap)
         looked = skipped = 0
-        shape: Any = (
-            None  # jobs of this shape with this limit or a longer one are refused from here on
+        signature: Any = (
+            None  # jobs of this signature with this limit or a longer one are refused from here on
         )
         limit = 0.0
         while index < len(heap):
             job = heap[index]
-            if job.shape is shape and job.limit >= limit and shape is not None and not job.special:
+            if (
+                job.signature is signature
+                and job.limit >= limit
+                and signature is not None
+                and not job.exempt
+            ):
                 index += 1
                 skipped += 1
                 if skipped == SKIPS_PER_EFFORT:
@@ -515,16 +524,16 @@ class Backlog(PendingQueue):
                 continue
             if job.looked < self._epoch and not job.request.finalized:
                 if self._refused and self._is_refused(job):
-                    shape, limit = job.shape, self._refused[job.shape].limit
+                    signature, limit = job.signature, self._refused[job.signature].limit
                     if self._all_refused(job):
-                        index = self._next_special(job)
+                        index = self._next_exempt(job)
                     continue
                 place = self._resume = Place(job)
                 if looked and self._effort >= EFFORT_PER_TURN:
                     return
                 looked += 1
                 yield job
-                shape = None
+                signature = None
                 heap = self.heap
                 if index >= len(heap) or heap[index] is not job:
                     index = place.index(heap)
@@ -550,30 +559,30 @@ class Backlog(PendingQueue):
 
     def _is_refused(self, job: PendingJob) -> bool:
         """Whether another job speaks for this one."""
-        refused = self._refused.get(job.shape)
+        refused = self._refused.get(job.signature)
         return (
             refused is not None
             and refused.limit <= job.limit
-            and not job.special
+            and not job.exempt
             and bool((refused.order, refused.jobid) < (job.order, job.jobid))
         )
 
     def _all_refused(self, job: PendingJob) -> bool:
-        """Whether others speak for all jobs from `job` on, special ones aside."""
-        if len(self._shapes) > MAX_SHAPES_COMPARED:
+        """Whether others speak for all jobs from `job` on, exempt ones aside."""
+        if len(self._signatures) > MAX_SIGNATURES_COMPARED:
             return False
         place = (job.order, job.jobid)
-        for shape, (_, shortest) in self._shapes.items():
-            refused = self._refused.get(shape)
+        for signature, (_, shortest) in self._signatures.items():
+            refused = self._refused.get(signature)
             if refused is None or refused.limit > shortest:
                 return False
             if not (refused.order, refused.jobid) < place:
                 return False
         return True
 
-    def _next_special(self, job: PendingJob) -> int:
-        """Index of the next special job after `job` that wants a look; the end, if there is none."""
-        for other in self.specials():
+    def _next_exempt(self, job: PendingJob) -> int:
+        """Index of the next exempt job after `job` that wants a look; the end, if there is none."""
+        for other in self.exempt_jobs():
             if job < other and other.looked < self._epoch:
                 index = self._index(other)
                 if index is not None:

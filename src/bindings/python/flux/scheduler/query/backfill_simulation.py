@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a backfilling policy will do with its queue, played through on a copy of the plan.
 
 A policy that promises a start only to the first blocked jobs lets any other start as soon as it
