@@ -262,38 +262,33 @@ class PendingJob:
         order: what jobs are sorted by; whoever changes it puts the queue in order
         came (float): when the request came, seconds since the epoch
 
-    A policy may hang attributes of its own on a job. What the library knows of it beside these is kept in
-    tables by job id, except for what the queue needs at each comparison:
-
-        place (int): where the job was seen last in the heap
-        next_order: what `order` is to be once the heap is put in order
-        queued (bool): whether the job is in the `Backlog`, and not parked
-        looked (int): the epoch of the `Backlog` in which the job was found blocked
-        signature: what the job has in common with all that are refused alike: the shape of its request,
-            and what the admission rules look at; None: not known
-        limit (float): seconds the job may run; infinite without a limit; -1: not known yet
-        exempt (bool): what was found of other jobs of its signature does not hold for this one, since
-            resources are promised to it
+    A policy may hang attributes of its own on a job. What the library knows of a job beside these is in
+    tables by job id, except for what the queue needs at each comparison, which is documented at
+    ``__slots__`` below.
     """
 
-    # "__dict__" costs nothing until a policy adds an attribute.
     __slots__ = (
         "jobid",
         "_priority",
         "order",
-        "place",
-        "next_order",
-        "queued",
-        "looked",
-        "signature",
-        "limit",
-        "exempt",
         "t_submit",
         "request",
         "resource_request",
-        "_last_annotation",
         "came",
-        "__dict__",
+        "_last_annotation",  # a policy's own, for what it told the job's user last
+        # The queue's own:
+        "place",  # where the job was seen last in the heap
+        "next_order",  # what `order` will be when the heap is put in order
+        "queued",  # whether the job is in the `Backlog`, and not parked
+        "looked",  # the epoch of the `Backlog` in which the job was found blocked
+        # What the job has in common with all that are refused together: the shape of its request, and the
+        # signatures of the admission rules. None: nothing that is known.
+        "signature",
+        "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
+        # Resources are promised to this job, so what was found of other jobs of its signature says nothing
+        # about it.
+        "exempt",
+        "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
 
