@@ -25,7 +25,7 @@ from flux.scheduler.states import (
     DEFERRED,
     JOB,
     OPEN,
-    PENDING,
+    QUEUED,
     REQUEST,
     RUNNING,
     UNKNOWN,
@@ -280,7 +280,7 @@ class PendingJob:
         "place",  # where the job was seen last in the heap
         "next_order",  # what `order` will be when the heap is put in order
         "queued",  # whether the job is in the `Backlog`, and not parked
-        "looked",  # the epoch of the `Backlog` in which the job was found blocked
+        "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
         # What the job has in common with all that are refused together: the shape of its request, and the
         # signatures of the admission rules. None: nothing that is known.
         "signature",
@@ -304,7 +304,7 @@ class PendingJob:
         self._priority = priority
         self.place = 0
         self.queued = False
-        self.looked = 0
+        self.examined_epoch = 0
         self.signature: Any = None
         self.limit = -1.0
         self.exempt = False
@@ -480,7 +480,7 @@ class Requests:
         return jobid
 
     def answered(self, request: AllocRequest, event: str) -> None:
-        """`request` has its answer: it is not open any more, and its job must not be looked at.
+        """`request` has its answer: it is not open any more, and its job must not be examined.
 
         A job whose request succeeds runs from when R is handed on (`Scheduler.alloc_success`).
         """
@@ -544,7 +544,7 @@ class Requests:
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
             assert request.state == OPEN, f"{jobid}: in the table though {request.state}"
             assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
-            assert self.state_of(jobid) in (PENDING, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
+            assert self.state_of(jobid) in (QUEUED, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
         for jobid, state in self._states.items():
             assert state in JOB.moves and state != UNKNOWN, f"{jobid}: {state}"
             assert (state == RUNNING) != (jobid in self._open), f"{jobid}: {state}, request open"
