@@ -87,8 +87,8 @@ class Annotator:
             told = self._told[job.jobid] = _Told()
         return told
 
-    def forget(self, jobid: int) -> None:
-        """A job has its answer: nothing more is told of it."""
+    def answered(self, jobid: int, event: str) -> None:
+        """A job's request has its answer: nothing more is told of it."""
         self._told.pop(jobid, None)
 
     def is_mature(self, job: PendingJob) -> bool:

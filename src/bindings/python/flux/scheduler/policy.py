@@ -119,7 +119,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.guard)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.forget += [self._annotator.forget, self.admission.forget]
+        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
         self._answering = Answering(h, self._host.stopwatch, self._config)
 
         def parse(jobspec: Any) -> Any:

@@ -397,7 +397,8 @@ class Requests:
     Attributes:
         running (int): how many jobs hold resources
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
-        forget (list): functions called with the id of a job whose request has its answer
+        on_answer (list): functions called as ``function(jobid, event)`` when a request gets its answer;
+            `event` is "success", "deny" or "cancel"
         order, failed: as given
     """
 
@@ -410,7 +411,7 @@ class Requests:
         self.queue = queue
         self.order = order
         self.failed = failed
-        self.forget: list[Callable[[int], Any]] = []
+        self.on_answer: list[Callable[[int, str], Any]] = []
         self.running = 0
         self._open: dict[int, AllocRequest] = {}
         #: by id, the state of each job that is not unknown
@@ -449,8 +450,10 @@ class Requests:
             self._states.pop(jobid, None)
         else:
             self._states[jobid] = after
-        if before != after:
-            self.running += (after == RUNNING) - (before == RUNNING)
+        if after == RUNNING:
+            self.running += before != RUNNING
+        elif before == RUNNING:
+            self.running -= 1
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -493,8 +496,8 @@ class Requests:
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
-        for forget in self.forget:
-            forget(jobid)
+        for function in self.on_answer:
+            function(jobid, event)
 
     def job_of(self, jobid: int) -> Optional[PendingJob]:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""
