@@ -53,7 +53,7 @@ class Annotator:
         clock (Clock): the reactor's time
         forecast: called when there is time to tell what was not told before
         errors (ErrorReporter): where failures are reported
-        wanted (bool): whether anybody looks at estimates and reasons
+        wanted (bool): whether anybody reads estimates and reasons
     """
 
     def __init__(

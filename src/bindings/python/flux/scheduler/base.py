@@ -117,7 +117,7 @@ class Scheduler(BrokerModule):
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
-        # A pool object is made of R only for those who want to look at it.
+        # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
         when_empty = self.schedule_when_empty
         if when_empty is None:
@@ -368,7 +368,7 @@ class Scheduler(BrokerModule):
     # -- for overrides of start_schedule() -------------------------------------------------------------
 
     def _request_schedule(self) -> None:
-        """Something happened that a pass should look at: calls `start_schedule` if there is work."""
+        """Something happened that a pass should follow: calls `start_schedule` if there is work."""
         self._passes.request()
 
     @property
@@ -678,9 +678,9 @@ class Scheduler(BrokerModule):
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
+        if self._requests.is_running(jobid):
+            self._requests.move(jobid, "final free" if final else "free")
         if final:
-            if self._requests.is_running(jobid):
-                self._requests.move(jobid, "final free")
             self._lost_ranks.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
             self._errors.guard("free", self._log_free, jobid, R, final)

@@ -77,7 +77,7 @@ class HostCapabilities:
         stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A host
             whose time is not the machine's brings its own, so that how fast this machine is does not
             change what an emulated instance decides
-        wants_forecast (bool): somebody looks at estimates and reasons; a simulation for its start times
+        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its start times
             does not
         takes_objects (bool): the job manager is in this process and takes R as an object: nobody needs it
             in a KVS

@@ -255,7 +255,7 @@ class PolicyScheduler(Scheduler):
         self.admission.rules.append(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Jobs that a rule has deferred are worth another look: they come back into the queue, and a pass
+        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
         follows.
 
         Args:
@@ -270,8 +270,8 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Something else than a message has happened that may let jobs start: blocked jobs are worth
-        another look, and a pass follows."""
+        """Something other than a message has happened that may let jobs start: a pass follows, which
+        examines blocked jobs again."""
         self.released()
         self._request_schedule()
 
@@ -368,8 +368,8 @@ class PolicyScheduler(Scheduler):
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order that costs a look at the head, by queue one at each job that no other is in
-        front of, and a comparison of masks for the rest.
+        In strict order only the head is examined; by queue, each job that has none ahead of it for its
+        ranks, and the others cost a comparison of masks.
         """
         if not self.by_queue:
             queue = self._queue
@@ -378,9 +378,9 @@ class PolicyScheduler(Scheduler):
                 yield
                 queue = self._queue
             return
-        blocked = looked = 0
+        blocked = examined = 0
         for job in in_order(self._queue):
-            looked += 1
+            examined += 1
             if job.request.finalized:
                 continue
             ranks = self.ranks_of(job)
@@ -392,7 +392,7 @@ class PolicyScheduler(Scheduler):
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
                 return
-            if looked % JOBS_PER_TURN == 0:
+            if examined % JOBS_PER_TURN == 0:
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:

@@ -108,7 +108,7 @@ class Backfill(PolicyScheduler):
         if self.guarantee == "kept":
             for job in self.promises.due(self.now()):
                 self.examine(job)
-        for candidate in self._backlog.to_look_at(self.now):
+        for candidate in self._backlog.to_examine(self.now):
             if candidate is None:
                 yield None
             else:

@@ -69,7 +69,7 @@ class BackfillSimulation:
         self._start: Optional[float] = None
 
     def run(self) -> Generator[None, None, Optional[float]]:
-        """Play it through; yields after every look at a job.
+        """Play it through; yields after every job that is examined.
 
         Returns:
             when the newcomer starts, seconds since the epoch; None: nobody knows

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flux.scheduler.reservations.host import ReservationHost
 
 
-#: Deferred jobs that are tried again at once when something is released; a look at each costs a search of
-#: the pool, and a release must not take longer the more jobs wait for a reservation.
+#: Deferred jobs that are examined again at once when something is released. Each costs a search of the pool,
+#: and a release must not take longer the more jobs wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
