@@ -39,7 +39,7 @@ SCHEDULERS = {
 POOLS = ("rv1", "tree")
 
 
-def run(history, scheduler, pool):
+def run_history(history, scheduler, pool):
     """Run one history; returns None, or what was violated."""
     name, args = SCHEDULERS[scheduler]
     driver = failure = None
@@ -76,14 +76,14 @@ def report(seed, scheduler, pool, steps, failure):
     kind = failure.partition("\n")[0].partition(":")[0]
 
     def fails(candidate):
-        found = run(candidate, scheduler, pool)
+        found = run_history(candidate, scheduler, pool)
         return found is not None and found.startswith(kind)
 
     print(f"FAIL seed={seed} scheduler={scheduler} pool={pool}\n{failure}", flush=True)
     short = histories.shrink(history, fails)
     print(f"shrunk to {len(short)} of {len(history)} steps; --replay reads this:")
     print(json.dumps({"scheduler": scheduler, "pool": pool, "history": short}), flush=True)
-    print(run(short, scheduler, pool), flush=True)
+    print(run_history(short, scheduler, pool), flush=True)
 
 
 def replay(paths):
@@ -92,7 +92,7 @@ def replay(paths):
     for path in paths:
         with open(path) as file:
             case = json.load(file)
-        failure = run(case["history"], case["scheduler"], case["pool"])
+        failure = run_history(case["history"], case["scheduler"], case["pool"])
         failures += failure is not None
         print(f"{os.path.basename(path)}: {failure or 'ok'}", flush=True)
     return 1 if failures else 0
@@ -137,7 +137,7 @@ def main():
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
-            failure = run(history_of(seed, scheduler, args.steps), scheduler, pool)
+            failure = run_history(history_of(seed, scheduler, args.steps), scheduler, pool)
             runs += 1
             if failure is not None:
                 failures += 1

@@ -51,6 +51,24 @@ def load_jsonl(name):
         return [json.loads(line) for line in stream if line.strip()]
 
 
+def recorded_cases(cases, values=1):
+    """Cases of recorded data for ``pytest.mark.parametrize``.
+
+    Args:
+        cases: what was found, a list or generator
+        values (int): values in each case
+
+    Returns:
+        list: the cases; without any, a single one, which is skipped and says what is missing
+    """
+    found = list(cases)
+    if found:
+        return found
+    path = data_dir()
+    reason = MISSING if path is None else f"no recorded data: nothing for this test in {path}"
+    return [pytest.param(*[None] * values, id="no-data", marks=pytest.mark.skip(reason=reason))]
+
+
 def optional_jsonl(name):
     """Return the parsed lines of a recorded JSONL file, or [] without data (for parametrize at import time)."""
     path = data_dir()

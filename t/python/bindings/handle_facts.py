@@ -30,7 +30,7 @@ def raises(error, call, number=None, text=None):
     raise AssertionError(f"{error.__name__} was not raised")
 
 
-def run(h, *watchers):
+def run_reactor(h, *watchers):
     """Run the reactor until something stops it, at the latest after a while."""
     late = h.timer_watcher_create(20.0, lambda *a: h.reactor_stop_error()).start()
     for watcher in watchers:
@@ -125,7 +125,7 @@ def fact_callbacks(h):
         assert future.then(answered, n, key="word") is future
         raises(FileExistsError, lambda future=future: future.then(answered))
     raises(ValueError, lambda: h.rpc("kvs.ping", {}).then(None))
-    run(h)
+    run_reactor(h)
     assert seen == [(1, (1,), {"key": "word"}), (2, (2,), {"key": "word"})]
 
 
@@ -137,7 +137,7 @@ def fact_callback_in_time(h):
         h.reactor_stop()
 
     FutureExt(lambda f: None, flux_handle=h).then(overdue, timeout=0.01)
-    run(h)
+    run_reactor(h)
     assert seen == [errno.ETIMEDOUT]
 
 
@@ -168,7 +168,7 @@ def fact_streams(h):
     rpc.get()
     rpc.reset()
     rpc.then(entry)
-    run(h)
+    run_reactor(h)
     assert seen[-1] == errno.ENODATA and "two" in seen
 
 
@@ -209,7 +209,7 @@ def fact_requests_to_a_service_of_ones_own(h):
         ("no", None),
     ):
         h.rpc(f"facts.{topic}", payload).then(done)
-    run(h)
+    run_reactor(h)
     assert watcher.stop() is None
     timer.destroy()
     h.service_unregister("facts").get()
@@ -255,7 +255,7 @@ def fact_events(h):
     watcher = h.msg_watcher_create(event, FLUX_MSGTYPE_EVENT, "facts.*")
     for topic, payload in (("facts.a", {"n": 1}), ("other", None), ("facts.last", None)):
         h.event_send(topic, payload)
-    run(h, watcher)
+    run_reactor(h, watcher)
     assert seen == [("facts.a", {"n": 1}), ("facts.last", None)]
     h.event_unsubscribe("facts")
 
@@ -266,7 +266,7 @@ def fact_timers(h):
         later(h, after, lambda after=after: seen.append(after)) for after in (0.03, 0.01, 0.02)
     ]
     repeated = h.timer_watcher_create(0.005, lambda *a: seen.append("r"), repeat=0.005)
-    run(h, *watchers, repeated, later(h, 0.1, h.reactor_stop))
+    run_reactor(h, *watchers, repeated, later(h, 0.1, h.reactor_stop))
     assert [x for x in seen if x != "r"] == [0.01, 0.02, 0.03]
     assert seen.count("r") >= 5
     assert watchers[0].start() is watchers[0] and watchers[0].stop() is watchers[0]
@@ -275,7 +275,7 @@ def fact_timers(h):
 def fact_the_loops_clock(h):
     reactor = h.get_reactor()
     times = []
-    run(h, later(h, 0.02, lambda: (times.append(h.reactor_now(reactor)), h.reactor_stop())))
+    run_reactor(h, later(h, 0.02, lambda: (times.append(h.reactor_now(reactor)), h.reactor_stop())))
     assert h.flux_reactor_now(h.flux_get_reactor()) >= times[0] > 1e9
 
 
@@ -291,7 +291,7 @@ def fact_idle_prepare_check(h):
 
         return callback
 
-    run(
+    run_reactor(
         h,
         h.idle_watcher_create(note("idle")),
         h.prepare_watcher_create(note("prepare")),
@@ -304,7 +304,7 @@ def fact_idle_prepare_check(h):
     counting = h.prepare_watcher_create(
         lambda *a: (turns.append(1), len(turns) == 50 and h.reactor_stop())
     )
-    run(h, h.idle_watcher_create(), counting)
+    run_reactor(h, h.idle_watcher_create(), counting)
     assert len(turns) == 50
 
 
@@ -318,7 +318,7 @@ def fact_descriptors(h):
 
     os.write(writer, b"x")
     with h.fd_watcher_create(reader, readable, args="a"):
-        run(h)
+        run_reactor(h)
     assert seen == [(True, b"x", 1, "a")]
     os.close(reader)
     os.close(writer)
@@ -332,7 +332,7 @@ def fact_signals(h):
         h.reactor_stop()
 
     watcher = h.signal_watcher_create(signal.SIGUSR1, caught)
-    run(h, watcher, later(h, 0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1)))
+    run_reactor(h, watcher, later(h, 0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1)))
     assert seen == [signal.SIGUSR1]
 
 
@@ -340,15 +340,15 @@ def fact_what_stops_the_reactor(h):
     forgotten = h.timer_watcher_create(60.0, lambda *a: None).start()
     del forgotten  # a started watcher nobody refers to still counts, and still fires
     stop = later(h, 0.0, h.reactor_stop)
-    assert run(h, stop) >= 1
-    assert run(h, later(h, 0.0, h.reactor_stop_error)) == -1
+    assert run_reactor(h, stop) >= 1
+    assert run_reactor(h, later(h, 0.0, h.reactor_stop_error)) == -1
 
     def fail():
         raise KeyError("left the callback")
 
-    raises(KeyError, lambda: run(h, later(h, 0.0, fail)))
-    raises(KeyError, lambda: (h.rpc("kvs.ping", {}).then(lambda f: fail()), run(h)))
-    assert run(h, later(h, 0.0, h.reactor_stop)) >= 1, "it may run again"
+    raises(KeyError, lambda: run_reactor(h, later(h, 0.0, fail)))
+    raises(KeyError, lambda: (h.rpc("kvs.ping", {}).then(lambda f: fail()), run_reactor(h)))
+    assert run_reactor(h, later(h, 0.0, h.reactor_stop)) >= 1, "it may run again"
 
 
 def fact_close(h):

@@ -13,32 +13,15 @@ The traps, by number:
 """
 
 import os
-import subprocess
 import sys
-import textwrap
 
 import pytest
+from fresh_python import run_in_fresh_python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.path.join(HERE, "..", "..", "..", "src")
 BINDINGS = os.path.abspath(os.path.join(SRC, "bindings", "python"))
 EMBEDDED = os.path.abspath(os.path.join(SRC, "embedded"))
-
-
-def run(code, *path):
-    """Run code in a fresh interpreter with this PYTHONPATH; returns what it prints."""
-    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FLUX_URI")}
-    env["PYTHONPATH"] = os.pathsep.join(str(p) for p in (path or (BINDINGS, EMBEDDED)))
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -61,9 +44,11 @@ def installed(tmp_path):
 
 
 def test_embedded_path_is_our_two_directories_whatever_is_installed(installed):
-    out = run("import flux; print(*flux.__path__, sep='|')", BINDINGS, EMBEDDED, installed)
+    out = run_in_fresh_python(
+        "import flux; print(*flux.__path__, sep='|')", BINDINGS, EMBEDDED, installed
+    )
     assert out.split("|") == [os.path.join(BINDINGS, "flux"), os.path.join(EMBEDDED, "flux")]
-    out = run(
+    out = run_in_fresh_python(
         """
         import flux
         try:
@@ -83,7 +68,7 @@ def test_without_the_embedded_instance_the_installed_package_is_extended(install
         h = flux.Flux("uri", flags=3)
         print(len(flux.__path__), hasattr(flux, "WHO"), isinstance(h, flux.core.handle.Flux), h.arguments)
         """
-    assert run(code, BINDINGS, installed) == "2 False True (('uri',), {'flags': 3})"
+    assert run_in_fresh_python(code, BINDINGS, installed) == "2 False True (('uri',), {'flags': 3})"
 
 
 def test_flux_is_a_function_and_its_error_names_the_way():
@@ -94,25 +79,25 @@ def test_flux_is_a_function_and_its_error_names_the_way():
         except OSError as exc:
             print(type(flux.Flux).__name__, exc.errno, exc.strerror.split(":")[0])
         """
-    assert run(code) == "function 2 Unable to connect to Flux"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "function 2 Unable to connect to Flux"
 
 
 @pytest.mark.parametrize("first", ["import flux", "import flux.core.watchers", "import flux.idset"])
 def test_core_and_constants_are_there_after_any_import(first):
     code = f"{first}; print(flux.core.handle.Flux.__name__, flux.constants.FLUX_RPC_STREAMING)"
-    assert run(code) == "Flux 2"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "Flux 2"
 
 
 def test_importing_flux_is_cheap():
     """A site's tool that only imports the package pays for no kernel and no pool."""
     code = "import flux, sys; print(sorted(m for m in sys.modules if m.startswith(('flux', 'greenlet', '_flux'))))"
-    assert run(code) == "['flux']"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "['flux']"
 
 
 def test_resource_does_not_import_job_or_the_scheduler():
     """Trap 3: flux.job.info would settle for no SchedResourceList."""
     code = "import flux.resource, sys; print([m for m in sys.modules if m.startswith(('flux.job', 'flux.scheduler'))])"
-    assert run(code) == "[]"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "[]"
 
 
 CLASSES = [
@@ -137,7 +122,7 @@ def test_a_class_stays_a_class_when_its_submodule_is_imported(name):
         from flux.resource.{name} import {name}
         print(isinstance({name}, type), before in ({name}, None), isinstance(getattr(flux.resource, "{name}", type), type))
         """
-    assert run(code) == "True True True"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "True True True"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +137,7 @@ def test_any_submodule_may_be_imported_first(first):
         R = {{"version": 1, "execution": {{"R_lite": [], "nodelist": [""]}}}}
         print(ResourceSet(R).nnodes, callable(resource_list), callable(resource_status))
         """
-    assert run(code) == "0 True True"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "0 True True"
 
 
 def test_list_and_status_are_functions_of_their_own_and_modules_by_path():
@@ -161,7 +146,7 @@ def test_list_and_status_are_functions_of_their_own_and_modules_by_path():
         print(flux.resource.resource_list is flux.resource.list.resource_list,
               flux.resource.resource_status is flux.resource.status.resource_status)
         """
-    assert run(code) == "True True"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "True True"
 
 
 def test_overlay_holds_no_name_of_the_standard_library():
@@ -180,4 +165,4 @@ def test_job_functions_are_not_replaced_by_their_modules():
         from flux.job import JobID, submit, wait, kill
         print(JobID("f21") + 0, callable(submit), callable(wait), callable(kill), callable(flux.job.submit))
         """
-    assert run(code) == "58 True True True True"
+    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "58 True True True True"

@@ -31,7 +31,7 @@ def done(*command, **more):
 """
 
 
-def run(tmp_path, script):
+def run_script_in_instance(tmp_path, script):
     """Run a script in an instance; its failure is the test's."""
     path = tmp_path / "script.py"
     path.write_text(PRELUDE + textwrap.dedent(script))
@@ -44,7 +44,7 @@ def run(tmp_path, script):
 
 
 def test_an_executor(tmp_path):
-    run(
+    run_script_in_instance(
         tmp_path,
         """
         from concurrent.futures import CancelledError, TimeoutError, as_completed
@@ -99,7 +99,7 @@ def test_an_executor(tmp_path):
 
 
 def test_output(tmp_path):
-    run(
+    run_script_in_instance(
         tmp_path,
         """
         def failure(call, *args, **kwargs):
@@ -153,7 +153,7 @@ def test_a_jobspec_of_an_instance_runs(tmp_path, kind):
         "from_nest_command": '["flux", "getattr", "size"]',
         "from_batch_command": '"#!/bin/sh\\nflux getattr size\\n", "name"',
     }[kind]
-    run(
+    run_script_in_instance(
         tmp_path,
         f"""
         spec = JobspecV1.{kind}({arguments}, num_slots=2, conf={{"policy": {{}}}})

@@ -3,12 +3,11 @@
 Each case runs in a Python of its own, because an import happens once.
 """
 
-import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
+from fresh_python import run_in_fresh_python
 
 # What flux-core itself imports from flux.resource.
 CLASSES = [
@@ -19,7 +18,7 @@ FUNCTIONS = ["resource_list", "resource_status"]
 SUBMODULES = [
     "ResourceSet", "ResourceSetImplementation", "Rv1Set", "list", "status", "journal", "ResourcePool",
     "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool", "request", "pool.masks",
-    "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text", "masks", "placement", "planning",
+    "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text",
 ]  # fmt: skip
 
 # A stand-in for an installed flux-core: packages without what is ours, and with the imports among its modules that make
@@ -78,20 +77,6 @@ def host(tmp_path_factory):
     return directory
 
 
-def run(code, *paths):
-    """Run code with only these directories ahead of the standard library; return what it prints."""
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)))
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", textwrap.dedent(code)],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def overlay(srcdir):
     return srcdir / "src" / "bindings" / "python"
@@ -113,16 +98,16 @@ for name in {FUNCTIONS}:
 
 @pytest.mark.parametrize("first", SUBMODULES)
 def test_embedded_names_stay_classes_whichever_submodule_comes_first(overlay, embedded, first):
-    run(f"import flux.resource.{first}" + CHECK_NAMES, overlay, embedded)
+    run_in_fresh_python(f"import flux.resource.{first}" + CHECK_NAMES, overlay, embedded)
 
 
 @pytest.mark.parametrize("first", SUBMODULES)
 def test_names_stay_classes_over_an_installed_flux(overlay, host, first):
-    run(f"import flux.resource.{first}" + CHECK_NAMES, overlay, host)
+    run_in_fresh_python(f"import flux.resource.{first}" + CHECK_NAMES, overlay, host)
 
 
 def test_every_submodule_is_importable(overlay, embedded):
-    run(
+    run_in_fresh_python(
         "\n".join(f"import flux.resource.{name}" for name in SUBMODULES) + CHECK_NAMES,
         overlay,
         embedded,
@@ -138,7 +123,7 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
         ours = [importlib.util.find_spec(name).origin for name in ("flux.resource", "flux.scheduler")]
         print(len(flux.__path__), flux.__path__[0], *ours)
         """
-    number, first, *ours = run(code, overlay, host).split()
+    number, first, *ours = run_in_fresh_python(code, overlay, host).split()
     assert number == "2"
     assert first == str(overlay / "flux")
     assert ours == [
@@ -148,13 +133,23 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
 
 def test_resource_does_not_import_job(overlay, host, embedded):
     for paths in ((overlay, host), (overlay, embedded)):
-        assert run("import sys, flux.resource; print('flux.job' in sys.modules)", *paths) == "False"
+        assert (
+            run_in_fresh_python(
+                "import sys, flux.resource; print('flux.job' in sys.modules)", *paths
+            )
+            == "False"
+        )
 
 
 def test_job_info_finds_the_resource_list(overlay, host):
-    assert run("import flux.job; print(flux.job.instance_fields)", overlay, host) == "True"
     assert (
-        run("import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host)
+        run_in_fresh_python("import flux.job; print(flux.job.instance_fields)", overlay, host)
+        == "True"
+    )
+    assert (
+        run_in_fresh_python(
+            "import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host
+        )
         == "True"
     )
 
@@ -162,7 +157,7 @@ def test_job_info_finds_the_resource_list(overlay, host):
 def test_embedded_path_is_our_two_directories(overlay, embedded, host):
     # Half of an installed package must not leak in, wherever it stands on the path.
     for paths in ((overlay, embedded, host), (overlay, host, embedded)):
-        found = run("import flux; print(*flux.__path__)", *paths).split()
+        found = run_in_fresh_python("import flux; print(*flux.__path__)", *paths).split()
         assert found == [str(overlay / "flux"), str(embedded / "flux")]
 
 
@@ -183,6 +178,8 @@ def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, ho
     extra.mkdir(parents=True)
     (extra / "site.py").write_text("here = True\n")
     assert (
-        run("import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path)
+        run_in_fresh_python(
+            "import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path
+        )
         == "True"
     )

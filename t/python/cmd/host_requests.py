@@ -186,7 +186,7 @@ SCRUB = [
 ]
 
 
-def run(flux, table):
+def send_requests(flux, table):
     """Send the requests of a file in an instance of `flux`: {request with its number: answer}."""
     environ = {
         name: value
@@ -241,7 +241,7 @@ def main(argv=None):
         parser.error("no real flux: name it by --real or WITH_FLUX")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         both = (args.real, str(ROOT / "src/cmd/flux"))
-        real, ours = pool.map(lambda flux: run(flux, args.table), both)
+        real, ours = pool.map(lambda flux: send_requests(flux, args.table), both)
     if args.save:
         for name, answers in (("real", real), ("ours", ours)):
             text = "".join(f"{asked}\t{answer}\n" for asked, answer in answers.items())

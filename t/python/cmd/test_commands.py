@@ -1,7 +1,7 @@
 """Command lines beyond the recorded ones, in one embedded instance of four ranks of two cores."""
 
 import pytest
-from golden_replay import environment, run, scrub
+from golden_replay import environment, replay_commands, scrub
 
 #: (command, exit code, stdout, stderr) after scrubbing; they run in this order in one shell.
 LINES = [
@@ -313,7 +313,7 @@ LINES = [
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("commands")
     entries = [{"cmd": line[0]} for line in LINES]
-    found, log = run(
+    found, log = replay_commands(
         entries, directory, ["flux", "start", "-s4", "--personality=job"], environ=environment()
     )
     return found, log, directory / "user"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import shared
-from golden_replay import ROOT, environment, read, run, scrub
+from golden_replay import ROOT, environment, read, replay_commands, scrub
 
 RC = [
     f"-Sbroker.rc1_path=flux modprobe run {ROOT}/t/rc/rc1-{{}}.py",
@@ -108,7 +108,7 @@ def replays(tmp_path_factory):
 
 
 def replay(entries, directory, start):
-    results, log = run(entries, directory, start, environ=environment())
+    results, log = replay_commands(entries, directory, start, environ=environment())
     return results, log, directory / "user"
 
 
@@ -119,7 +119,9 @@ def replay_personalities(directory):
         name = section.split()[1].rstrip(",")
         inside = directory / str(number)
         inside.mkdir()
-        some, log = run(entries, inside, [*START, "-s2", *PERSONALITY[name]], environ=environment())
+        some, log = replay_commands(
+            entries, inside, [*START, "-s2", *PERSONALITY[name]], environ=environment()
+        )
         results += some
         logs += log
     return results, logs, None
@@ -131,7 +133,7 @@ def ordered(command, text):
     return text
 
 
-@pytest.mark.parametrize("name, number, key, entry", cases())
+@pytest.mark.parametrize("name, number, key, entry", shared.recorded_cases(cases(), values=4))
 def test_command(replays, name, number, key, entry):
     results, log, home = replays[name].result()
     reason = KNOWN.get(name, {}).get(key)
@@ -164,7 +166,7 @@ def jobspec_cases():
     ]
 
 
-@pytest.mark.parametrize("entry", jobspec_cases())
+@pytest.mark.parametrize("entry", shared.recorded_cases(jobspec_cases()))
 def test_jobspec(entry, capsys):
     """The jobspecs of the submission options, key order included."""
     from flux_embedded.cmd import main

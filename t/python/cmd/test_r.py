@@ -11,32 +11,32 @@ from flux_embedded.formats import rset
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def flux_R(monkeypatch, capsys):
     """``flux R ARGV`` with sets of resources on standard input; what it printed."""
 
-    def run(argv, *sets):
+    def flux_R(argv, *sets):
         monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(json.dumps(R) for R in sets)))
         code = r.main(argv)
         out, err = capsys.readouterr()
         assert bool(err) == bool(code)
         return err or out
 
-    return run
+    return flux_R
 
 
-def test_append_refuses_what_both_have(run):
+def test_append_refuses_what_both_have(flux_R):
     one, other = rset.uniform(["a", "b"], 4, 1), rset.uniform(["a"], 2)
     with pytest.raises(CommandError) as info:
-        run(["append"], one, other)
+        flux_R(["append"], one, other)
     assert str(info.value) == "R objects 'rank[0-1]/core[0-3],gpu0' and 'rank0/core[0-1]' overlap"
     added = {"version": 1, "execution": {"R_lite": [{"rank": "5", "children": {"core": "0"}}], "nodelist": ["c"]}}  # fmt: skip
-    execution = json.loads(run(["append"], one, added))["execution"]
+    execution = json.loads(flux_R(["append"], one, added))["execution"]
     assert execution["nodelist"] == ["a,b,c"] and len(execution["R_lite"]) == 2
 
 
-def test_remap_numbers_ranks_and_cores_anew_and_keeps_gpus(run):
+def test_remap_numbers_ranks_and_cores_anew_and_keeps_gpus(flux_R):
     R = {"version": 1, "execution": {"R_lite": [{"rank": "5", "children": {"core": "3-4", "gpu": "2"}}], "nodelist": ["a"], "nslots": 4}, "scheduling": {"x": 1}}  # fmt: skip
-    assert json.loads(run(["remap"], R)) == {
+    assert json.loads(flux_R(["remap"], R)) == {
         "version": 1,
         "execution": {
             "R_lite": [{"rank": "0", "children": {"core": "0-1", "gpu": "2"}}],
@@ -49,16 +49,16 @@ def test_remap_numbers_ranks_and_cores_anew_and_keeps_gpus(run):
     }
 
 
-def test_verify_says_what_is_missing(run):
+def test_verify_says_what_is_missing(flux_R):
     expected, actual = rset.uniform(["a"], 4, 1), rset.uniform(["b"], 2)
-    assert run(["verify"], expected, actual) == (
+    assert flux_R(["verify"], expected, actual) == (
         "flux-R: error: rank 0 got hostname 'b', expected 'a'\n"
         "flux-R: error: rank 0 (a) missing resources: core[2-3],gpu0\n"
     )
 
 
 @pytest.mark.parametrize("text", ["{", "3 4", '{"version": 1}'])
-def test_what_is_no_R_is_refused(run, monkeypatch, text):
+def test_what_is_no_R_is_refused(flux_R, monkeypatch, text):
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     with pytest.raises(CommandError, match="^Failed to decode R on stdin: "):
         r.main(["decode"])

@@ -6,8 +6,9 @@ import socket
 import time
 
 import pytest
-from jobs_instance import JobsInstance, jobspec, make_R
+from jobs_instance import JobsInstance
 
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.formats import taskmap
 from flux_embedded.kernel.clock import RealClock
 from flux_embedded.kernel.service import Service, request
@@ -21,7 +22,7 @@ def real():
     inst = JobsInstance(clock=RealClock())
 
     def auto(body):
-        R = make_R(ranks="0-1", cores="0-1", host="n[0-1]")
+        R = make_R(ranks="0-1", cores="0-1", hosts="n[0-1]")
         R["execution"]["nslots"] = body["jobspec"]["resources"][0]["count"]
         return R
 
@@ -48,7 +49,7 @@ def wait_for(inst, condition):
     inst.kernel.run(until=lambda: condition() and (found.append(1) or True))
 
 
-def run(inst, command, **kwargs):
+def run_job_to_end(inst, command, **kwargs):
     """Run a shell command as a job to its end; returns its id."""
     spec = jobspec(command=["sh", "-c", command], **kwargs)
     id = inst.submit(spec)
@@ -86,7 +87,7 @@ def names(inst, id, path="guest.exec.eventlog"):
 
 def test_mock_exec_eventlog(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=2)
+    id = inst.submit(run_duration=2)
     assert names(inst, id) == ["init", "starting", "recoverable"]
     inst.advance(2)
     assert names(inst, id)[3:] == ["complete", "done"]
@@ -139,7 +140,7 @@ def test_one_final_release_in_every_path(inst, kind):
     inst.kernel.intercept = lambda endpoint, msg: (
         msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
     )
-    id = inst.submit(run=10)
+    id = inst.submit(run_duration=10)
     inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
     inst.advance(20)
     inst.kernel.intercept = None
@@ -149,8 +150,8 @@ def test_one_final_release_in_every_path(inst, kind):
 def test_expiration_moved_while_running(inst):
     """From t+10 to t+20: the timeout comes at t+20."""
     now = inst.kernel.time
-    inst.load_sched(auto=lambda body: make_R(start=now, expiration=now + 10))
-    id = inst.submit(run=100, duration=10)
+    inst.load_sched(auto=lambda body: make_R(starttime=now, expiration=now + 10))
+    id = inst.submit(run_duration=100, duration=10)
     inst.advance(5)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     inst.advance(30)
@@ -204,7 +205,7 @@ def test_bad_exec_hello(inst, payload):
 
 def test_reattach_after_a_new_hello(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=10)
+    id = inst.submit(run_duration=10)
     inst.rpc("job-manager.exec-hello", {"service": "job-exec"})
     inst.advance(10)
     assert inst.events(id).count("start") == 1 and inst.events(id)[-1] == "clean"
@@ -214,7 +215,7 @@ def test_reattach_after_a_new_hello(inst):
 
 
 def test_output(real):
-    id = run(real, "echo out; echo err >&2; printf partial")
+    id = run_job_to_end(real, "echo out; echo err >&2; printf partial")
     assert output(real, id) == ["out\npartial"] and output(real, id, "stderr") == ["err\n"]
     log = real.eventlog(id, "guest.output")
     assert log[0]["name"] == "header" and log[0]["context"]["version"] == 1
@@ -223,13 +224,13 @@ def test_output(real):
 
 
 def test_output_that_is_no_text(real):
-    id = run(real, "printf '\\377\\376'")
+    id = run_job_to_end(real, "printf '\\377\\376'")
     [event] = [event for event in real.eventlog(id, "guest.output") if "data" in event["context"]]
     assert event["context"]["encoding"] == "base64" and event["context"]["data"] == "//4="
 
 
 def test_much_output(real):
-    id = run(real, "i=0; while test $i -lt 3000; do echo line $i; i=$((i+1)); done")
+    id = run_job_to_end(real, "i=0; while test $i -lt 3000; do echo line $i; i=$((i+1)); done")
     assert output(real, id)[0].splitlines()[-1] == "line 2999"
 
 
@@ -248,16 +249,16 @@ def test_gpus(real):
     R = make_R(ranks="0", cores="0")
     R["execution"]["R_lite"][0]["children"]["gpu"] = "1-2"
     real.sched.auto = lambda body: R
-    assert output(real, run(real, "echo $CUDA_VISIBLE_DEVICES")) == ["1,2\n"]
+    assert output(real, run_job_to_end(real, "echo $CUDA_VISIBLE_DEVICES")) == ["1,2\n"]
 
 
 def test_cwd(real, tmp_path):
-    assert output(real, run(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
-    assert output(real, run(real, "pwd", cwd="/nonexistent")) == ["/tmp\n"]
+    assert output(real, run_job_to_end(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
+    assert output(real, run_job_to_end(real, "pwd", cwd="/nonexistent")) == ["/tmp\n"]
 
 
 def test_exec_eventlog(real):
-    id = run(real, "exit 3")
+    id = run_job_to_end(real, "exit 3")
     events = real.eventlog(id, "guest.exec.eventlog")
     assert [event["name"] for event in events] == [
         "init", "starting", "shell.init", "shell.start", "shell.task-exit", "shell-exit", "complete", "done",
@@ -275,7 +276,7 @@ def test_status_is_the_greatest(real):
 
 def test_output_file(real, tmp_path):
     options = {"output": {"stdout": {"type": "file", "path": "out-{{name}}-{{id}}.txt"}}}
-    id = run(
+    id = run_job_to_end(
         real,
         "echo hi; echo oops >&2",
         cwd=str(tmp_path),
@@ -293,12 +294,12 @@ def test_output_file(real, tmp_path):
 def test_input_file(real, tmp_path):
     (tmp_path / "in").write_text("hello\n")
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "in")}}}
-    assert output(real, run(real, "cat", shell={"options": options})) == ["hello\n"]
+    assert output(real, run_job_to_end(real, "cat", shell={"options": options})) == ["hello\n"]
 
 
 def test_missing_input_file_ends_the_job_as_a_shell_that_was_terminated(real, tmp_path):
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
-    id = run(real, "cat", shell={"options": options})
+    id = run_job_to_end(real, "cat", shell={"options": options})
     events = {event["name"]: event.get("context") for event in real.eventlog(id)}
     assert events["finish"] == {"status": 15}
     assert events["exception"]["note"].startswith("error opening input file")
@@ -316,7 +317,7 @@ def test_standard_input_of_some_tasks_ends_at_once_for_the_others(real):
 
 
 def test_a_job_whose_shell_is_no_object_cannot_start(real):
-    id = run(real, "true", shell=1)
+    id = run_job_to_end(real, "true", shell=1)
     notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
     assert [note.split(":")[0] for note in notes] == ["cannot start job"]
 
@@ -324,7 +325,7 @@ def test_a_job_whose_shell_is_no_object_cannot_start(real):
 def test_files_and_templates(real, tmp_path):
     files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
     words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{size}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
-    id = run(real, words, files=files)
+    id = run_job_to_end(real, words, files=files)
     assert output(real, id) == ["hi\n0 1 {{nosuch}}\nd\n"]
 
 
@@ -335,13 +336,15 @@ def test_output_of_each_task_in_its_file_appended_and_labelled(real, tmp_path):
         "label": True,
     }
     for _ in range(2):
-        id = run(
+        id = run_job_to_end(
             real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}}
         )
     assert (tmp_path / f"o.0.{id}").read_text() == "0: hi\n"
     where["path"] = f"{tmp_path}/o"
     for _ in range(2):
-        run(real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}})
+        run_job_to_end(
+            real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}}
+        )
     assert (tmp_path / "o").read_text() == "0: hi\n0: hi\n"
 
 
@@ -385,8 +388,8 @@ def test_input_of_a_task_that_does_not_read(real):
 def test_node_failure(command):
     inst = JobsInstance(size=3, clock=RealClock())
     try:
-        inst.load_sched(auto=lambda body: make_R(ranks="1-2", host="n[1-2]"))
-        id = inst.submit(jobspec(command=command) if command else jobspec(run=30))
+        inst.load_sched(auto=lambda body: make_R(ranks="1-2", hosts="n[1-2]"))
+        id = inst.submit(jobspec(command=command) if command else jobspec(run_duration=30))
         wait(inst, id, "start")
         inst.rpc("overlay.disconnect", {"rank": 2})
         wait(inst, id)
@@ -424,7 +427,7 @@ def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
 
 def test_background_child_does_not_hold_the_job(real):
     began = time.monotonic()
-    run(real, "sleep 30 & echo started")
+    run_job_to_end(real, "sleep 30 & echo started")
     assert time.monotonic() - began < 20
 
 
@@ -466,7 +469,7 @@ def place(spec, R):
 
 
 def test_layout():
-    R = make_R(ranks="0-1", cores="0-3", host="n[0-1]")
+    R = make_R(ranks="0-1", cores="0-3", hosts="n[0-1]")
     R["execution"]["nslots"] = 8
     assert [node for _, node, _ in place(tasks(8), R)] == [0, 0, 0, 0, 1, 1, 1, 1]
     spec = jobspec(nodes=2)
@@ -527,7 +530,7 @@ def test_tasks_go_round_the_nodes():
 )
 def test_a_taskmap_that_cannot_be_followed_ends_the_job(real, scheme, value, end):
     options = {"options": {"taskmap": {"scheme": scheme, "value": value}}}
-    id = run(real, "true", shell=options)
+    id = run_job_to_end(real, "true", shell=options)
     assert status(real, id) == [end]
     assert "exception" in [event["name"] for event in real.eventlog(id)]
 
@@ -546,7 +549,7 @@ def test_a_task_that_ends_and_one_that_does_not(real):
 
 def test_limits_of_a_job(real):
     options = {"options": {"rlimit": {"nofile": 77, "core": -1, "nosuch": 3}}}
-    id = run(real, "ulimit -n", shell=options)
+    id = run_job_to_end(real, "ulimit -n", shell=options)
     assert output(real, id) == ["77\n"]
 
 
@@ -557,7 +560,7 @@ def test_override(inst):
     """A mock job with exec.test.override starts when it is told to, and ends so."""
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": {"override": 1}})
-    other = inst.submit(run=100)
+    other = inst.submit(run_duration=100)
 
     def told(event, jobid=id, **more):
         payload = {"event": event, "jobid": jobid, **more}
@@ -584,8 +587,8 @@ def test_override(inst):
 
 def test_critical_ranks(inst):
     """A job outlives the ranks that it can do without."""
-    inst.load_sched(auto=lambda body: make_R("0-1", host="n[0-1]"))
-    id = inst.submit(run=100)
+    inst.load_sched(auto=lambda body: make_R("0-1", hosts="n[0-1]"))
+    id = inst.submit(run_duration=100)
     inst.rpc("job-exec.critical-ranks", {"id": id, "ranks": "0"})
     for payload, number in (
         ({"id": 99, "ranks": "0"}, errno.ENOENT),

@@ -188,7 +188,9 @@ def same(op, got, expected):
         assert got == expected
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"].replace(" ", "-"))
+@pytest.mark.parametrize(
+    "case", shared.recorded_cases(CASES), ids=lambda case: case["name"].replace(" ", "-")
+)
 def test_golden(case):
     assert case["pool"] == "ResourcePool"
     R = RESOURCES[case["R"]] if isinstance(case["R"], str) else case["R"]

@@ -8,7 +8,6 @@ from peers import Simulation, jobspec
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
-from flux.resource.pool.inventory import selected_ranks
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 NODES = 10
@@ -152,9 +151,10 @@ def in_use(rig):
                 for i, kind in enumerate(("core", "gpu")):
                     taken[rank][i] += len(list(IDset(entry["children"].get(kind, ""))))
     # Which ranks a window took, only the pool knows; of those that jobs use in part it has the rest.
-    impl = rig.sched.resources.impl
-    for jobid in rig.sched.stand_ins():
-        reserved |= {rank for rank in range(NODES) if selected_ranks(impl.held(jobid)) >> rank & 1}
+    pool = rig.sched.resources
+    for jobid, _ in pool.job_end_times():
+        if jobid < 0:
+            reserved |= {rank for rank in range(NODES) if pool.held_ranks(jobid) >> rank & 1}
     return taken, reserved
 
 

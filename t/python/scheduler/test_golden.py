@@ -10,7 +10,7 @@ import json
 
 import pytest
 from peers import R, Rig, jobspec
-from shared import load_jsonl, optional_jsonl
+from shared import load_jsonl, optional_jsonl, recorded_cases
 
 from flux_embedded.kernel import VirtualClock
 
@@ -233,7 +233,7 @@ def meaning(R):
     return dict(R, execution=execution)
 
 
-@pytest.mark.parametrize("run", list(cases()))
+@pytest.mark.parametrize("run", recorded_cases(cases()))
 def test_replay(run, shared_data):
     module, args, messages = run
     if any("pool-class" in arg for arg in args):

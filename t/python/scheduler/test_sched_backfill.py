@@ -5,11 +5,11 @@ import random
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
-from flux.scheduler import policy
+from flux.scheduler import request_facts
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
-    " this scheduler also has reason-depth, order, reservations, guarantee"
+    " this scheduler also has reason-depth, order, reservations, promises, guarantee"
 )
 
 
@@ -358,12 +358,12 @@ def fitting(spec):
 
 
 def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
-    monkeypatch.setattr(policy, "MAX_REMEMBERED_SHAPES", 10)
+    monkeypatch.setattr(request_facts, "MAX_REMEMBERED_SHAPES", 10)
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
     rig.settle()
-    assert len(rig.sched._matching) <= 10 and len(rig.sched._down) <= 10
-    assert rig.sched._matching
+    assert len(rig.sched.facts._matching) <= 10 and len(rig.sched.facts._down) <= 10
+    assert rig.sched.facts._matching
 
 
 # -- estimates ------------------------------------------------------------------------------------------------
@@ -438,13 +438,13 @@ def test_nothing_is_kept_of_jobs_that_have_left():
     for jobid in range(3, 60):
         rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 4, cores=4, duration=100 + jobid))
     rig.settle()
-    assert len(rig.sched.waiting) == 4  # one speaks for all of its shape
+    assert len(rig.sched.blocked) == 4  # one speaks for all of its shape
     rig.prioritize((5, 30), (6, 3))
     for jobid in range(2, 60):
         rig.cancel(jobid)
     rig.settle()
-    assert len(rig.sched.waiting) == len(rig.sched.promises) == 0
-    assert not rig.sched.waiting._jobs
+    assert len(rig.sched.blocked) == len(rig.sched.promises) == 0
+    assert not rig.sched.blocked._jobs
 
 
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():

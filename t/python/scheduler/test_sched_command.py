@@ -46,20 +46,20 @@ class Handle:
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def flux_sched(monkeypatch, capsys):
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("COLUMNS", "80")
 
-    def run(argv, **answers):
+    def flux_sched(argv, **answers):
         handle = Handle(**answers)
         monkeypatch.setattr(cli.flux, "Flux", lambda: handle)
-        run.code = cli.main(argv)
-        run.asked = handle.asked
+        flux_sched.code = cli.main(argv)
+        flux_sched.asked = handle.asked
         captured = capsys.readouterr()
-        run.err = captured.err
+        flux_sched.err = captured.err
         return captured.out
 
-    return run
+    return flux_sched
 
 
 # -- words ---------------------------------------------------------------------------------------------
@@ -172,14 +172,14 @@ def test_names_that_the_format_does_not_take():
         family("flux_sched_passes", "counter", "", [({}, 1)])
 
 
-def test_the_file_is_whole_and_readable(run, tmp_path):
+def test_the_file_is_whole_and_readable(flux_sched, tmp_path):
     path = tmp_path / "sched.prom"
-    run(["stats", "--prometheus", "-o", str(path)], stats=STATS)
+    flux_sched(["stats", "--prometheus", "-o", str(path)], stats=STATS)
     assert path.read_text() == exposition(STATS)
     assert path.stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in tmp_path.iterdir()] == ["sched.prom"]
-    run(["stats", "--prometheus", "-o", str(tmp_path / "no" / "where")], stats=STATS)
-    assert run.code == 1 and "No such file" in run.err
+    flux_sched(["stats", "--prometheus", "-o", str(tmp_path / "no" / "where")], stats=STATS)
+    assert flux_sched.code == 1 and "No such file" in flux_sched.err
 
 
 # -- subcommands ---------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ JOB = {
 }
 
 
-def test_explain_one(run):
-    out = run(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
-    assert run.asked == [("sched.explain", {"id": 7})]
+def test_explain_one(flux_sched):
+    out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
+    assert flux_sched.asked == [("sched.explain", {"id": 7})]
     assert out.splitlines() == [
         "ƒ8 waits: insufficient resources: needs 4 nodes with 16 cores, 2 free of 16 nodes",
         "  needs 4 nodes; of 16 nodes 8 match, 7 of them are up, 8 are large enough; 1 node free now",
@@ -221,9 +221,9 @@ def test_explain_one(run):
     ]
 
 
-def test_explain_all_is_a_table(run):
-    out = run(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
-    assert run.asked == [("sched.explain", {"all": True})]
+def test_explain_all_is_a_table(flux_sched):
+    out = flux_sched(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
+    assert flux_sched.asked == [("sched.explain", {"all": True})]
     assert out.splitlines()[0].split() == ["JOBID", "QUEUE", "ESTIMATE", "REASON"]
     assert out.splitlines()[1].startswith("ƒ8            2026-11-26 09:46  insufficient")
 
@@ -255,9 +255,9 @@ def listed(state, **job):
         ),
     ],
 )
-def test_a_job_that_the_scheduler_has_not_been_given(run, around, reason):
-    assert run(["explain", "ƒ8"], explain=UNKNOWN, **around) == f"ƒ8 waits: {reason}\n"
-    (job,) = json.loads(run(["explain", "ƒ8", "--json"], explain=UNKNOWN, **around))["jobs"]
+def test_a_job_that_the_scheduler_has_not_been_given(flux_sched, around, reason):
+    assert flux_sched(["explain", "ƒ8"], explain=UNKNOWN, **around) == f"ƒ8 waits: {reason}\n"
+    (job,) = json.loads(flux_sched(["explain", "ƒ8", "--json"], explain=UNKNOWN, **around))["jobs"]
     assert (job["verdict"], job["reason"], job["t_estimate"]) == ("waits", reason, None)
 
 
@@ -271,15 +271,15 @@ def test_a_job_that_the_scheduler_has_not_been_given(run, around, reason):
         (listed(8, urgency=16), "ƒ8 is not with the scheduler: Function not implemented"),
     ],
 )
-def test_a_job_that_nothing_is_to_be_told_of(run, monkeypatch, around, error):
+def test_a_job_that_nothing_is_to_be_told_of(flux_sched, monkeypatch, around, error):
     monkeypatch.setattr(Handle, "attr_get", lambda self, name: "-1")
-    assert run(["explain", "ƒ8"], explain=UNKNOWN, **around) == ""
-    assert (run.code, run.err) == (1, f"flux-sched: ERROR: {error}\n")
+    assert flux_sched(["explain", "ƒ8"], explain=UNKNOWN, **around) == ""
+    assert (flux_sched.code, flux_sched.err) == (1, f"flux-sched: ERROR: {error}\n")
 
 
-def test_no_scheduler_is_said_also_of_a_job_that_waits(run):
-    run(["explain", "ƒ8"], **listed(8, urgency=16))
-    assert "none is loaded" in run.err
+def test_no_scheduler_is_said_also_of_a_job_that_waits(flux_sched):
+    flux_sched(["explain", "ƒ8"], **listed(8, urgency=16))
+    assert "none is loaded" in flux_sched.err
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_no_scheduler_is_said_also_of_a_job_that_waits(run):
         ({"depend": 0, "priority": 0, "sched": 1}, None),
     ],
 )
-def test_explain_all_counts_the_jobs_that_are_elsewhere(run, states, line):
+def test_explain_all_counts_the_jobs_that_are_elsewhere(flux_sched, states, line):
     answer = {"now": NOW, "made": NOW, "jobs": [JOB]}
-    out = run(
+    out = flux_sched(
         ["explain", "--all"], explain=answer, **{"job-list.job-stats": {"job_states": states}}
     )
     assert out.splitlines()[2:] == ([f"{line}: flux sched explain JOBID says why"] if line else [])
@@ -311,11 +311,11 @@ def test_explain_all_counts_the_jobs_that_are_elsewhere(run, states, line):
         (["top", "--delay", "0"], "delay='0' is invalid"),
     ],
 )
-def test_bad_options_are_named(run, argv, text):
-    assert run(argv) == ""
-    assert run.code == 1
-    assert run.err.startswith("flux-sched: ERROR: ") and text in run.err
-    assert run.asked == []
+def test_bad_options_are_named(flux_sched, argv, text):
+    assert flux_sched(argv) == ""
+    assert flux_sched.code == 1
+    assert flux_sched.err.startswith("flux-sched: ERROR: ") and text in flux_sched.err
+    assert flux_sched.asked == []
 
 
 @pytest.mark.parametrize(
@@ -326,41 +326,41 @@ def test_bad_options_are_named(run, argv, text):
         (OSError(22, "reservation dat: duration is missing"), "duration is missing"),
     ],
 )
-def test_what_the_scheduler_refuses(run, error, text):
-    run(["reservations"], reservations=error)
-    assert run.code == 1 and text in run.err
+def test_what_the_scheduler_refuses(flux_sched, error, text):
+    flux_sched(["reservations"], reservations=error)
+    assert flux_sched.code == 1 and text in flux_sched.err
 
 
-def test_when(run):
+def test_when(flux_sched):
     argv = ["when", "-N2", "-n4", "-c2", "-g1", "-t90m", "-q", "debug", "--match"]
     answer = {"now": NOW, "made": NOW, "verdict": "later", "start": NOW + 90, "ranks": "3-4"}
-    out = run(argv, when=answer)
+    out = flux_sched(argv, when=answer)
     assert out == "09:48:10, in 1m30s\nranks: 3-4\n"
-    ((_, payload),) = run.asked
+    ((_, payload),) = flux_sched.asked
     system = payload["jobspec"]["attributes"]["system"]
     assert (system["duration"], system["queue"]) == (5400.0, "debug")
     node = payload["jobspec"]["resources"][0]
     assert (node["type"], node["count"]) == ("node", 2)
-    assert run(["when"], when=dict(answer, start=NOW)) == "now\n"
+    assert flux_sched(["when"], when=dict(answer, start=NOW)) == "now\n"
     unknown = dict(answer, start=None, reason="waits for a job without a time limit")
-    assert run(["when"], when=unknown).startswith("unknown: waits for")
-    run(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
-    assert run.code == 1 and "never: too large" in run.err
+    assert flux_sched(["when"], when=unknown).startswith("unknown: waits for")
+    flux_sched(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
+    assert flux_sched.code == 1 and "never: too large" in flux_sched.err
 
 
-def test_constraints_as_in_submit(run):
+def test_constraints_as_in_submit(flux_sched):
     answer = {"now": NOW, "made": NOW, "verdict": "now", "start": NOW, "ranks": None}
-    run(["when", "--requires", "bigmem and not rack3"], when=answer)
-    system = run.asked[0][1]["jobspec"]["attributes"]["system"]
+    flux_sched(["when", "--requires", "bigmem and not rack3"], when=answer)
+    system = flux_sched.asked[0][1]["jobspec"]["attributes"]["system"]
     assert system["constraints"] == {
         "and": [{"properties": ["bigmem"]}, {"not": [{"properties": ["rack3"]}]}]
     }
 
 
-def test_windows(run):
+def test_windows(flux_sched):
     kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600], [2, NOW + 8 * 3600]]}]
-    out = run(["windows"], windows={"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds})
-    assert run.asked == [("sched.windows", {"horizon": 8 * 3600.0})]
+    out = flux_sched(["windows"], windows={"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds})
+    assert flux_sched.asked == [("sched.windows", {"horizon": 8 * 3600.0})]
     lines = [line.split() for line in out.splitlines()]
     assert lines[1] == ["16", "cores", "5", "8", "1h", "10:46:40"]
     assert lines[2] == ["16", "cores", "2", "8", "8h", "or", "more"]
@@ -369,7 +369,7 @@ def test_windows(run):
     assert bars[1].split()[0] == "5" and bars[1].endswith("|")
 
 
-def test_plan_as_text_and_picture(run, tmp_path):
+def test_plan_as_text_and_picture(flux_sched, tmp_path):
     plan = {
         "now": NOW,
         "until": NOW + 3600,
@@ -379,14 +379,14 @@ def test_plan_as_text_and_picture(run, tmp_path):
         "promised": [],
         "reserved": [],
     }
-    assert "0-1 aaa" in run(["plan", "--horizon=1h"], plan=plan)
+    assert "0-1 aaa" in flux_sched(["plan", "--horizon=1h"], plan=plan)
     path = tmp_path / "plan.svg"
-    assert run(["plan", "-o", str(path)], plan=plan) == ""
+    assert flux_sched(["plan", "-o", str(path)], plan=plan) == ""
     assert path.read_text().startswith("<svg ")
-    assert json.loads(run(["plan", "--json"], plan=plan)) == plan
+    assert json.loads(flux_sched(["plan", "--json"], plan=plan)) == plan
 
 
-def test_reserve(run):
+def test_reserve(flux_sched):
     answer = {
         "now": NOW,
         "reservation": {
@@ -401,8 +401,8 @@ def test_reserve(run):
         "warnings": ["queue debug is stopped"],
     }
     argv = ["reserve", "dat", "--start=+1h", "--duration=1h", "--nodes=4", "--users=root,1001"]
-    out = run([*argv, "--every=1w", "--bank=physics"], reserve=answer)
-    ((topic, payload),) = run.asked
+    out = flux_sched([*argv, "--every=1w", "--bank=physics"], reserve=answer)
+    ((topic, payload),) = flux_sched.asked
     assert topic == "sched.reserve" and payload["dry_run"] is False
     assert payload["reservation"] == {
         "name": "dat",
@@ -422,10 +422,10 @@ def test_reserve(run):
         "  in the way: ƒ7 on 1 node, without a known end",
         "  warning: queue debug is stopped",
     ]
-    assert "would be reserved" in run([*argv, "--dry-run"], reserve=answer)
+    assert "would be reserved" in flux_sched([*argv, "--dry-run"], reserve=answer)
 
 
-def test_reservations_and_unreserve(run):
+def test_reservations_and_unreserve(flux_sched):
     one = {
         "name": "dat",
         "state": "planned",
@@ -435,18 +435,18 @@ def test_reservations_and_unreserve(run):
         "ranks": None,
         "group": "",
     }
-    out = run(["reservations"], reservations={"now": NOW, "reservations": [one]})
+    out = flux_sched(["reservations"], reservations={"now": NOW, "reservations": [one]})
     assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "nobody"]
-    assert run(["unreserve", "dat"], unreserve={}) == ""
-    assert run.asked == [("sched.unreserve", {"name": "dat"})]
+    assert flux_sched(["unreserve", "dat"], unreserve={}) == ""
+    assert flux_sched.asked == [("sched.unreserve", {"name": "dat"})]
 
 
-def test_top_once_and_as_json(run):
-    out = run(["top", "--once"], stats=STATS)
+def test_top_once_and_as_json(flux_sched):
+    out = flux_sched(["top", "--once"], stats=STATS)
     assert "nodes   5 allocated  2 free  1 down" in out
     assert "3 pending jobs, 1 with a promise" in out
     assert "ƒA" in out
-    assert json.loads(run(["top", "--once", "--json"], stats=STATS)) == STATS
+    assert json.loads(flux_sched(["top", "--once", "--json"], stats=STATS)) == STATS
 
 
 def test_top_fits_the_window_and_counts_rates():

@@ -7,6 +7,7 @@ from peers import R, Rig, jobspec
 
 from flux.job import JobID
 from flux.scheduler import annotator
+from flux.scheduler.policies import Fifo
 
 DEBUG = 7
 BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
@@ -149,10 +150,11 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
                 raise KeyError("bug in the pool")
             return super()._select_resources(candidates, request)
 
+    class OddFifo(Fifo):
+        pool_class = Odd
+
     rig = Rig(R(1, 4))
-    rig.load_file("sched-fifo", wait=False)
-    rig.module.FIFOScheduler.pool_class = Odd
-    rig.settle()
+    rig.load(OddFifo)
     rig.alloc(1, jobspec(3))
     rig.alloc(2, jobspec(2))
     rig.settle()

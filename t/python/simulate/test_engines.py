@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from shared import SRCDIR
 
 from flux_embedded.formats import states
 from flux_embedded.simulate import policy
@@ -48,7 +49,7 @@ def some_jobs(seed, count=60):
     return workload(jobs)
 
 
-def run(work, text, **settings):
+def simulate_policy(work, text, **settings):
     (one,) = policy.parse([text])
     outcome, summary = simulate(work, one, Settings(**settings))
     return outcome, summary
@@ -75,8 +76,8 @@ POLICIES = [
 @pytest.mark.parametrize("seed", range(4))
 def test_engines_agree(seed, text):
     work = some_jobs(seed)
-    lean, _ = run(work, text)
-    whole, _ = run(work, text, engine="instance")
+    lean, _ = simulate_policy(work, text)
+    whole, _ = simulate_policy(work, text, engine="instance")
     assert columns(lean) == columns(whole)
     assert list(lean.how) == list(whole.how)
     assert lean.allocated == whole.allocated
@@ -87,8 +88,8 @@ def test_engines_agree_on_the_sample():
     from flux_embedded.simulate.workload.build import Options, build
 
     work = build(Options(traces=[sample_path()], jobs=150))
-    lean, _ = run(work, "sched-backfill")
-    whole, _ = run(work, "sched-backfill", engine="instance")
+    lean, _ = simulate_policy(work, "sched-backfill")
+    whole, _ = simulate_policy(work, "sched-backfill", engine="instance")
     assert columns(lean) == columns(whole)
 
 
@@ -99,7 +100,7 @@ def test_results():
         Job("large", 1.0, 10, 20, Shape(3, 1), 3),
         Job("nothing", 2.0, 0, 20, Shape(1, 1), 1),
     ]
-    outcome, summary = run(workload(jobs, uniform(2), "node"), "sched-fifo")
+    outcome, summary = simulate_policy(workload(jobs, uniform(2), "node"), "sched-fifo")
     assert list(outcome.how) == [states.COMPLETED, states.TIMEOUT, REJECTED, states.COMPLETED]
     assert list(outcome.start)[:2] == [0.0, 0.0]
     assert (outcome.end[1], outcome.start[3], outcome.end[3]) == (20.0, 10.0, 10.0)
@@ -113,46 +114,28 @@ def module(tmp_path, text):
     return str(path)
 
 
-GUIDE = """
-import heapq
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler
-
-class Mine(Scheduler):
-    def schedule(self):
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                break
-            except InfeasibleRequest as exc:
-                job.request.deny(str(exc))
-            else:
-                job.request.success(alloc)
-            heapq.heappop(self._queue)
-%s
-def mod_main(h, *args):
-    Mine(h, *args).run()
-"""
+def first_policy(more=""):
+    """The text of the guide's first example; `more` is put into its class."""
+    text = (SRCDIR / "doc" / "examples" / "first.py").read_text()
+    return text.replace("\n\n\ndef mod_main", f"\n\n{more}\n\ndef mod_main")
 
 
 def test_a_module_of_ones_own(tmp_path):
     work = some_jobs(7)
-    mine, _ = run(work, module(tmp_path, GUIDE % ""))
-    fifo, _ = run(work, "sched-fifo")
+    mine, _ = simulate_policy(work, module(tmp_path, first_policy()))
+    fifo, _ = simulate_policy(work, "sched-fifo")
     assert columns(mine)[0] == columns(fifo)[0]
 
 
 def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):
-    text = GUIDE % (
+    text = first_policy(
         "    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):\n"
         "        assert jobspec['attributes']['system']['duration'] == 20.0\n"
         "        jobspec['attributes']['system']['duration'] = 5.0\n"
         "        super().alloc(request, jobid, priority, userid, t_submit, jobspec)\n"
     )
     jobs = [Job(str(i), float(i), 10, 20, Shape(1, 1), 1) for i in range(4)]
-    outcome, summary = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    outcome, summary = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
     assert list(outcome.start) == [0.0, 10.0, 20.0, 30.0]
     assert summary["log"] == []
 
@@ -160,22 +143,18 @@ def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):
 def test_a_module_that_cannot_start_says_why(tmp_path):
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(ValueError, match="no-such-argument"):
-        run(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
+        simulate_policy(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
 
 
 def test_a_module_that_waits_for_nobody_is_told(tmp_path):
     text = "def mod_main(h):\n    h.service_register('mine2').get()\n    h.rpc('mine2.ask').get()\n"
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(RuntimeError, match="waits for an answer"):
-        run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+        simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
 
 
 def test_timers_of_a_module_let_time_pass(tmp_path):
-    text = GUIDE.replace(
-        "    def schedule(self):\n",
-        "    def schedule(self):\n        if self.now() %% 100: return\n",
-    )
-    text %= (
+    text = first_policy(
         "    def __init__(self, h, *args):\n"
         "        super().__init__(h, *args)\n"
         "        self.timer = h.timer_watcher_create(1.0, self.tick, repeat=1.0)\n"
@@ -183,15 +162,19 @@ def test_timers_of_a_module_let_time_pass(tmp_path):
         "    def tick(self, *args):\n"
         "        self.start_schedule()\n"
     )
+    text = text.replace(
+        "    def schedule(self):\n",
+        "    def schedule(self):\n        if self.now() % 100: return\n",
+    )
     jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
-    outcome, _ = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    outcome, _ = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
     assert list(outcome.start) == [100.0, 200.0]
 
 
 def test_jobs_that_never_start_do_not_hold_the_run(tmp_path):
     text = "from flux.scheduler import Scheduler\ndef mod_main(h, *args):\n    Scheduler(h, *args).run()\n"
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
-    outcome, summary = run(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    outcome, summary = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
     assert summary["figures"]["never_started"] == 1
 
 
@@ -220,8 +203,8 @@ def test_queues_with_nodes_of_their_own(text):
         shape = Shape(nodes, 1, 4, 0, True)
         jobs.append(Job(str(number), number // 3 * 2.0, seconds, 30, shape, nodes, queue=queue))
     work = workload(jobs, Machine(from_config(QUEUES)), "node")
-    lean, summary = run(work, text, config=QUEUES)
-    whole, _ = run(work, text, engine="instance", config=QUEUES)
+    lean, summary = simulate_policy(work, text, config=QUEUES)
+    whole, _ = simulate_policy(work, text, engine="instance", config=QUEUES)
     assert columns(lean) == columns(whole)
     assert summary["figures"]["started"] == 40
     for job, units in zip(jobs, lean.allocated):
@@ -248,7 +231,7 @@ def test_jobtap_plugins(tmp_path):
     path.write_text(PLUGIN)
     limits = [10, 10, 30, 20, 0]
     jobs = [Job(str(i), min(i, 1.0), 10, limit, Shape(1, 1), 1) for i, limit in enumerate(limits)]
-    outcome, _ = run(
+    outcome, _ = simulate_policy(
         workload(jobs, uniform(1), "node"), "sched-fifo", engine="instance", jobtap=[str(path)]
     )
     assert list(outcome.start)[:4] == [0.0, 30.0, 10.0, 20.0]

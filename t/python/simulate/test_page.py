@@ -37,7 +37,7 @@ def browse(tmp_path):
     if BROWSER is None:
         pytest.skip("no Chromium: install Debian's package chromium")
 
-    def run(text, *args):
+    def chromium(text, *args):
         path = tmp_path / "report.html"
         path.write_text(text)
         command = [
@@ -51,7 +51,7 @@ def browse(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    return run
+    return chromium
 
 
 def test_it_is_one_file(text):

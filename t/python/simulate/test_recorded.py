@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from golden_schedules import MODULES, differences, play
-from shared import data_dir, data_path, load_json
+from shared import data_dir, data_path, load_json, recorded_cases
 
 from flux_embedded.simulate.workload.build import Options, build
 
@@ -32,7 +32,7 @@ def jobs_of(trace, count):
     return [(i, job.submit, job.run, job.limit, job.size) for i, job in enumerate(work.jobs, 1)]
 
 
-@pytest.mark.parametrize("name", recordings())
+@pytest.mark.parametrize("name", recorded_cases(recordings()))
 def test_starts(name):
     recorded = load_json(f"golden/schedules/{name}.json")
     rows = jobs_of(recorded["trace"], len(recorded["start"]))

@@ -5,7 +5,7 @@ import random
 import pytest
 import textbook
 from golden_schedules import MODULES, UNITS, differences, play
-from shared import data_dir, load_json
+from shared import data_dir, load_json, recorded_cases
 
 
 def corner_cases():
@@ -19,7 +19,7 @@ def corner_cases():
     ]
 
 
-@pytest.mark.parametrize("case, policy", corner_cases())
+@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(), values=2))
 def test_corner_case(case, policy):
     module, args = MODULES[policy]
     got = play(case["jobs"], case["procs"], module, args)

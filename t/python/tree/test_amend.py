@@ -52,7 +52,9 @@ def test_a_machine_has_its_expected_answer(hwloc, where, name):
         assert r_from_hwloc(xml, "0-1", "node[0-1]") == plain
 
 
-@pytest.mark.parametrize("case", recorded_errors(), ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", shared.recorded_cases(recorded_errors()), ids=lambda case: case["name"]
+)
 def test_recorded_error(hwloc, case):
     R = copy.deepcopy(case["R"])
     if "error" in case:

@@ -50,14 +50,18 @@ RESOURCES, CASES = recorded()
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if not case.get("quirk")], ids=lambda case: case["name"]
+    "case",
+    shared.recorded_cases(case for case in CASES if not case.get("quirk")),
+    ids=lambda case: case["name"],
 )
 def test_recorded_case(case):
     assert golden_run.differences(case, RESOURCES) == []
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.get("quirk")], ids=lambda case: case["name"]
+    "case",
+    shared.recorded_cases(case for case in CASES if case.get("quirk")),
+    ids=lambda case: case["name"],
 )
 def test_case_with_a_quirk(case):
     sensible = SENSIBLE[case["name"]]

@@ -20,7 +20,11 @@ def dialogues():
     return found
 
 
-@pytest.mark.parametrize("lines", dialogues(), ids=lambda lines: str(lines[1]["scenario"])[:40])
+@pytest.mark.parametrize(
+    "lines",
+    shared.recorded_cases(dialogues()),
+    ids=lambda lines: str(lines[1]["scenario"])[:40],
+)
 def test_recorded_allocations(lines):
     pool = TreePool(lines[0]["payload"]["resources"])
     pending = {}

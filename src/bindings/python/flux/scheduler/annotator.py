@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Telling the users of pending jobs when these are expected to start, and what they wait for.
 
-Both are annotations, which the job manager keeps and shows. They are not sent for nothing: a job is
-*mature* when its request is a second old, and then again a second after something was told of it.
-Most jobs of a busy machine start before that. An estimate that comes too early is remembered and
-told when it is time; a reason is found anew by the forecast that is asked for then.
+Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start within a
+second, and messages about those would only be work for the job manager. So a job is *quiet* in the first
+second after its request came, and for a second each time that something was told of it. An estimate that
+comes meanwhile is remembered and told later; a reason is found anew by the forecast that is asked for
+then.
 """
 
 from __future__ import annotations
@@ -12,8 +14,6 @@ import heapq
 import math
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from flux.scheduler.host import wants_forecast
-
 if TYPE_CHECKING:
     from flux.scheduler.host import Clock, ErrorReporter
     from flux.scheduler.requests import PendingJob
@@ -21,12 +21,28 @@ if TYPE_CHECKING:
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN_S = 1.0
 
-#: Seconds after its request from which a job's user is told of estimates and reasons, and between two
-#: times.
+#: Seconds after its request for which a job's user is told neither estimates nor reasons, and the least
+#: number of seconds between two annotations of a job.
 QUIET_TIME_S = 1.0
 
-#: What is told within so many seconds is told at one time.
+#: Annotations that are sent within so many seconds count as one: an estimate and a reason found by one
+#: forecast.
 SAME_TIME_S = 0.1
+
+
+class _Told:
+    """What the user of one job was told."""
+
+    __slots__ = ("at", "estimate", "kind", "later", "reason", "timed")
+
+    def __init__(self) -> None:
+        self.at: Optional[float] = None  # when something was told last
+        self.estimate: Optional[float] = None
+        self.kind: Optional[str] = None  # of the estimate: "promised" or "planned"
+        self.reason: Optional[str] = None
+        #: the estimate to tell when the quiet time is over, and its kind
+        self.later: Optional[tuple[Optional[float], Optional[str]]] = None
+        self.timed = False  # the job is in the heap of those that are quiet
 
 
 class Annotator:
@@ -37,17 +53,24 @@ class Annotator:
         clock (Clock): the reactor's time
         forecast: called when there is time to tell what was not told before
         errors (ErrorReporter): where failures are reported
+        wanted (bool): whether anybody reads estimates and reasons
     """
 
     def __init__(
-        self, handle: Any, clock: Clock, forecast: Callable[[], None], errors: ErrorReporter
+        self,
+        handle: Any,
+        clock: Clock,
+        forecast: Callable[[], None],
+        errors: ErrorReporter,
+        wanted: bool,
     ) -> None:
         self._clock = clock
         self._forecast = forecast
         self._errors = errors
-        self._anybody_looks = wants_forecast(handle)
-        #: heap of (time, job id, job): when there will be a time to tell of jobs
-        self._silent: list[tuple[float, int, PendingJob]] = []
+        self._wanted = wanted
+        self._told: dict[int, _Told] = {}  # by job id
+        #: heap of (time, job id, job): when the quiet time of jobs is over
+        self._quiet: list[tuple[float, int, PendingJob]] = []
         self._timer = handle.timer_watcher_create(0.0, self._expired)
         self._armed = False
         #: when reasons were found last, and whether they are to be when the timer expires
@@ -55,57 +78,80 @@ class Annotator:
         self._reasons_due = False
 
     def __len__(self) -> int:
-        """How many jobs there will be a time for."""
-        return len(self._silent)
+        """How many jobs are quiet and have something to be told later."""
+        return len(self._quiet)
+
+    def _of(self, job: PendingJob) -> _Told:
+        told = self._told.get(job.jobid)
+        if told is None:
+            told = self._told[job.jobid] = _Told()
+        return told
+
+    def answered(self, jobid: int, event: str) -> None:
+        """A job's request has its answer: nothing more is told of it."""
+        self._told.pop(jobid, None)
 
     def is_mature(self, job: PendingJob) -> bool:
-        """Whether it is time to tell of a job; if not, a forecast is asked for when it is."""
-        now, told = self._clock.now(), job.told
-        if told is None:
+        """Whether a job's user may be told something now. If not, a forecast is asked for when it is
+        so."""
+        told = self._told.get(job.jobid)
+        now = self._clock.now()
+        if told is None or told.at is None:
             when = job.came + QUIET_TIME_S
-        elif now - told <= SAME_TIME_S:
+        elif now - told.at <= SAME_TIME_S:
             return True
         else:
-            when = told + QUIET_TIME_S
+            when = told.at + QUIET_TIME_S
         if now >= when:
             return True
-        if not job.silent:
-            job.silent = True
-            heapq.heappush(self._silent, (when, job.jobid, job))
+        told = told or self._of(job)
+        if not told.timed:
+            told.timed = True
+            heapq.heappush(self._quiet, (when, job.jobid, job))
             if not self._armed:
                 self._arm(when - now)
         return False
 
     def estimate(self, job: PendingJob, when: Optional[float], kind: Optional[str]) -> None:
-        """Tell when a job is expected to start, now or when it is mature; as `show_estimate`."""
-        if not self._anybody_looks:
-            # Of a simulation for start times, first promises are a part: it asks whether they are kept.
-            if kind != "promised" or when is None or job._last_annotation is not None:
+        """Tell when a job is expected to start, now or when its quiet time is over; as `show_estimate`."""
+        told = self._of(job)
+        if not self._wanted:
+            # First promises are a result of a simulation for start times: it asks whether they are kept.
+            if kind != "promised" or when is None or told.estimate is not None:
                 return
         elif not self.is_mature(job):
-            job.estimate = (when, kind)
+            told.later = (when, kind)
             return
-        job.estimate = None
-        shown = job._last_annotation
+        told.later = None
+        shown = told.estimate
         if when is None:
             if shown is None:
                 return
             kind = None
-        elif (
-            shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == job.estimate_kind
-        ):
+        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == told.kind:
             return
-        job._last_annotation = when
+        told.estimate = when
         sched: dict[str, Any] = {"t_estimate": when}
-        if kind != job.estimate_kind:
-            job.estimate_kind = sched["t_estimate_kind"] = kind
-        self._tell(job, sched)
+        if kind != told.kind:
+            told.kind = sched["t_estimate_kind"] = kind
+        self._tell(job, told, sched)
 
-    def reason(self, job: PendingJob, reason: Optional[str]) -> None:
-        """Tell what a job waits for, if it is mature; as `show_reason`."""
-        if reason != job.reason_shown and self._anybody_looks and self.is_mature(job):
-            job.reason_shown = reason
-            self._tell(job, {"reason_pending": reason})
+    def reason(self, job: PendingJob, reason: Optional[str]) -> bool:
+        """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was told."""
+        told = self._of(job)
+        if reason == told.reason or not self._wanted or not self.is_mature(job):
+            return False
+        told.reason = reason
+        self._tell(job, told, {"reason_pending": reason})
+        return True
+
+    def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
+        """The expected start that was told (seconds since the epoch), and its kind, "promised" or
+        "planned"; None if nothing was told."""
+        told = self._told.get(job.jobid)
+        if told is None or told.estimate is None:
+            return None, None
+        return told.estimate, told.kind or "planned"
 
     def wants_reasons(self) -> bool:
         """Whether reasons are to be found now.
@@ -122,10 +168,10 @@ class Annotator:
         self._reasons_at = now
         return True
 
-    def _tell(self, job: PendingJob, sched: dict[str, Any]) -> None:
+    def _tell(self, job: PendingJob, told: _Told, sched: dict[str, Any]) -> None:
         now = self._clock.now()
-        if job.told is None or now - job.told > SAME_TIME_S:
-            job.told = now
+        if told.at is None or now - told.at > SAME_TIME_S:
+            told.at = now
         job.request.annotate({"sched": sched})
 
     def _arm(self, seconds: float) -> None:
@@ -133,17 +179,18 @@ class Annotator:
         self._timer.reset(after=max(SAME_TIME_S, seconds))
 
     def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        silent, now = self._silent, self._clock.now()
+        quiet, now = self._quiet, self._clock.now()
         waits, self._reasons_due = self._reasons_due, False
-        while silent and silent[0][0] <= now:
-            _, _, job = heapq.heappop(silent)
-            job.silent = False
-            if not job.request.finalized:
+        while quiet and quiet[0][0] <= now:
+            _, jobid, job = heapq.heappop(quiet)
+            told = self._told.get(jobid)
+            if told is not None and not job.request.finalized:
+                told.timed = False
                 waits = True
-                if job.estimate is not None:
-                    self._errors.guard("estimate", self.estimate, job, *job.estimate)
-        self._armed = bool(silent)
-        if silent:
-            self._arm(silent[0][0] - now)
+                if told.later is not None:
+                    self._errors.guard("estimate", self.estimate, job, *told.later)
+        self._armed = bool(quiet)
+        if quiet:
+            self._arm(quiet[0][0] - now)
         if waits:
             self._forecast()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The base class of schedulers.
 
 How a scheduler works
@@ -48,7 +49,7 @@ from flux.scheduler.pools import (
     make_pool,
 )
 from flux.scheduler.queue import PendingQueue
-from flux.scheduler.requests import AllocRequest, PendingJob, Requests
+from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
 
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
@@ -110,37 +111,38 @@ class Scheduler(BrokerModule):
         self.log.level = "info"
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
-        self._pool: Any = None
-        self._parser: Any = None
+        self._pool: ResourcePool  # from when the resources are acquired
+        self._parser: RequestParser  # as the pool
         self._acquisition: Optional[host.Acquisition] = None
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
-        # A pool object is made of R only for those who want to look at it.
+        # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
         when_empty = self.schedule_when_empty
         if when_empty is None:
             when_empty = type(self).alloc is not Scheduler.alloc
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._errors = host.ErrorReporter(self.log)
+        self._host = host.HostCapabilities(h)
         self._clock = host.Clock(h)
+        self._timers = host.Timers(h, self._clock, self._errors)
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._requests = Requests(
             self._backlog, self.order if ordered else None, self._success_failed
         )
-        self._takes_objects = host.takes_objects(h)
-        keep = host.NullCommitter if self._takes_objects else host.Committer
+        keep = host.NullCommitter if self._host.takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
             h,
             self._requests,
             self._clock,
-            host.stopwatch(h),
+            self._host.stopwatch,
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
             self._errors,
             schedule=lambda: self.schedule(),
-            look_ahead=self.forecast if looks_ahead and host.wants_forecast(h) else None,
+            look_ahead=self.forecast if looks_ahead and self._host.wants_forecast else None,
             start=self.start_schedule,
             when_empty=when_empty,
         )
@@ -148,7 +150,7 @@ class Scheduler(BrokerModule):
             h,
             self._passes,
             self._commits,
-            self._requests.holding,
+            lambda: self._requests.running,
             limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
             errors=self._errors,
         )
@@ -156,8 +158,8 @@ class Scheduler(BrokerModule):
     # -- what a policy works with ----------------------------------------------------------------------
 
     @property
-    def resources(self) -> Any:
-        """The current resource pool (a `ResourcePool`)."""
+    def resources(self) -> ResourcePool:
+        """The resource pool; there is one from when the resources are acquired, before any job comes."""
         return self._pool
 
     @property
@@ -172,6 +174,18 @@ class Scheduler(BrokerModule):
     def now(self) -> float:
         """The time, in seconds since the epoch, as the reactor last saw it."""
         return self._clock.now()
+
+    def call_at(self, when: float, function: Optional[Callable[[], Any]] = None) -> host.Timer:
+        """Have a function called, or a pass begin, at a time at which nothing else need happen.
+
+        Args:
+            when (float): seconds since the epoch; a time that has passed means at once
+            function: called without arguments; None: a pass begins. What it raises is logged
+
+        Returns:
+            Timer: its ``cancel()`` takes this back
+        """
+        return self._timers.call_at(when, function or self._request_schedule)
 
     # -- override points -------------------------------------------------------------------------------
 
@@ -243,11 +257,19 @@ class Scheduler(BrokerModule):
             return
         job = PendingJob(jobid, priority, t_submit, request, resource_request)
         job.came = self.now()
+        try:
+            self._queued(job, jobspec)
+        except ValueError as exc:
+            request.deny(str(exc))
+            return
         self._backlog.push(job)
-        self._queued(job, jobspec)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        """`alloc` has queued a job; for what the library notes of it."""
+        """`alloc` is about to queue a job; for what the library notes of it.
+
+        Raises:
+            ValueError: it can never run; the text is told to its user
+        """
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Called when resources come back; returns them to the pool.
@@ -292,7 +314,7 @@ class Scheduler(BrokerModule):
             jobid (int): the job id
             expiration (float): its new end, seconds since the epoch; 0: none
         """
-        if jobid in self._requests.holding:
+        if self._requests.is_running(jobid):
             self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
 
@@ -346,7 +368,7 @@ class Scheduler(BrokerModule):
     # -- for overrides of start_schedule() -------------------------------------------------------------
 
     def _request_schedule(self) -> None:
-        """Something happened that a pass should look at: calls `start_schedule` if there is work."""
+        """Something happened that a pass should follow: calls `start_schedule` if there is work."""
         self._passes.request()
 
     @property
@@ -384,7 +406,7 @@ class Scheduler(BrokerModule):
         """
         jobid = self._requests.jobid_of(msg)
         answer: Any
-        if self._takes_objects:
+        if self._host.takes_objects:
             respond, text = self.handle.respond_object, ""
             answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
@@ -399,7 +421,7 @@ class Scheduler(BrokerModule):
             if self._passes.changed is not None:
                 self._passes.changed()
 
-        self._requests.holding.add(jobid)
+        self._requests.move(jobid, "success")
         self._commits.put(host.r_key(jobid), text, stored)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
@@ -439,9 +461,10 @@ class Scheduler(BrokerModule):
         and its resources would be kept for it: it is denied, and they come back."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
-        if request.jobid in self._requests.holding:
+        if self._requests.is_running(request.jobid):
             return
-        request.outcome = "deny"
+        self._requests.move(request.jobid, "deny")
+        request.fail()
         self._errors.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
         self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
         self.released()
@@ -483,18 +506,18 @@ class Scheduler(BrokerModule):
         jobs = host.running_jobs(handle, self.hello_partial_ok)
         hello = host.Hello(handle, self._pool, self.hello, self._errors)
         hello.take_over(jobs)
-        self._requests.holding |= hello.holding
-        self._before_ready(hello.holding)
+        for jobid in hello.jobs:
+            self._requests.move(jobid, "hello")
+        self._before_ready(list(hello.jobs.values()))
         self._lost_ranks = hello.lost
         host.ready(handle, self.queue_depth)
         acquisition.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         pool = self._pool
-        name = getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
         self.log.info(
             f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
-            f"pool-class={name} Rv{pool.version} {pool.dumps()}"
+            f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}"
         )
 
     def _take_over(self, first: dict[str, Any]) -> None:
@@ -509,14 +532,20 @@ class Scheduler(BrokerModule):
         """There is a pool, and no job in it yet; for what the library keeps beside it. What is raised
         ends the start."""
 
-    def _before_ready(self, holding: set[int]) -> None:
-        """The jobs that hold resources are known, and no request has come yet."""
+    def _before_ready(self, jobs: list[RunningJob]) -> None:
+        """The jobs that hold resources are in the pool, and no request has come yet."""
 
     def _allocated(self) -> Any:
-        """ResourceSet of what jobs hold."""
-        return self._pool.copy_allocated()
+        """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not theirs."""
+        placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
+        if not placeholders:
+            return self._pool.copy_allocated()
+        pool = self._pool.copy()
+        for jobid in placeholders:
+            pool.free(jobid)
+        return pool.copy_allocated()
 
-    def _make_pool(self, R: dict[str, Any]) -> Any:
+    def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
         R's writer names, or the usual one."""
         return make_pool(self, R)
@@ -575,7 +604,7 @@ class Scheduler(BrokerModule):
         request = self._requests.open(self, msg, jobid)
         try:
             priority = messages.priority_of(payload)
-            if jobid in self._requests.holding:
+            if self._requests.is_running(jobid):
                 raise ValueError("the job holds resources already")
         except ValueError as exc:
             self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
@@ -584,7 +613,7 @@ class Scheduler(BrokerModule):
             return
         userid = request.userid = payload.get("userid", 0)
         t_submit = payload.get("t_submit")
-        self._clock.hold()
+        self._clock.freeze()
         try:
             if not isinstance(t_submit, (int, float)):
                 t_submit = self.now()
@@ -596,7 +625,7 @@ class Scheduler(BrokerModule):
                     self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
         finally:
-            self._clock.let_go()
+            self._clock.thaw()
 
     @request_handler("sched.cancel", prefix=False)
     def _handle_cancel(self, msg: Any) -> None:
@@ -632,10 +661,10 @@ class Scheduler(BrokerModule):
             self._errors.report(f"free: malformed request: {exc}")
             return
         self._passes.events += 1
-        self._take_back(jobid, R, final)
+        self._release(jobid, R, final)
         self._request_schedule()
 
-    def _take_back(self, jobid: int, R: Any, final: bool) -> None:
+    def _release(self, jobid: int, R: Any, final: bool) -> None:
         """Have `free` return resources (an R dict) to the pool, and tell the policy."""
         try:
             lost = self._lost_ranks.get(jobid) if self._lost_ranks else None
@@ -649,8 +678,9 @@ class Scheduler(BrokerModule):
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
+        if self._requests.is_running(jobid):
+            self._requests.move(jobid, "final free" if final else "free")
         if final:
-            self._requests.holding.discard(jobid)
             self._lost_ranks.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
             self._errors.guard("free", self._log_free, jobid, R, final)

@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27, RFC 28)."""
 
 from __future__ import annotations
 
 import errno
+import heapq
 import json
+import math
 import time
 import traceback
 from collections.abc import Iterator
@@ -14,6 +17,8 @@ from flux.constants import FLUX_RPC_STREAMING
 from flux.job import JobID, job_raise_async
 from flux.kvs import KVSTxn, get_key_direct
 from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.requests import RunningJob
 
 # -- time ------------------------------------------------------------------------------------------------
 
@@ -26,7 +31,7 @@ class Clock:
     about it.
 
     Asking costs some microseconds, and a pass asks for each job. So while code of a policy runs,
-    between `hold` and `let_go`, the first answer is kept: the reactor's time does not change while
+    between `freeze` and `thaw`, the first answer is kept: the reactor's time does not change while
     a callback runs.
 
     Args:
@@ -36,45 +41,149 @@ class Clock:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self._reactor = handle.get_reactor()
-        self._holding = False
-        self._held: Optional[float] = None
+        self._frozen = False
+        self._frozen_now: Optional[float] = None
 
     def now(self) -> float:
         """Seconds since the epoch, as the reactor last saw them."""
-        held = self._held
-        if held is None:
-            held = float(self.handle.reactor_now(self._reactor))
-            if self._holding:
-                self._held = held
-        return held
+        now = self._frozen_now
+        if now is None:
+            now = float(self.handle.reactor_now(self._reactor))
+            if self._frozen:
+                self._frozen_now = now
+        return now
 
-    def hold(self) -> None:
-        """From here to `let_go`, the time is what it is when it is first asked for."""
-        self._holding = True
-        self._held = None
+    def freeze(self) -> None:
+        """From here to `thaw`, the time is what it is when it is first asked for."""
+        self._frozen = True
+        self._frozen_now = None
 
-    def let_go(self) -> None:
+    def thaw(self) -> None:
         """The reactor goes on."""
-        self._holding = False
-        self._held = None
+        self._frozen = False
+        self._frozen_now = None
 
 
-def stopwatch(handle: Any) -> Callable[[], float]:
-    """Return a function that gives seconds from an arbitrary start, to time a piece of code with.
+class HostCapabilities:
+    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance does.
 
-    A host whose time is not the machine's brings its own, so that how fast this machine is does
-    not change what an emulated instance decides.
+    A handle's class says it by attributes of these names. They are asked for at the class, since a
+    handle may look unknown names up elsewhere, with other exceptions.
+
+    Args:
+        handle: the Flux handle
+
+    Attributes:
+        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A host
+            whose time is not the machine's brings its own, so that how fast this machine is does not
+            change what an emulated instance decides
+        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its start times
+            does not
+        takes_objects (bool): the job manager is in this process and takes R as an object: nobody needs it
+            in a KVS
     """
-    # Asked of the class: a handle may look unknown names up elsewhere, with other exceptions.
-    if hasattr(type(handle), "stopwatch"):
-        watch: Callable[[], float] = handle.stopwatch
-        return watch
-    return time.perf_counter
+
+    def __init__(self, handle: Any) -> None:
+        host = type(handle)
+        self.stopwatch: Callable[[], float] = (
+            handle.stopwatch if hasattr(host, "stopwatch") else time.perf_counter
+        )
+        self.wants_forecast = getattr(host, "wants_forecast", True) is not False
+        self.takes_objects = getattr(host, "takes_objects", False) is True
 
 
-def wants_forecast(handle: Any) -> bool:
-    """Whether anybody looks at estimates and reasons: a simulation for its start times does not."""
-    return getattr(type(handle), "wants_forecast", True) is not False
+class Timer:
+    """A call that is to be made at a time; see `Timers.call_at`.
+
+    Attributes:
+        when (float): the time, seconds since the epoch
+        function: what is called; None: it was called, or canceled
+    """
+
+    __slots__ = ("function", "when")
+
+    def __init__(self, when: float, function: Callable[[], Any]) -> None:
+        self.when = when
+        self.function: Optional[Callable[[], Any]] = function
+
+    def cancel(self) -> None:
+        """Do not make the call; a call that was made already is not affected."""
+        self.function = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+
+class Timers:
+    """Calls functions at given times of the reactor's clock, all with one timer watcher.
+
+    Args:
+        handle: the Flux handle
+        clock (Clock): the reactor's time
+        errors (ErrorReporter): where what a function raises is reported
+    """
+
+    def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
+        self._clock = clock
+        self._errors = errors
+        self._due: list[Timer] = []
+        self._armed_for = math.inf
+        self._watcher = handle.timer_watcher_create(0.0, self._fired)
+
+    def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
+        """Have a function called once, at a time or as soon after it as the reactor gets to it.
+
+        Args:
+            when (float): seconds since the epoch; a time that has passed means at once
+            function: called without arguments; what it raises is logged and counted
+        """
+        timer = Timer(when, function)
+        heapq.heappush(self._due, timer)
+        self._arm()
+        return timer
+
+    def _arm(self) -> None:
+        while self._due and self._due[0].function is None:
+            heapq.heappop(self._due)
+        if self._due and self._due[0].when < self._armed_for:
+            self._armed_for = self._due[0].when
+            self._watcher.stop()
+            self._watcher.reset(after=max(0.0, self._armed_for - self._clock.now()))
+
+    def _fired(self, *_: Any) -> None:
+        self._armed_for = math.inf
+        now = self._clock.now()
+        while self._due and self._due[0].when <= now:
+            timer = heapq.heappop(self._due)
+            function, timer.function = timer.function, None
+            if function is not None:
+                self._errors.guard("timer", function)
+        self._arm()
+
+
+class InstanceConfig:
+    """The configuration of the instance, read when it is first asked for.
+
+    Args:
+        handle: the Flux handle
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._config: Optional[dict[str, Any]] = None
+
+    def get(self) -> dict[str, Any]:
+        """The tables, as they were loaded last; none if they cannot be read."""
+        if self._config is None:
+            try:
+                self._config = self._handle.conf_get(None, {}, update=True) or {}
+            except OSError:
+                return {}
+        return self._config
+
+    def replace(self, config: Any) -> None:
+        """The configuration was loaded anew."""
+        self._config = config if isinstance(config, dict) else {}
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------
@@ -139,11 +248,6 @@ def counted(number: int, noun: str) -> str:
 
 
 # -- keys ------------------------------------------------------------------------------------------------
-
-
-def takes_objects(handle: Any) -> bool:
-    """Whether the job manager is in this process, and takes R as it is: nobody needs it in a KVS."""
-    return getattr(type(handle), "takes_objects", False) is True
 
 
 def kvs_dir(jobid: int) -> str:
@@ -306,6 +410,34 @@ def current_R(
                 yield jobid, None, exc
 
 
+def attributes_of_running(
+    handle: Any, jobids: list[int], log: Any
+) -> Iterator[tuple[int, SystemAttributes]]:
+    """Look up the system attributes of jobs that run, which ``hello`` does not tell.
+
+    Args:
+        jobids (list of int): the jobs
+        log: where it is noted, at level debug, that a job's cannot be read; it is left out
+
+    Yields:
+        (jobid, SystemAttributes)
+    """
+    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
+        some = jobids[start : start + LOOKUPS_AT_ONCE]
+        futures = [
+            handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
+            for jobid in some
+        ]
+        for jobid, future in zip(some, futures):
+            try:
+                jobspec = future.get()["jobspec"]
+                if isinstance(jobspec, str):
+                    jobspec = json.loads(jobspec)
+                yield jobid, SystemAttributes.of(jobspec)
+            except Exception as exc:
+                log.debug(f"jobspec of {name_of(jobid)}: {exc}")
+
+
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     """R as first written, and what its eventlog changed since: where there is no job-info."""
     directory = kvs_dir(jobid)
@@ -339,18 +471,18 @@ class Hello:
         errors (ErrorReporter): where failures are reported
 
     Attributes:
-        holding (set of int): the jobs that were accounted for
+        jobs (dict): by id, the jobs that were accounted for (`RunningJob`)
         lost (dict): by job id, the ranks (idset text) of a job that are gone from the pool
     """
 
     def __init__(
-        self, handle: Any, pool: Any, enter: Callable[..., None], errors: ErrorReporter
+        self, handle: Any, pool: ResourcePool, enter: Callable[..., None], errors: ErrorReporter
     ) -> None:
         self.handle = handle
         self.pool = pool
         self.enter = enter
         self.errors = errors
-        self.holding: set[int] = set()
+        self.jobs: dict[int, RunningJob] = {}
         self.lost: dict[int, str] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
@@ -365,7 +497,7 @@ class Hello:
                 self.errors.report(f"hello: malformed response: {job!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
-            held = None
+            held: Optional[ResourcePool] = None
             try:
                 if error is not None:
                     raise error
@@ -375,12 +507,12 @@ class Hello:
                 if log.level >= LOG_DEBUG:
                     log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
-                self.holding.add(jobid)
+                self._note(job, held)
             except Exception:  # includes whatever a site's override raises
                 self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
                 if held is not None:
-                    self._hold_the_rest(jobid, held)
+                    self._hold_the_rest(job, held)
             else:
                 taken += 1
         if known:
@@ -390,11 +522,18 @@ class Hello:
                 + (f", {counted(lost, 'job')} could not be taken over" if lost else "")
             )
 
-    def _hold_the_rest(self, jobid: int, held: Any) -> None:
+    def _note(self, job: dict[str, Any], held: ResourcePool) -> None:
+        jobid = int(job["id"])
+        self.jobs[jobid] = RunningJob(
+            jobid, job.get("priority"), job.get("userid"), job.get("t_submit"), held
+        )
+
+    def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
         """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
 
         Ranks that are gone are cut off, here and from what will be freed.
         """
+        jobid = int(job["id"])
         try:
             lost = held.to_resource_set().ranks - self.pool.to_resource_set().ranks
             if lost.count():
@@ -406,7 +545,7 @@ class Hello:
             # Held by another job, or the hello override had entered it: nothing more can be done.
             self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
-        self.holding.add(jobid)
+        self._note(job, held)
         if lost.count():
             self.lost[jobid] = lost.encode()
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the job manager's messages to a scheduler say (RFC 27): read, and checked at the door.
 
 Each function takes a message and raises an exception that tells what is wrong with it: usually a

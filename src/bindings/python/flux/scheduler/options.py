@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The module arguments of a scheduler: reading those that all have, and refusing what nobody knows.
 
 Each class takes its own arguments in its ``__init__``, after that of its base has taken others. So

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Passes over the queue: when they run, what follows them, and what they must not leave behind.
 
 An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
@@ -308,7 +309,7 @@ class Passes:
         return self._passed >= events or not (self.main.armed or self.main.active)
 
     def request(self) -> None:
-        """Something happened that a pass should look at."""
+        """Something happened that a pass should follow."""
         if self.requests.to_sweep:
             self.requests.sweep()
         if self.when_empty or self.requests.queue:
@@ -383,12 +384,12 @@ class Passes:
             self._arm_forecast(self.forecasts)
 
     def _before_step(self) -> None:
-        self.clock.hold()
+        self.clock.freeze()
         self.requests.begin_step()
 
     def _after_step(self) -> None:
         self.requests.end_step()
-        self.clock.let_go()
+        self.clock.thaw()
 
 
 #: Equal answers of the job manager, one after another, after which it is believed to have nothing more to
@@ -438,7 +439,7 @@ class Quiescence:
         handle: the Flux handle
         passes (Passes): when it is decided
         commits (Committer): when it is stored
-        holding (set): the jobs that hold resources; how many is part of the answer
+        running: function giving how many jobs hold resources, which is part of the answer
         limit: function giving how many requests may be open, or None: any number
         errors (ErrorReporter): where failures are reported
     """
@@ -448,14 +449,14 @@ class Quiescence:
         handle: Any,
         passes: Passes,
         commits: Committer,
-        holding: set[int],
+        running: Callable[[], int],
         limit: Callable[[], Optional[int]],
         errors: ErrorReporter,
     ) -> None:
         self.handle = handle
         self.passes = passes
         self.commits = commits
-        self.holding = holding
+        self.running = running
         self.limit = limit
         self.errors = errors
         self._askers: list[_Asker] = []
@@ -515,7 +516,7 @@ class Quiescence:
                 waiting.append(asker)
                 self._query(asker)
             else:
-                answer = {"status": 0, "alloc_current": len(self.holding)}
+                answer = {"status": 0, "alloc_current": self.running()}
                 self.errors.guard("quiescent", self.handle.respond, asker.msg, answer)
         self._askers = waiting
         if not waiting:

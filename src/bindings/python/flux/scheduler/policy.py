@@ -1,51 +1,49 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the schedulers of this project share, for the schedulers of a site to use as well.
 
 `PolicyScheduler` adds to `Scheduler`:
 
-- `start`: stamp an allocation with its times, and answer the request with it;
-- `estimates`: annotate pending jobs with the time at which they are expected to start;
-- `reasons`: annotate pending jobs with what they wait for;
-- the services that ``flux sched`` asks (`query.service.QueryService` finds the answers).
+- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission rule
+  lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the request;
+- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to start;
+- `~PolicyScheduler.reasons`: annotate pending jobs with what they wait for;
+- the services that ``flux sched`` asks (`flux.scheduler.query`).
 
-Both are told once a second at most, and not in a job's first second (`PolicyScheduler.is_mature`).
+Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
+`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool says,
+`annotator.Annotator` tells users.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from syslog import LOG_DEBUG
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.brokermod import request_handler
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.resource.errors import InsufficientResources
+from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
-from flux.scheduler.host import name_of, stopwatch
+from flux.scheduler.host import InstanceConfig, attributes_of_running
+from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
-from flux.scheduler.queue import ALL, Turns, in_order
-from flux.scheduler.requests import PendingJob
-from flux.scheduler.reservations.manager import ReservationManager
-from flux.scheduler.reservations.reservation import Asker
-from flux.scheduler.reservations.service import ReservationService
+from flux.scheduler.query.source import QuerySource
+from flux.scheduler.queue import Turns, in_order
+from flux.scheduler.request_facts import RequestFacts
+from flux.scheduler.reservations.rule import ReservationRule
 
-#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds in all.
-JOBS_PER_TURN = 64
-
-#: Deferred jobs that are tried again at once when something is released; a look at each costs a search of
-#: the pool, and a release must not take longer the more jobs wait for a reservation.
-DEFERRED_JOBS_RETRIED = 32
-
-#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so that
-#: its memory is bounded whatever users ask for.
-MAX_REMEMBERED_SHAPES = 1024
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.requests import PendingJob, RunningJob
 
 
-def describe(facts: dict[str, Any]) -> Optional[str]:
-    """PendingReason a job is pending, in its user's terms.
+def describe(facts: dict[str, Any]) -> str | None:
+    """Why a job is pending, in its user's terms.
 
     Args:
         facts (dict): what ``ResourcePool.explain()`` found
@@ -60,6 +58,24 @@ def describe(facts: dict[str, Any]) -> Optional[str]:
     return facts["reason"] or None
 
 
+def _answered_by(
+    topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
+) -> Callable[[Any, Any], None]:
+    """The handler of a request that is answered in steps.
+
+    Args:
+        topic: of the request
+        question: gives, for the scheduler, the function that makes the answer
+        guests: whether guests may ask
+    """
+
+    @request_handler(topic, prefix=False, allow_guest=guests)
+    def handle(self: PolicyScheduler, msg: Any) -> None:
+        self._serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
+
+    return handle
+
+
 class PolicyScheduler(Scheduler):
     """Scheduler with the common ways of starting, estimating and explaining.
 
@@ -67,6 +83,13 @@ class PolicyScheduler(Scheduler):
         h: the Flux handle
         *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: how many
             pending jobs are told why they wait (default 32, 0: none)
+
+    Attributes:
+        admission (AdmissionControl): the admission rules, and the jobs they have deferred
+        facts (RequestFacts): what the pool says about requests
+        queue_order (QueueOrder): who waits for whom
+        loaded_at (float): when this scheduler was loaded, seconds since the epoch
+        started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -80,7 +103,7 @@ class PolicyScheduler(Scheduler):
 
     #: Of those that could want some of the same ranks, how many blocked jobs are promised a start;
     #: None: all.
-    promises_limit: Optional[int] = 0
+    promises_limit: int | None = 0
 
     #: Whether a job waits only for those ahead of it that could want some of the same ranks, so that
     #: queues with nodes of their own never hold up each other; see `take_order`.
@@ -88,32 +111,33 @@ class PolicyScheduler(Scheduler):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        #: by shape of request: the ranks that match it; whether it waits for ranks that are down
-        self._matching: dict[Any, int] = {}
-        self._down: dict[Any, bool] = {}
-        #: by shape of request: what explain() said since the pool has changed
-        self._facts: dict[Any, dict[str, Any]] = {}
-        self._facts_generation = -1
-        #: when this scheduler was loaded, seconds since the epoch
         self.loaded_at = self.now()
-        #: jobs started since, by how they were chosen
         self.started_jobs: dict[str, int] = {}
-        #: what `heads` found, and what it was found of
-        self._heads_found: list[tuple[PendingJob, int]] = []
-        self._heads_seen: Any = None
-        self._stopwatch = stopwatch(h)
-        #: for `look_again_at`: when there is to be a pass
-        self._look_due = math.inf
-        self._look_timer = h.timer_watcher_create(0.0, self._looks_again)
-        self._queries = QueryService(self)
-        self._answering = Answering(h, self._stopwatch)
-        #: the configuration of the instance; None: not read yet
-        self._config: Optional[dict[str, Any]] = None
-        self._reservations = ReservationManager(self)
-        self._reservation_service = ReservationService(
-            self, self._reservations, self._commits, self._errors
+        self.facts = RequestFacts(lambda: self.resources)
+        self.queue_order = QueueOrder(self, lambda: self._passes.events)
+        self._plan: Plan | None = None
+        self._config = InstanceConfig(h)
+        self.admission = AdmissionControl(self._requests, self._errors.guard)
+        wanted = self._host.wants_forecast
+        self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
+        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
+        self._answering = Answering(h, self._host.stopwatch, self._config)
+
+        def parse(jobspec: Any) -> Any:
+            return self._parser.parse(jobspec)  # there is none before there is a pool
+
+        self._queries = QueryService(
+            QuerySource(
+                self,
+                parse=parse,
+                events=lambda: self._passes.events,
+                estimate_of=self._annotator.estimate_of,
+                config=self._config,
+                stopwatch=self._host.stopwatch,
+            )
         )
-        self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors)
+        self._reservations = ReservationRule(self, parse, self._commits, self._errors)
+        self.add_rule(self._reservations)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -152,7 +176,7 @@ class PolicyScheduler(Scheduler):
         if self.by_queue and "queue_depth" not in self.__dict__:
             self.queue_depth = "unlimited"
 
-    # -- the pool --------------------------------------------------------------------------------------
+    # -- the pool, and the plan ------------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:
         """Whether the pool has an operation that the guide does not ask of every pool.
@@ -160,98 +184,160 @@ class PolicyScheduler(Scheduler):
         Args:
             operation (str): name of a method, as ``"plan"``; that one is missing is logged once
         """
-        pool = self.resources
-        impl = getattr(pool, "impl", pool)
-        if isinstance(impl, ResourcePoolImplementation):
-            if impl.can(operation):
-                return True
-        elif callable(getattr(impl, operation, None)):
+        if self.resources.can(operation):
             return True
         if operation not in self._warned:
             self._warned.add(operation)
-            self.log.warning(f"pool class {type(pool).__name__} has no {operation}(): done without")
+            name = type(self.resources).__name__
+            self.log.warning(f"pool class {name} has no {operation}(): done without")
         return False
 
-    def require_plan(self) -> Any:
-        """The pool's plan, for a policy that can do nothing without one.
+    def current_plan(self) -> Plan | None:
+        """The plan through which jobs are started: with what admission rules keep from them, and with
+        the promises made. None if the pool cannot plan.
+
+        It may be changed only by the policy and by admission rules; others copy it.
+        """
+        if self._plan is None and self.pool_can("plan"):
+            self._plan = self.resources.plan()
+            self.admission.tell(AdmissionRule.enter_plan, self._plan)
+        return self._plan
+
+    def require_plan(self) -> Plan | None:
+        """The plan, for a policy that can do nothing without one.
 
         Returns:
             the `Plan`, or None: the pool has none, which is logged, and the scheduler is ending
         """
-        if self.pool_can("plan"):
-            plan = self.resources.plan()
-            self._reservations.future.attach(plan)
-            return plan
-        self.log.critical(
-            f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
-            "cannot: it ends here"
-        )
-        self.stop()
-        return None
+        plan = self.current_plan()
+        if plan is None:
+            self.log.critical(
+                f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
+                "cannot: it ends here"
+            )
+            self.stop()
+        return plan
 
-    #: The name that `require_plan` had first.
-    plan_or_end = require_plan
+    def replan(self) -> None:
+        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule keeps
+        from jobs cannot be kept beside the promises. The next pass makes a new one."""
+        self._plan = None
+        self.admission.tell(AdmissionRule.plan_void)
+        self.ranks_lost()
 
-    def shares_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether two pending jobs could want the same rank, whatever is up or free; all do unless
-        order is `by_queue`."""
-        return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
+    def ranks_lost(self) -> None:
+        """Called when the plan is void, and with it all promises: mostly since ranks went down, left or
+        changed, before `resource_update`."""
+
+    def _ranks_changed(self, lost: bool) -> None:
+        self.facts.clear()
+        if lost:
+            self.replan()
+        self.admission.tell(AdmissionRule.ranks_changed, lost)
 
     def ranks_of(self, job: PendingJob) -> int:
         """Mask of the ranks a pending job could want, whatever is up or free.
 
         Costs a look-up for all jobs of one shape but the first.
         """
-        request = job.resource_request
-        shape = getattr(request, "shape", request)
-        mask = self._matching.get(shape)
-        if mask is None:
-            mask = self.resources.match_mask(request)
-            _remember(self._matching, shape, mask)
-        return mask
+        return self.facts.ranks_of(job.resource_request)
 
-    def waits_for_down_ranks(self, job: PendingJob) -> bool:
-        """Whether a job could not start on the ranks that are up if all jobs had ended.
+    def shares_ranks(self, one: PendingJob, other: PendingJob) -> bool:
+        """Whether two pending jobs could want the same rank, whatever is up or free; all do unless
+        order is `by_queue`."""
+        return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
 
-        Costs a look-up for all jobs of one shape but the first.
+    # -- admission -------------------------------------------------------------------------------------
+
+    def add_rule(self, rule: AdmissionRule) -> None:
+        """Ask one more admission rule, after the others, before a job is started. To be called from
+        ``__init__``: a rule has to hear of every job."""
+        self.admission.rules.append(rule)
+
+    def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
+        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
+        follows.
+
+        Args:
+            rule (AdmissionRule): which
+            key: only jobs that wait for this (`Deferral.key`); None: all of the rule
+            most (int): the first so many in the order of the queue; None: all
         """
-        request = job.resource_request
-        shape = getattr(request, "shape", request)
-        waits = self._down.get(shape)
-        if waits is None:
-            waits = self.resources.waits_for_ranks(request)
-            _remember(self._down, shape, waits)
-        return waits
+        jobs = self.admission.readmit(rule, key, most)
+        for job in jobs:
+            self._backlog.push(job)
+        if jobs and not self._passes.pending:
+            self.start_schedule()
 
-    def _ranks_changed(self, lost: bool) -> None:
-        if self._reservations:
-            self._reservations.ranks_changed(lost)
-        self._matching.clear()
-        self._down.clear()
-        if lost:
-            self.ranks_lost()
+    def look_again(self) -> None:
+        """Something other than a message has happened that may let jobs start: a pass follows, which
+        examines blocked jobs again."""
+        self.released()
+        self._request_schedule()
 
-    def ranks_lost(self) -> None:
-        """Called when ranks went down, left or changed, before `resource_update`: plans that count on
-        them are void."""
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        """Keep `job` apart from the queue until the rule that does not let it start readmits it. The
+        caller takes it out of the queue."""
+        self.admission.defer(job, why)
+        self._passes.forecast()  # there may be nothing left to make a pass for
 
-    def turn_of(self, job: PendingJob) -> int:
-        """Mask of the ranks for which `job` and others wait for each other: those it could want, all
-        ranks unless order is `by_queue`."""
-        return self.ranks_of(job) if self.by_queue else ALL
+    def _queued(self, job: PendingJob, jobspec: Any) -> None:
+        marks = self.admission.queued(job, SystemAttributes.of(jobspec))
+        if marks is not None:
+            job.signature = (getattr(job.resource_request, "shape", None), marks)
 
-    # -- jobs ------------------------------------------------------------------------------------------
+    def _pool_made(self) -> None:
+        for rule in self.admission.rules:
+            rule.pool_made()  # what is raised ends the start
 
-    def name_of(self, job: PendingJob) -> str:
-        """A job's id as users write it."""
-        return name_of(job.jobid)
+    def _before_ready(self, jobs: list[RunningJob]) -> None:
+        if any(rule.wants_attributes() for rule in self.admission.rules):
+            by_id = {job.jobid: job for job in jobs}
+            for jobid, attributes in attributes_of_running(self.handle, sorted(by_id), self.log):
+                by_id[jobid].attributes = attributes
+        for job in jobs:
+            self.admission.tell(AdmissionRule.found_running, job)
+        self.admission.tell(AdmissionRule.ready)
 
-    def pending(self, jobid: int) -> Optional[PendingJob]:
-        """The pending job of this id, or None."""
+    # -- starting jobs ---------------------------------------------------------------------------------
+
+    def pending(self, jobid: int) -> PendingJob | None:
+        """The pending job of this id, deferred or not, or None."""
         request = self._requests.get(jobid)
         return None if request is None else request.job
 
-    def start(self, job: PendingJob, alloc: Any, **annotations: Any) -> None:
+    def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]:
+        """All pending jobs, in order; those that an admission rule has deferred only if `deferred`."""
+        apart = self.admission.deferred() if deferred else []
+        for job in in_order([*self._queue, *apart] if apart else self._queue):
+            if not job.request.finalized:
+                yield job
+
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool:
+        """Allocate to `job` now, if every admission rule lets it start.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): where the policy keeps promises; None: it makes none
+
+        Returns:
+            ResourcePool: what it got
+
+        Raises:
+            JobDeferred: an admission rule keeps it from starting: see `defer`
+            InsufficientResources: it does not fit now, or would break a promise or hold what is
+                reserved
+            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+        """
+        admission = self.admission
+        if not admission.engaged:
+            source: Plan | ResourcePool = self.resources if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
+        admission.check(job)
+        return admission.allocate(job, plan or self.current_plan(), self.resources)
+
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
         R gets the time now as its start, and as its end now plus the job's duration, or the end of
@@ -265,15 +351,15 @@ class PolicyScheduler(Scheduler):
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
-        if self._reservations.entries:
-            cut = self._reservations.active.end_of(job.jobid)
-            if cut is not None:
-                end = min(end or cut, cut)
+        admission = self.admission
+        if admission.engaged:
+            end = admission.latest_end(job, end)
+            admission.tell(AdmissionRule.started, job, alloc)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
         summary = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
-            self.log.debug(f"alloc: {self.name_of(job)}: {summary}")
+            self.log.debug(f"alloc: {job.name}: {summary}")
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
@@ -282,8 +368,8 @@ class PolicyScheduler(Scheduler):
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order that costs a look at the head, by queue one at each job that no other is in
-        front of, and a comparison of masks for the rest.
+        In strict order only the head is examined; by queue, each job that has none ahead of it for its
+        ranks, and the others cost a comparison of masks.
         """
         if not self.by_queue:
             queue = self._queue
@@ -292,9 +378,9 @@ class PolicyScheduler(Scheduler):
                 yield
                 queue = self._queue
             return
-        blocked = looked = 0
+        blocked = examined = 0
         for job in in_order(self._queue):
-            looked += 1
+            examined += 1
             if job.request.finalized:
                 continue
             ranks = self.ranks_of(job)
@@ -304,17 +390,19 @@ class PolicyScheduler(Scheduler):
                 continue
             # Whether it waits for resources or for another job, those behind it wait for it.
             blocked |= ranks
-            if not self.resources.impl.inventory.ranks & ~blocked:
+            if self.queue_order.all_blocked(blocked):
                 return
-            if looked % JOBS_PER_TURN == 0:
+            if examined % JOBS_PER_TURN == 0:
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:
-        """Start a job if it can start now; whether the queue is done with it."""
+        """Start a job if it can start now; whether it leaves the queue."""
         try:
             alloc = self.allocate(job)
+        except JobDeferred as why:
+            self.defer(job, why)
         except InsufficientResources:
-            return self.set_aside(job)
+            return False
         except Exception as exc:
             self.refuse(job, exc)  # it could never run
         else:
@@ -326,177 +414,46 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            error (Exception): what ``alloc()`` raised: the reason, or a bug of the pool, which is
+            error (Exception): what `allocate` raised: the reason, or a bug of the pool, which is
                 logged and costs this job, not the scheduler
         """
         if not isinstance(error, OSError):
-            self._errors.report(f"alloc: {self.name_of(job)}", error)
+            self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
-    # -- reservations ----------------------------------------------------------------------------------
-
-    def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        try:
-            name = jobspec["attributes"]["system"].get("reservation")
-        except (AttributeError, KeyError, TypeError):
-            return  # there are none, or no attributes at all
-        if name is not None:
-            job.reservation = str(name)
-
-    def allocate(self, job: PendingJob, plan: Any = None) -> Any:
-        """Allocate to `job` now; takes nothing that is reserved for others.
-
-        Args:
-            job (PendingJob): the job
-            plan (Plan): where the policy keeps promises; None: it makes none
-
-        Returns:
-            ResourcePool: what it got
-
-        Raises:
-            InsufficientResources: it does not fit now, would break a promise or hold what is
-                reserved, or waits for its own reservation
-            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
-        """
-        if self._reservations.entries or job.reservation is not None:
-            return self._reservations.allocate(
-                job, self._reservations.future.plan if plan is None else plan
-            )
-        return (plan or self.resources).alloc(job.jobid, job.resource_request)
-
-    def set_aside(self, job: PendingJob) -> bool:
-        """Let a job that cannot start wait for its reservation, if it names one, and for nothing else.
-
-        The caller takes it out of the queue; it comes back when it is worth a look.
-
-        Returns:
-            bool: whether it names one
-        """
-        if job.reservation is None:
-            return False
-        self._reservations.group_jobs.set_aside(job)
-        self._passes.forecast()  # there may be nothing left to make a pass for
-        return True
-
-    def reserved_spans(self, until: float) -> Iterator[dict[str, Any]]:
-        """The windows of reservations up to a time, as ``sched.plan`` shows them."""
-        return self._reservations.report.spans(until)
-
-    def reservation_figures(self) -> Iterator[dict[str, Any]]:
-        """The reservations, as ``sched.reservations`` shows them."""
-        for entry in list(self._reservations.entries.values()):
-            yield self._reservations.report.describe(entry)
-
-    def reservations_changed(self) -> None:
-        """Called when a window began or ended, or a reservation was made or given up."""
-        for job in self._reservations.group_jobs.take_back():
-            self._backlog.push(job)
-        self._arm_look()
-        self.released()
-        self._request_schedule()
-
-    def look_again_at(self, when: float) -> None:
-        """Have a pass at a time that depends on a reservation: then no job need end, so that nothing
-        else would ask for one. Costs nothing while there are no reservations.
-
-        Only the earliest time is kept; those after it are `next_look`'s to say.
-        """
-        if self._reservations and when < self._look_due:
-            self._look_due = when
-            self._look_timer.stop()
-            self._look_timer.reset(after=max(0.0, when - self.now()) + 1e-3)
-
-    def next_look(self) -> Optional[float]:
-        """The next time, after now, for which `look_again_at` was or would be asked; None: there is
-        none."""
-        return None
-
-    def _arm_look(self) -> None:
-        when = self.next_look() if self._reservations else None
-        if when is not None:
-            self.look_again_at(when)
-
-    def _looks_again(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        self._look_due = math.inf
-        self._arm_look()
-        self.released()
-        self._request_schedule()
-
-    def replan(self) -> None:
-        """Called when a reservation cannot be kept beside the promises there are: they are void."""
-        self._reservations.future.forget()
-        self.ranks_lost()
-
-    def running_jobs(self) -> Iterator[tuple[int, float]]:
-        """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
-        return self._reservations.active.running()
+    # -- events ----------------------------------------------------------------------------------------
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        if self._reservations and jobid in self._requests.holding:
-            self._reservations.extended(jobid, expiration)
+        if self.admission.engaged and self._requests.is_running(jobid):
+            told = [rule.extended(jobid, expiration) for rule in self.admission.rules]
+            if not any(told):
+                self.resources.update_expiration(jobid, expiration)
             self.handle.respond(msg, None)
         else:
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        if self._reservations.group_jobs.aside:
-            for job in self._reservations.group_jobs.take_back():
-                self._backlog.push(job)
-        super().prioritize(jobs)
+        deferred = [entry for entry in jobs if self.admission.is_deferred(entry[0])]
+        for jobid, priority in deferred:
+            job = self.pending(jobid)
+            if job is not None:
+                job.priority = priority
+        super().prioritize([entry for entry in jobs if entry not in deferred] if deferred else jobs)
 
-    def _take_back(self, jobid: int, R: Any, final: bool) -> None:
-        super()._take_back(jobid, R, final)
-        if self._reservations.entries:
-            if final:
-                self._reservations.active.ended(jobid)
-            self._reservations.refill()
-            for job in self._reservations.group_jobs.take_back(DEFERRED_JOBS_RETRIED):
-                self._backlog.push(job)
+    def reorder(self) -> None:
+        for job in self.admission.deferred():
+            job.priority = job.priority  # asks for its order anew
+        super().reorder()
 
-    def _pool_made(self) -> None:
-        self._reservation_service.load()
+    def _release(self, jobid: int, R: Any, final: bool) -> None:
+        super()._release(jobid, R, final)
+        if self.admission.engaged:
+            self.admission.tell(AdmissionRule.freed, jobid, R, final)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
-        stats["pending_jobs"] += len(self._reservations.group_jobs.aside)
+        stats["pending_jobs"] += len(self.admission)
         return stats
-
-    def stand_ins(self) -> list[int]:
-        """Ids in the pool that are no job's: what reservations keep."""
-        return self._reservations.active.stand_ins()
-
-    def _allocated(self) -> Any:
-        stand_ins = self.stand_ins()
-        if not stand_ins:
-            return super()._allocated()
-        pool = self.resources.copy()
-        for jobid in stand_ins:
-            pool.free(jobid)
-        return pool.copy_allocated()
-
-    def _before_ready(self, holding: set[int]) -> None:
-        self._reservation_service.recognise(holding)
-
-    @request_handler("sched.reserve", prefix=False)
-    def _handle_reserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._reservation_service.reserve(msg))
-
-    @request_handler("sched.unreserve", prefix=False)
-    def _handle_unreserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._reservation_service.unreserve(msg))
-
-    @request_handler("sched.reservations", prefix=False, allow_guest=True)
-    def _handle_reservations(self, msg: Any) -> None:
-        self._answer(msg, self._reservation_service.list)
-
-    @request_handler("config-reload")
-    def _handle_config_reload(self, msg: Any) -> None:
-        def serve() -> None:
-            config = payload_of(msg)
-            self._config = config if isinstance(config, dict) else {}
-            self._reservation_service.reconfigure(msg)
-
-        self._serve(msg, serve)
 
     # -- estimates -------------------------------------------------------------------------------------
 
@@ -507,9 +464,7 @@ class PolicyScheduler(Scheduler):
         """
         return self._annotator.is_mature(job)
 
-    def show_estimate(
-        self, job: PendingJob, when: Optional[float], kind: Optional[str] = None
-    ) -> None:
+    def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
 
         What is not told now, since the job is not `is_mature`, is told when it is.
@@ -528,167 +483,51 @@ class PolicyScheduler(Scheduler):
         duration, or one that no end of a running job lets start, cannot be told. A generator that
         yields after each job.
         """
-        if not self.pool_can("plan"):
+        plan = self.current_plan()
+        if plan is None or not any(self.is_mature(job) for job in self._queue):
             return
-        if not any(self.is_mature(job) for job in self._queue):
-            return
-        plan = (
-            self._reservations.future.plan if self._reservations else self.resources.plan()
-        ).copy()
+        plan = plan.copy()
         turns = Turns()
         for job in in_order(self._queue):
             if job.request.finalized:
                 continue
-            ranks = self.turn_of(job)
-            when = self.plan_in_turn(job, ranks, plan, turns)
-            self.show_estimate(job, when)
+            self.show_estimate(job, self.queue_order.plan_in_turn(job, plan, turns))
             yield
-
-    def plan_in_turn(self, job: PendingJob, ranks: int, plan: Any, turns: Turns) -> Optional[float]:
-        """Find the start of a job that waits for its turn, and enter it into `plan` and `turns`.
-
-        Args:
-            job (PendingJob): the job
-            ranks (int): `turn_of` it
-            plan (Plan): with all that goes before it
-            turns (Turns): likewise
-
-        Returns:
-            float: when it starts; None: nobody knows
-        """
-        after = turns.after(ranks)
-        if after == math.inf:
-            turns.give(ranks, math.inf)
-            return None
-        request = job.resource_request
-        when: Optional[float] = None
-        try:
-            when = plan.earliest(request, after=after)
-            if when is not None and request.duration > 0:
-                plan.reserve(job.jobid, request, when)
-                turns.give(ranks, when)
-            else:
-                self.resources.check_feasibility(request)
-                turns.give(ranks, math.inf)
-        except InfeasibleRequest:
-            return None  # it is denied when its turn comes
-        except InsufficientResources:
-            turns.give(ranks, math.inf)
-            return None
-        return when
 
     # -- reasons ---------------------------------------------------------------------------------------
 
-    def first_pending(self) -> Iterator[PendingJob]:
-        """The first pending jobs in order, as many as are told why they wait.
-
-        Jobs that are not `is_mature` are among them: their reason is not sent.
-        """
-        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
-            if not job.request.finalized:
-                yield job
-
-    def facts_of(self, job: PendingJob) -> dict[str, Any]:
-        """What ``ResourcePool.explain()`` finds for a job.
-
-        Costs a look-up for all jobs of one shape but the first, until the pool changes.
-        """
-        generation = self.resources.generation
-        if generation != self._facts_generation:
-            self._facts_generation = generation
-            self._facts.clear()
-        request = job.resource_request
-        shape = getattr(request, "shape", request)
-        facts = self._facts.get(shape)
-        if facts is None:
-            facts = self.resources.explain(request)
-            _remember(self._facts, shape, facts)
-        return facts
-
-    def show_reason(self, job: PendingJob, reason: Optional[str]) -> None:
+    def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
-        by a later forecast."""
-        self._annotator.reason(job, reason)
-
-    def behind(self, head: PendingJob) -> str:
-        """The reason of a job that could start but for `head`."""
-        return f"behind {self.name_of(head)}"
+        by a later forecast. Returns whether it was told something new."""
+        return self._annotator.reason(job, reason)
 
     def reasons(self) -> Iterator[None]:
-        """For `forecast`: tell the first pending jobs why they wait if they start strictly in order.
+        """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them.
 
-        The head waits for resources, the others for the head. A generator that yields after each
-        job for which something had to be done.
+        In strict order the head waits for resources, the others for the head. A generator that yields
+        after each job for which something had to be done.
         """
         if not self.pool_can("explain") or not self._annotator.wants_reasons():
             return
-        for job, when in self._reservations.group_jobs.estimates(self.reason_depth):
-            self.show_reason(job, self._reservations.reasons.why(job))
+        for job, when in self.admission.expected_starts(self.reason_depth):
+            cause = self.admission.why(job)
+            self.show_reason(job, None if cause is None else cause.reason)
             self.show_estimate(job, when)
             yield
-        for job in self.first_pending():
-            if self.is_mature(job):
-                shown, found = job.reason_shown, len(self._facts)
-                self.show_reason(job, self.why(job))
-                if job.reason_shown != shown or len(self._facts) != found:
+        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
+            if not job.request.finalized and self.is_mature(job):
+                explained = self.facts.explained()
+                if self.show_reason(job, self.why(job)) or self.facts.explained() != explained:
                     yield
-
-    # -- what may be asked -----------------------------------------------------------------------------
-
-    def pending_jobs(self, aside: bool = True) -> Iterator[PendingJob]:
-        """All pending jobs, in order; those that wait for their reservation (`set_aside`) if `aside`."""
-        waiting = list(self._reservations.group_jobs.aside.values()) if aside else []
-        for job in in_order([*self._queue, *waiting] if waiting else self._queue):
-            if not job.request.finalized:
-                yield job
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
-        if self._reservations.group_jobs.is_aside(job):
+        if self.admission.is_deferred(job.jobid):
             return []
-        ranks = self.turn_of(job)
-        for head, mask in self.heads():
-            if head is job:
-                return []
-            if mask & ranks:
-                return [head]
-        return []
+        head = self.queue_order.first_ahead_of(job)
+        return [] if head is None else [head]
 
-    def heads(self) -> list[tuple[PendingJob, int]]:
-        """The first pending jobs that want some rank which none ahead of them wants, with all ranks
-        that they could want: whoever comes later and waits for a job waits for one of these.
-
-        Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
-        """
-        for _ in self.find_heads():
-            pass
-        return self._heads_found
-
-    def find_heads(self) -> Iterator[None]:
-        """Have ready what `heads` says, which is nothing where `looks_past_heads`; a generator that
-        yields after every `JOBS_PER_TURN` jobs."""
-        seen = (self.requests_seen, self.resources.generation, len(self._queue))
-        if self.looks_past_heads or (
-            seen == self._heads_seen
-            and not any(job.request.finalized for job, _ in self._heads_found)
-        ):
-            return
-        found = []
-        blocked = 0
-        for looked, job in enumerate(in_order(self._queue), 1):
-            if looked % JOBS_PER_TURN == 0:
-                yield
-            if job.request.finalized:
-                continue
-            ranks = self.turn_of(job)
-            if ranks & ~blocked:
-                found.append((job, ranks))
-                blocked |= ranks
-                if not self.by_queue or not self.resources.impl.inventory.ranks & ~blocked:
-                    break
-        self._heads_seen, self._heads_found = seen, found
-
-    def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]:
+    def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
         """What `job` waits for, in one sentence; None if it could start now.
 
         Args:
@@ -696,141 +535,37 @@ class PolicyScheduler(Scheduler):
             facts (dict): what ``ResourcePool.explain()`` found for it, if it was asked already
         """
         heads = self.ahead_of(job)
-        reserved = None if heads else self.why_reserved(job)
-        if reserved is not None:
-            return reserved
         if heads:
-            return self.behind(heads[0])
-        return describe(facts or self.facts_of(job))
+            return f"behind {heads[0].name}"
+        cause = self.admission.why(job)
+        if cause is not None:
+            return cause.reason
+        return describe(facts or self.facts.explain(job.resource_request))
 
-    def why_reserved(self, job: PendingJob) -> Optional[str]:
-        """What `job` waits for on account of a reservation; None if it does not."""
-        return self._reservations.reasons.why(job)
+    # -- requests --------------------------------------------------------------------------------------
 
-    def start_in_reservation(
-        self, name: str, request: Any, system: dict[str, Any], userid: int
-    ) -> tuple[Optional[float], Optional[str]]:
-        """When a newcomer that names a reservation would start in its window.
-
-        Args:
-            name: of the reservation
-            request: of the pool's ``parse_resource_request()``
-            system (dict): the system attributes of its jobspec
-            userid: whose job it would be
-
-        Returns:
-            seconds since the epoch, or None; and if that is not known, why
-
-        Raises:
-            InfeasibleRequest: the reservation is not for it
-        """
-        asker = Asker(userid, system.get("queue"), system.get("bank"))
-        return self._reservations.newcomer(name, request, asker)
-
-    def reservation_of(self, job: PendingJob, first: bool) -> Optional[dict[str, Any]]:
-        """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
-        end; or None. `first` says that it is behind no other job (`ahead_of`)."""
-        reasons = self._reservations.reasons
-        found = reasons.blamed(job) if first else None
-        start, _ = self.estimate_of(job)
-        if found is None and start is not None:
-            found = reasons.before(job, start)
-        return found
-
-    def waits_aside(self, job: PendingJob) -> bool:
-        """Whether `job` waits for its reservation, and so for no other job."""
-        return self._reservations.group_jobs.is_aside(job)
-
-    def kind_of_wait(self, job: PendingJob) -> str:
-        """What `job` waits for, in a word: ``reservation``, ``order``, ``down`` or ``resources``."""
-        if self._reservations.reasons.why(job) is not None:
-            return "reservation"
-        if self.ahead_of(job):
-            return "order"
-        return "down" if self.waits_for_down_ranks(job) else "resources"
-
-    def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
-        """The estimated start of `job` that is shown, and its kind: "promised" or "planned"."""
-        when = job._last_annotation
-        return when, None if when is None else job.estimate_kind or "planned"
-
-    def current_plan(self) -> Any:
-        """The plan as it stands, with the promises made; None if the pool cannot plan.
-
-        It is the policy's own: to be copied, not changed.
-        """
-        if not self.pool_can("plan"):
-            return None
-        return self._reservations.future.plan if self._reservations else self.resources.plan()
-
-    @property
-    def requests_seen(self) -> int:
-        """A number that grows with every message that may change what is pending or free."""
-        return self._passes.events
-
-    def stopwatch(self) -> float:
-        """Seconds of real time, for bounding what an answer costs."""
-        return self._stopwatch()
-
-    def parse_request(self, jobspec: Any) -> Any:
-        """What a jobspec asks for, as the pool reads it.
-
-        Raises:
-            ValueError: it cannot be read
-        """
-        return self._parser.parse(jobspec)
-
-    def _answer(self, msg: Any, question: Callable[[Any, Caller], Steps]) -> None:
-        def failed(error: Exception) -> None:
-            self._serve(msg, lambda: _raise(error))
-
-        def done(answer: str) -> None:
-            self._serve(msg, lambda: self.handle.respond(msg, answer))
-
+    @request_handler("config-reload")
+    def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
-            access = self.instance_config.get("access")
-            private = isinstance(access, dict) and bool(access.get("private-mode", False))
-            caller = Caller(msg, private)
-            self._answering.begin(question(payload_of(msg), caller), done, failed)
+            self._config.replace(payload_of(msg))
+            self.admission.tell(AdmissionRule.config_changed, self._config.get())
+            self.handle.respond(msg, None)
 
         self._serve(msg, serve)
 
-    @property
-    def instance_config(self) -> dict[str, Any]:
-        """The configuration of the instance, as it was loaded last."""
-        if self._config is None:
-            try:
-                self._config = self.handle.conf_get(None, {}) or {}
-            except OSError:
-                return {}
-        return self._config
+    _handle_explain = _answered_by("sched.explain", lambda self: self._queries.explain, guests=True)
+    _handle_when = _answered_by("sched.when", lambda self: self._queries.when, guests=True)
+    _handle_windows = _answered_by("sched.windows", lambda self: self._queries.windows, guests=True)
+    _handle_plan = _answered_by("sched.plan", lambda self: self._queries.plan)
+    _handle_sched_stats = _answered_by("sched.stats", lambda self: self._queries.stats)
+    _handle_reservations = _answered_by(
+        "sched.reservations", lambda self: self._reservations.service.list, guests=True
+    )
 
-    @request_handler("sched.explain", prefix=False, allow_guest=True)
-    def _handle_explain(self, msg: Any) -> None:
-        self._answer(msg, self._queries.explain)
+    @request_handler("sched.reserve", prefix=False)
+    def _handle_reserve(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._reservations.service.reserve(msg))
 
-    @request_handler("sched.when", prefix=False, allow_guest=True)
-    def _handle_when(self, msg: Any) -> None:
-        self._answer(msg, self._queries.when)
-
-    @request_handler("sched.windows", prefix=False, allow_guest=True)
-    def _handle_windows(self, msg: Any) -> None:
-        self._answer(msg, self._queries.windows)
-
-    @request_handler("sched.plan", prefix=False)
-    def _handle_plan(self, msg: Any) -> None:
-        self._answer(msg, self._queries.plan)
-
-    @request_handler("sched.stats", prefix=False)
-    def _handle_sched_stats(self, msg: Any) -> None:
-        self._answer(msg, self._queries.stats)
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
-def _remember(table: dict[Any, Any], shape: Any, what: Any) -> None:
-    if len(table) >= MAX_REMEMBERED_SHAPES:
-        table.clear()
-    table[shape] = what
+    @request_handler("sched.unreserve", prefix=False)
+    def _handle_unreserve(self, msg: Any) -> None:
+        self._serve(msg, lambda: self._reservations.service.unreserve(msg))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
 
 `PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue kept
@@ -6,9 +7,9 @@ in order, for policies that look past a job that cannot start.
 What a backlog is for
 =====================
 
-A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has
-learnt must not be lost with it, or under steady events the end of the queue is never looked at.
-Four notions do this:
+A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has found out
+must not be lost with it, or under steady events the end of the queue would never be examined. Four
+notions do this:
 
 Epoch
     A number that grows with everything that could help a blocked job (`Backlog.wake`). A job that
@@ -20,14 +21,15 @@ Round
     during a round makes another begin when it is over. So every job has its turn, whatever
     happens, and `Backlog.stats` says how long one had to wait for it.
 Refusal
-    A job that cannot start now keeps jobs behind it that ask for the same, for as long or longer,
-    from being looked at in the same epoch (``block(job, alike=True)``): they could not either. So
-    a round over a thousand jobs of a few shapes takes a few looks.
+    When a job cannot start now, jobs behind it of the same signature, with the same time limit or a
+    longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start either.
+    A `PendingJob.signature` is the shape of the request and what admission rules have to tell of the
+    job. So in a round over a thousand jobs of a few signatures, a few are examined.
 Newcomer
-    A job that came in, or is worth another look by itself (`Backlog.again`). It is looked at soon,
-    unless the round under way will come to it.
+    A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It is
+    examined soon, unless the round under way will come to it.
 
-Jobs that can only run when ranks come up are set aside until some do (`Backlog.park`).
+Jobs that can only run when ranks come up are parked until some do (`Backlog.park`).
 """
 
 from __future__ import annotations
@@ -271,9 +273,9 @@ HEAD_JOBS = 8
 #: (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Number of shapes in the queue up to which a pass asks whether all of them are refused: it has to walk
+#: Number of signatures in the queue up to which a pass asks whether all of them are refused: it has to walk
 #: through them.
-MAX_SHAPES_COMPARED = 32
+MAX_SIGNATURES_COMPARED = 32
 
 #: Jobs skipped without examining them that take as long as examining one.
 SKIPS_PER_EFFORT = 512
@@ -283,11 +285,11 @@ class Backlog(PendingQueue):
     """A `PendingQueue` that is kept in order, with what passes know about its jobs.
 
     Attributes:
-        heap (list): the jobs to look at, in order: also a valid heap
-        parked (dict): jobs set aside, by id
-        longest (float): longest time for which a job that could have been helped was not looked
-            at, seconds
-        specials: function giving the jobs that are `PendingJob.special`, in order; a policy that has
+        heap (list): the jobs to examine, in order, which is also a valid heap
+        parked (dict): by id, the jobs that wait for ranks to come up
+        longest (float): longest time that a job had to wait to be examined after something had happened
+            that could help it, seconds
+        exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that has
             such jobs sets it
     """
 
@@ -306,26 +308,27 @@ class Backlog(PendingQueue):
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
         self._cut = False
-        #: heap of jobs that came in and were not looked at yet
+        #: heap of jobs that came in and were not examined yet
         self._fresh: list[PendingJob] = []
-        #: by shape, the first job of the shortest limit that was refused in this epoch
+        #: by signature, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
-        # by shape of the jobs in the heap, how many there are, and no limit that is longer than any's
-        self._shapes: dict[Any, tuple[int, float]] = {}
-        # gives the jobs that are `PendingJob.special`, in order
-        self.specials: Callable[[], Iterable[PendingJob]] = tuple
+        # by signature of the jobs in the heap, how many there are, and no limit that is longer than any's
+        self._signatures: dict[Any, tuple[int, float]] = {}
+        # gives the jobs that are `PendingJob.exempt`, in order
+        self.exempt_jobs: Callable[[], Iterable[PendingJob]] = tuple
 
     # -- as a queue ------------------------------------------------------------------------------------
 
     def push(self, job: PendingJob) -> None:
-        job.looked = 0
+        job.examined_epoch = 0
         job.queued = True
-        if job.shape is None:
+        if job.limit < 0:
             request = job.resource_request
-            job.shape = getattr(request, "shape", None)
             job.limit = getattr(request, "duration", 0.0) or inf
-        count, shortest = self._shapes.get(job.shape, (0, inf))
-        self._shapes[job.shape] = (count + 1, min(shortest, job.limit))
+            if job.signature is None:
+                job.signature = getattr(request, "shape", None)
+        count, shortest = self._signatures.get(job.signature, (0, inf))
+        self._signatures[job.signature] = (count + 1, min(shortest, job.limit))
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -335,13 +338,13 @@ class Backlog(PendingQueue):
             if index is not None:
                 job.queued = False
                 del self.heap[index]
-                count, shortest = self._shapes[job.shape]
+                count, shortest = self._signatures[job.signature]
                 if count == 1:
-                    del self._shapes[job.shape]
+                    del self._signatures[job.signature]
                 else:
-                    self._shapes[job.shape] = (count - 1, shortest)
-                if self._refused and self._refused.get(job.shape) is job:
-                    del self._refused[job.shape]
+                    self._signatures[job.signature] = (count - 1, shortest)
+                if self._refused and self._refused.get(job.signature) is job:
+                    del self._refused[job.signature]
 
     def move(self, job: PendingJob, priority: int) -> None:
         parked = job.jobid in self.parked
@@ -355,7 +358,7 @@ class Backlog(PendingQueue):
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         self.parked.clear()
         self.heap = []
-        self._shapes.clear()
+        self._signatures.clear()
         for job in jobs:
             self.push(job)
 
@@ -365,7 +368,7 @@ class Backlog(PendingQueue):
         self.heap.sort()
         heapq.heapify(self._fresh)
         if self._round is not None:
-            self._resume = None  # whoever was looked at in this round is marked
+            self._resume = None  # jobs that were examined in this round are marked, and passed over
 
     def settle(self) -> list[PendingJob]:
         if self.parked:
@@ -386,7 +389,7 @@ class Backlog(PendingQueue):
     # -- what passes know --------------------------------------------------------------------------------
 
     def wake(self, now: float) -> None:
-        """Something was released, came up or changed: blocked jobs are worth another look."""
+        """Something was released, came up or changed: blocked jobs are to be examined again."""
         self._epoch += 1
         self._refused.clear()
         if self._round is None and self.heap:
@@ -395,48 +398,48 @@ class Backlog(PendingQueue):
             self._resume = None
 
     def block(self, job: PendingJob, alike: bool = False) -> None:
-        """`job` was looked at and cannot start as things are.
+        """`job` was examined and cannot start as things are.
 
         Args:
             job (PendingJob): the job
             alike (bool): nor can jobs behind it that ask for the same and may run as long or
-                longer, unless they are `special`
+                longer, unless they are exempt
         """
-        job.looked = self._epoch
-        if alike and job.shape is not None:
-            refused = self._refused.get(job.shape)
+        job.examined_epoch = self._epoch
+        if alike and job.signature is not None:
+            refused = self._refused.get(job.signature)
             if refused is None or job.limit < refused.limit:
-                self._refused[job.shape] = job
+                self._refused[job.signature] = job
 
     def allow(self) -> None:
-        """Something that was kept is not any more: what was found of one job of a shape does not hold
-        for those that were not looked at themselves."""
+        """Something is not kept free any more: what was found of one job of a signature does not hold for
+        those that were not examined themselves."""
         self._refused.clear()
 
     def again(self, job: PendingJob) -> None:
-        """`job` is worth another look, the others are not."""
-        job.looked = 0
-        self._refused.pop(job.shape, None)
+        """`job` is to be examined again, and no other job for its sake."""
+        job.examined_epoch = 0
+        self._refused.pop(job.signature, None)
         heapq.heappush(self._fresh, job)
 
     def spend(self, effort: float) -> None:
-        """The policy did something that takes as long as looking at so many jobs."""
+        """The policy did something that takes as long as examining so many jobs."""
         self._effort += effort
 
     def park(self, job: PendingJob) -> None:
-        """Set `job` aside until ranks come up."""
+        """Leave `job` out of passes until ranks come up."""
         self.remove(job)
         self.parked[job.jobid] = job
 
     def unpark(self) -> None:
-        """Ranks came up, or the inventory changed: look at all jobs that were set aside."""
+        """Ranks came up, or the inventory changed: all parked jobs are to be examined."""
         parked, self.parked = self.parked, {}
         for job in parked.values():
             self.push(job)
 
     def stats(self, now: float) -> dict[str, float]:
-        """For ``stats_get()``: jobs set aside, and how long the job that waits longest for a look
-        has waited, and ever did, in seconds."""
+        """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been waiting
+        to be examined since something happened that could help it, now and at worst."""
         unlooked = 0.0 if self._round is None else now - self._round_began
         return {
             "parked": len(self.parked),
@@ -444,8 +447,8 @@ class Backlog(PendingQueue):
             "unlooked_longest": max(unlooked, self.longest),
         }
 
-    def to_look_at(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
-        """The jobs that a pass should look at, roughly in order.
+    def to_examine(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
+        """The jobs that a pass should examine, roughly in order.
 
         Between two jobs the caller answers, blocks or parks the one it was given.
 
@@ -459,7 +462,7 @@ class Backlog(PendingQueue):
         if not self._cut:
             self._cut = True
             for job in self.heap[:HEAD_JOBS]:
-                if self._wants_look(job):
+                if self._is_due(job):
                     yield job
                     self._effort += 1
                     if self._effort >= EFFORT_PER_TURN:
@@ -487,23 +490,28 @@ class Backlog(PendingQueue):
             coming = self._round is not None and (
                 self._resume is None or self._resume.is_before(job)
             )
-            if not coming and self._wants_look(job):
+            if not coming and self._is_due(job):
                 yield job
 
     def _round_goes_on(self, clock: Callable[[], float]) -> Iterator[PendingJob]:
-        """Some of the jobs that a round still has to look at."""
+        """Some of the jobs that a round still has to examine."""
         if self._round is None:
             return
         heap = self.heap
         index = 0 if self._resume is None else self._resume.index(heap)
-        looked = skipped = 0
-        shape: Any = (
-            None  # jobs of this shape with this limit or a longer one are refused from here on
+        examined = skipped = 0
+        signature: Any = (
+            None  # jobs of this signature with this limit or a longer one are refused from here on
         )
         limit = 0.0
         while index < len(heap):
             job = heap[index]
-            if job.shape is shape and job.limit >= limit and shape is not None and not job.special:
+            if (
+                job.signature is signature
+                and job.limit >= limit
+                and signature is not None
+                and not job.exempt
+            ):
                 index += 1
                 skipped += 1
                 if skipped == SKIPS_PER_EFFORT:
@@ -513,18 +521,18 @@ class Backlog(PendingQueue):
                         self._resume = Place(heap[index])
                         return
                 continue
-            if job.looked < self._epoch and not job.request.finalized:
+            if job.examined_epoch < self._epoch and not job.request.finalized:
                 if self._refused and self._is_refused(job):
-                    shape, limit = job.shape, self._refused[job.shape].limit
+                    signature, limit = job.signature, self._refused[job.signature].limit
                     if self._all_refused(job):
-                        index = self._next_special(job)
+                        index = self._next_exempt(job)
                     continue
                 place = self._resume = Place(job)
-                if looked and self._effort >= EFFORT_PER_TURN:
+                if examined and self._effort >= EFFORT_PER_TURN:
                     return
-                looked += 1
+                examined += 1
                 yield job
-                shape = None
+                signature = None
                 heap = self.heap
                 if index >= len(heap) or heap[index] is not job:
                     index = place.index(heap)
@@ -540,41 +548,41 @@ class Backlog(PendingQueue):
             self._round = self._epoch
             self._round_began = now
 
-    def _wants_look(self, job: PendingJob) -> bool:
-        if job.looked >= self._epoch or not job.queued or job.request.finalized:
+    def _is_due(self, job: PendingJob) -> bool:
+        if job.examined_epoch >= self._epoch or not job.queued or job.request.finalized:
             return False
         if self._refused and self._is_refused(job):
-            job.looked = self._epoch
+            job.examined_epoch = self._epoch
             return False
         return True
 
     def _is_refused(self, job: PendingJob) -> bool:
         """Whether another job speaks for this one."""
-        refused = self._refused.get(job.shape)
+        refused = self._refused.get(job.signature)
         return (
             refused is not None
             and refused.limit <= job.limit
-            and not job.special
+            and not job.exempt
             and bool((refused.order, refused.jobid) < (job.order, job.jobid))
         )
 
     def _all_refused(self, job: PendingJob) -> bool:
-        """Whether others speak for all jobs from `job` on, special ones aside."""
-        if len(self._shapes) > MAX_SHAPES_COMPARED:
+        """Whether others speak for all jobs from `job` on, exempt ones aside."""
+        if len(self._signatures) > MAX_SIGNATURES_COMPARED:
             return False
         place = (job.order, job.jobid)
-        for shape, (_, shortest) in self._shapes.items():
-            refused = self._refused.get(shape)
+        for signature, (_, shortest) in self._signatures.items():
+            refused = self._refused.get(signature)
             if refused is None or refused.limit > shortest:
                 return False
             if not (refused.order, refused.jobid) < place:
                 return False
         return True
 
-    def _next_special(self, job: PendingJob) -> int:
-        """Index of the next special job after `job` that wants a look; the end, if there is none."""
-        for other in self.specials():
-            if job < other and other.looked < self._epoch:
+    def _next_exempt(self, job: PendingJob) -> int:
+        """Index of the next exempt job after `job` that is to be examined; the end, if there is none."""
+        for other in self.exempt_jobs():
+            if job < other and other.examined_epoch < self._epoch:
                 index = self._index(other)
                 if index is not None:
                     return index

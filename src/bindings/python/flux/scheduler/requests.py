@@ -1,27 +1,17 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC 27).
 
-A job's life in a scheduler
-===========================
+The job manager asks for a job's resources with ``sched.alloc``. `Requests.open` enters the request
+into the table; usually a `PendingJob` waits in the queue for its sake, but a policy may keep the
+request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers it:
+the policy calls the first two, the library the last when the request is withdrawn. The request leaves
+the table in that moment. Its job may still be in the queue then, since the policy is in the middle of
+a pass: the table remembers it, and takes it out before any other code of the policy runs
+(`Requests.sweep`, `Requests.end_step`).
 
-The job manager asks for a job's resources with ``sched.alloc``. From then on the scheduler knows
-the job in one of these states, in this order:
-
-open
-    It is in the table. Usually a `PendingJob` waits for its sake in the queue; a policy may keep
-    the request elsewhere. `Requests.open` puts it there when the message has come.
-answered
-    `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` has been called, by the
-    policy for the first two, by the library when the request is withdrawn. The request leaves the
-    table in that moment and cannot be answered again. Its job may still sit in the queue, since
-    the policy is in the middle of a pass: the table notes it down, and takes it out before any
-    other code of the policy runs (`Requests.sweep`, `Requests.end_step`).
-holding
-    After a success, or because ``hello`` found it running: the job has resources, until
-    ``sched.free`` says that the last of them came back. Who changes this is `Scheduler` alone.
-
-A job that was denied or whose request was withdrawn is unknown again; it may be asked for anew. No
-job is open and holding at the same time: a request for one that holds resources is denied.
-`Requests._check` has these rules as code.
+`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was denied,
+or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a job that
+holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -29,20 +19,24 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
+from flux.job import JobID
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.states import (
+    DEFERRED,
+    JOB,
+    OPEN,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    UNKNOWN,
+    IllegalMove,
+)
+
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.queue import PendingQueue
 
 Annotations = dict[str, Any]
-
-
-def system_attributes(job: PendingJob) -> dict[str, Any]:
-    """The system attributes of a job (RFC 14); empty if it has none, or a pool's request no jobspec."""
-    try:
-        system = job.resource_request.jobspec["attributes"]["system"]
-    except (AttributeError, KeyError, TypeError):
-        return {}
-    return system if isinstance(system, dict) else {}
 
 
 class AllocRequest:
@@ -58,7 +52,7 @@ class AllocRequest:
     Attributes:
         jobid (int): the job it is for
         job (PendingJob or None): what waits for the answer in the queue
-        outcome (str or None): None while open, then "success", "deny" or "cancel"
+        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied", "canceled"
         table (Requests or None): where it is open; None for one made by hand
         userid (int or None): whose job it is; None: not known
         scheduler, msg: as given
@@ -70,7 +64,7 @@ class AllocRequest:
         "jobid",
         "table",
         "job",
-        "outcome",
+        "state",
         "userid",
         "_shown",
         "__dict__",
@@ -85,7 +79,7 @@ class AllocRequest:
         self.jobid = jobid
         self.table = table
         self.job: Optional[PendingJob] = None
-        self.outcome: Optional[str] = None
+        self.state = OPEN
         self.userid: Optional[int] = None
         #: the sched annotations that the job manager now shows for this job
         self._shown: Optional[Annotations] = None
@@ -93,21 +87,30 @@ class AllocRequest:
     @property
     def finalized(self) -> bool:
         """Whether the request has had its answer."""
-        return self.outcome is not None
+        return self.state != OPEN
 
     def read_jobspec(self) -> dict[str, Any]:
         """The jobspec, parsed from the message each time: a long queue keeps it as text."""
         jobspec: dict[str, Any] = self.msg.payload["jobspec"]
         return jobspec
 
-    def _finalize(self, outcome: str) -> None:
-        if self.outcome is not None:
-            raise RuntimeError(
-                f"job {self.jobid}: {outcome} after {self.outcome}: a request is answered once"
+    def _answer(self, event: str) -> None:
+        """The request gets its answer.
+
+        Raises:
+            IllegalMove: it has one
+        """
+        if self.state != OPEN:
+            raise IllegalMove(
+                f"job {self.jobid}: {event} of a request that is {self.state}: it is answered once"
             )
-        self.outcome = outcome
+        self.state = REQUEST.after(OPEN, event)
         if self.table is not None:
-            self.table.answered(self)
+            self.table.answered(self, event)
+
+    def fail(self) -> None:
+        """The success could not be sent: the request is denied after all."""
+        self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
         """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
@@ -147,11 +150,11 @@ class AllocRequest:
                 except those that `annotations` sets
 
         Raises:
-            RuntimeError: the request was answered before
+            IllegalMove: the request was answered before (a RuntimeError)
         """
         if hasattr(R, "to_dict"):
             R = self._with_times(R.to_dict())
-        self._finalize("success")
+        self._answer("success")
         if clear and self._shown:
             sched: Any = dict.fromkeys(self._shown)
             annotations = dict(annotations or {})
@@ -176,9 +179,9 @@ class AllocRequest:
             note (str): why, for the user
 
         Raises:
-            RuntimeError: the request was answered before
+            IllegalMove: the request was answered before (a RuntimeError)
         """
-        self._finalize("deny")
+        self._answer("deny")
         self._shown = None
         self.scheduler.alloc_deny(self.msg, note)
 
@@ -186,9 +189,9 @@ class AllocRequest:
         """Confirm that the request was withdrawn, clearing what was annotated.
 
         Raises:
-            RuntimeError: the request was answered before
+            IllegalMove: the request was answered before (a RuntimeError)
         """
-        self._finalize("cancel")
+        self._answer("cancel")
         if self._shown:
             self.scheduler.alloc_annotate(self.msg, {"sched": dict.fromkeys(self._shown)})
         self._shown = None
@@ -202,7 +205,7 @@ class AllocRequest:
         Args:
             annotations (dict): merged with what is shown (RFC 27)
         """
-        if self.outcome is not None:
+        if self.state != OPEN:
             return
         sched = annotations.get("sched")
         if isinstance(sched, dict):
@@ -227,7 +230,7 @@ class AllocRequest:
                     shown.pop(key, None)
         if annotations:
             if self.table is not None:
-                self.table.speaks(self)
+                self.table.note_sender(self)
             self.scheduler.alloc_annotate(self.msg, annotations)
 
 
@@ -257,53 +260,37 @@ class PendingJob:
 
     Attributes:
         order: what jobs are sorted by; whoever changes it puts the queue in order
-        place (int): of the queue: where the job was seen last in the heap
-        next_order: of the queue: what `order` is to be once the heap is put in order
-        queued (bool): of a `Backlog`: whether the job is in it, and not set aside
-        looked (int): of a `Backlog`: the epoch in which the job was found blocked
-        shape: of a `Backlog`: what jobs that ask for the same have in common; None: not known
-        limit (float): of a `Backlog`: seconds the job may run; infinite without a limit
-        special (bool): of a `Backlog`: what was found of other jobs of its shape does not hold for
-            this one, as for a job with resources promised
         came (float): when the request came, seconds since the epoch
-        told (float or None): of a `PolicyScheduler`: when its user was told something about it
-        silent (bool): of a `PolicyScheduler`: whether there will be a time to tell more
-        estimate (tuple or None): of a `PolicyScheduler`: the estimate to tell then, and its kind
-        estimate_kind (str or None): of a `PolicyScheduler`: what the estimate is that was told
-        reason_shown (str or None): of a `PolicyScheduler`: the reason that was told
-        reservation (str or None): of a `PolicyScheduler`: the name of the reservation it is to run in
 
-    A policy may hang attributes of its own on a job.
+    A policy may hang attributes of its own on a job. What the library knows of a job beside these is in
+    tables by job id, except for what the queue needs at each comparison, which is documented at
+    ``__slots__`` below.
     """
 
-    # "__dict__" costs nothing until a policy adds an attribute.
     __slots__ = (
         "jobid",
         "_priority",
         "order",
-        "place",
-        "next_order",
-        "queued",
-        "looked",
-        "shape",
-        "limit",
-        "special",
         "t_submit",
         "request",
         "resource_request",
-        "_last_annotation",
         "came",
-        "__dict__",
+        "_last_annotation",  # a policy's own, for what it told the job's user last
+        # The queue's own:
+        "place",  # where the job was seen last in the heap
+        "next_order",  # what `order` will be when the heap is put in order
+        "queued",  # whether the job is in the `Backlog`, and not parked
+        "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
+        # What the job has in common with all that are refused together: the shape of its request, and the
+        # signatures of the admission rules. None: nothing that is known.
+        "signature",
+        "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
+        # Resources are promised to this job, so what was found of other jobs of its signature says nothing
+        # about it.
+        "exempt",
+        "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
-
-    # What few jobs ever have costs the others nothing.
-    estimate: Optional[tuple[Optional[float], Optional[str]]] = None
-    estimate_kind: Optional[str] = None
-    reason_shown: Optional[str] = None
-    reservation: Optional[str] = None
-    told: Optional[float] = None
-    silent = False
 
     def __init__(
         self,
@@ -317,10 +304,10 @@ class PendingJob:
         self._priority = priority
         self.place = 0
         self.queued = False
-        self.looked = 0
-        self.shape: Any = None
-        self.limit = inf
-        self.special = False
+        self.examined_epoch = 0
+        self.signature: Any = None
+        self.limit = -1.0
+        self.exempt = False
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request
@@ -332,6 +319,17 @@ class PendingJob:
             request.job = self
             if request.table is not None and request.table.order is not None:
                 self.order = request.table.order(self)
+
+    @property
+    def name(self) -> str:
+        """The job's id as users write it (RFC 19, F58)."""
+        return str(JobID(self.jobid).f58)
+
+    @property
+    def userid(self) -> Optional[int]:
+        """Whose job it is; None: not known."""
+        userid: Optional[int] = getattr(self.request, "userid", None)
+        return userid
 
     @property
     def priority(self) -> int:
@@ -360,8 +358,32 @@ class PendingJob:
         return f"PendingJob(jobid={self.jobid}, priority={self._priority})"
 
 
+class RunningJob:
+    """A job that was found running when the scheduler started (RFC 27 hello).
+
+    Attributes:
+        jobid (int): the job id
+        priority (int): its priority
+        userid (int): who submitted it
+        t_submit (float): when, seconds since the epoch
+        R (ResourcePool): what it holds now; its expiration is the job's end
+        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for them;
+            else, or where they could not be read, none
+    """
+
+    __slots__ = ("R", "attributes", "jobid", "priority", "t_submit", "userid")
+
+    def __init__(self, jobid: int, priority: Any, userid: Any, t_submit: Any, R: Any) -> None:
+        self.jobid = jobid
+        self.priority = priority
+        self.userid = userid
+        self.t_submit = t_submit
+        self.R = R
+        self.attributes = SystemAttributes({})
+
+
 class Requests:
-    """The table of open requests, of jobs just answered, and of jobs that hold resources.
+    """The table of open requests, and of the states that jobs are in.
 
     Every operation costs the same however many there are, `job_of` in a queue of a policy's own
     aside.
@@ -373,8 +395,10 @@ class Requests:
             is raised
 
     Attributes:
-        holding (set of int): ids of the jobs that hold resources
-        to_sweep (list): jobs whose request has its answer, and that may still sit in the queue
+        running (int): how many jobs hold resources
+        to_sweep (list): jobs whose request has its answer, and that may still be in the queue
+        on_answer (list): functions called as ``function(jobid, event)`` when a request gets its answer;
+            `event` is "success", "deny" or "cancel"
         order, failed: as given
     """
 
@@ -387,13 +411,16 @@ class Requests:
         self.queue = queue
         self.order = order
         self.failed = failed
-        self.holding: set[int] = set()
+        self.on_answer: list[Callable[[int, str], Any]] = []
+        self.running = 0
         self._open: dict[int, AllocRequest] = {}
+        #: by id, the state of each job that is not unknown
+        self._states: dict[int, str] = {}
         self.to_sweep: list[PendingJob] = []
         #: length of the queue when the step under way began
         self._before = 0
         #: the request that is being answered or annotated
-        self._speaking: Optional[AllocRequest] = None
+        self._sender: Optional[AllocRequest] = None
 
     def __contains__(self, jobid: object) -> bool:
         return jobid in self._open
@@ -401,35 +428,76 @@ class Requests:
     def __len__(self) -> int:
         return len(self._open)
 
+    # -- the states of jobs ----------------------------------------------------------------------------
+
+    def state_of(self, jobid: int) -> str:
+        """The state of a job, one of `flux.scheduler.states.JOB`."""
+        return self._states.get(jobid, UNKNOWN)
+
+    def is_running(self, jobid: int) -> bool:
+        """Whether a job holds resources."""
+        return self._states.get(jobid) == RUNNING
+
+    def move(self, jobid: int, event: str) -> None:
+        """Something happens to a job.
+
+        Raises:
+            IllegalMove: it cannot happen to a job in its state
+        """
+        before = self._states.get(jobid, UNKNOWN)
+        after = JOB.after(before, event)
+        if after == UNKNOWN:
+            self._states.pop(jobid, None)
+        else:
+            self._states[jobid] = after
+        if after == RUNNING:
+            self.running += before != RUNNING
+        elif before == RUNNING:
+            self.running -= 1
+
+    # -- requests --------------------------------------------------------------------------------------
+
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a request that has come, and return it."""
+        """Enter a request that has come, and return it. That of a job that holds resources is entered
+        as well, to be denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
+        if not self.is_running(jobid):
+            self.move(jobid, "request")
         return request
 
     def get(self, jobid: int) -> Optional[AllocRequest]:
         """The open request of a job, or None."""
         return self._open.get(jobid)
 
-    def speaks(self, request: AllocRequest) -> None:
-        """`request` is about to have the scheduler send something."""
-        self._speaking = request
+    def note_sender(self, request: AllocRequest) -> None:
+        """`request` is about to have the scheduler send something: its message need not be decoded again
+        to know whose it is."""
+        self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
         """The job id in a ``sched.alloc`` message, if possible without decoding it again."""
-        request = self._speaking
+        request = self._sender
         if request is not None and request.msg is msg:
             return request.jobid
         jobid: int = msg.payload["id"]
         return jobid
 
-    def answered(self, request: AllocRequest) -> None:
-        """`request` has its answer: it is not open any more, and its job must not be looked at."""
-        self._speaking = request
-        if self._open.get(request.jobid) is request:
-            del self._open[request.jobid]
+    def answered(self, request: AllocRequest, event: str) -> None:
+        """`request` has its answer: it is not open any more, and its job must not be examined.
+
+        A job whose request succeeds runs from when R is handed on (`Scheduler.alloc_success`).
+        """
+        jobid = request.jobid
+        self._sender = request
+        if self._open.get(jobid) is request:
+            del self._open[jobid]
+            if event != "success" and self._states.get(jobid) != RUNNING:
+                self.move(jobid, event)
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
+        for function in self.on_answer:
+            function(jobid, event)
 
     def job_of(self, jobid: int) -> Optional[PendingJob]:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""
@@ -474,18 +542,19 @@ class Requests:
             answered.clear()
 
     def _check(self) -> None:
-        """Check the rules of a job's life; AssertionError with what is wrong."""
+        """Compare the table with the states; AssertionError with what is wrong."""
         for jobid, request in self._open.items():
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
-            assert request.outcome is None, f"{jobid}: open after {request.outcome}"
+            assert request.state == OPEN, f"{jobid}: in the table though {request.state}"
             assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
-        both = self.holding & self._open.keys()
-        assert not both, f"open and holding resources: {sorted(both)}"
+            assert self.state_of(jobid) in (QUEUED, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
+        for jobid, state in self._states.items():
+            assert state in JOB.moves and state != UNKNOWN, f"{jobid}: {state}"
+            assert (state == RUNNING) != (jobid in self._open), f"{jobid}: {state}, request open"
+        running = sum(1 for state in self._states.values() if state == RUNNING)
+        assert running == self.running, f"{running} jobs hold resources, counted {self.running}"
         for job in self.to_sweep:
-            assert job.request.outcome is not None, f"{job}: noted as answered, and is open"
-        gone = [
-            job
-            for job in self.queue.settle()
-            if job.request.outcome is not None and job not in self.to_sweep
-        ]
-        assert not gone, f"in the queue after their answer: {gone}"
+            assert job.request.state != OPEN, f"{job}: noted as answered, and is open"
+        for job in self.queue.settle():
+            assert job.request.state == OPEN or job in self.to_sweep, f"queued after answer: {job}"
+            assert self.state_of(job.jobid) != DEFERRED, f"deferred, and in the queue: {job}"

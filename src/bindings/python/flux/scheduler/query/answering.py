@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Questions and their answers: who asks, what may be asked, and answering a little at a time."""
 
 from __future__ import annotations
@@ -5,9 +6,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Generator
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from flux.scheduler.host import name_of
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import InstanceConfig
 
 #: How far ahead a question may look, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
@@ -126,13 +130,45 @@ class Answering:
     Args:
         handle: the Flux handle
         stopwatch: gives seconds of real time
+        config (InstanceConfig): says what guests may know of others
     """
 
-    def __init__(self, handle: Any, stopwatch: Callable[[], float]) -> None:
+    def __init__(
+        self, handle: Any, stopwatch: Callable[[], float], config: Optional[InstanceConfig] = None
+    ) -> None:
+        self._handle = handle
         self._stopwatch = stopwatch
+        self._config = config
         self._open: deque[tuple[Steps, Callable[..., None], Callable[..., None]]] = deque()
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
+
+    def answer(
+        self,
+        msg: Any,
+        question: Callable[[Any, Caller], Steps],
+        serve: Callable[[Any, Callable[[], Any]], None],
+    ) -> None:
+        """Answer a request.
+
+        Args:
+            msg (Message): the request
+            question: makes the answer from its payload, for whoever asks
+            serve: calls a function, and answers the request with an error if that raises
+        """
+
+        def failed(error: Exception) -> None:
+            def raise_it() -> None:
+                raise error
+
+            serve(msg, raise_it)
+
+        def done(answer: str) -> None:
+            serve(msg, lambda: self._handle.respond(msg, answer))
+
+        access = {} if self._config is None else self._config.get().get("access")
+        private = isinstance(access, dict) and bool(access.get("private-mode", False))
+        self.begin(question(payload_of(msg), Caller(msg, private)), done, failed)
 
     def begin(
         self, steps: Steps, done: Callable[[str], None], failed: Callable[[Exception], None]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A jobspec as it would reach the scheduler: with what the instance adds when a job is submitted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """PendingReason one job waits, in numbers and in words."""
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.constraint import parse_constraint
-from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
 from flux.scheduler.query.plan_snapshot import PlanSnapshot
-from flux.scheduler.requests import PendingJob, system_attributes
+from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.query.source import QuerySource
 
 #: Jobs that an answer names as being in a job's way; the rest is counted.
 MAX_JOBS_NAMED = 8
@@ -29,7 +30,7 @@ EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "
 #: Running jobs examined in one step of an answer: each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: How far ahead a shorter time limit that would fit is looked for, seconds: a week.
+#: How far ahead a shorter time limit that would fit is searched for, seconds: a week.
 LIMIT_SEARCH_S = 7 * 86400.0
 
 
@@ -37,12 +38,13 @@ class PendingReason:
     """Finds out what a job waits for.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        source (QuerySource): the scheduler
         snapshot (PlanSnapshot): the copy of its plan
     """
 
-    def __init__(self, scheduler: PolicyScheduler, snapshot: PlanSnapshot) -> None:
-        self._scheduler = scheduler
+    def __init__(self, source: QuerySource, snapshot: PlanSnapshot) -> None:
+        self._source = source
+        self._policy = source.policy
         self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
@@ -53,22 +55,22 @@ class PendingReason:
             "never"), ``reason``, ``t_estimate`` and its kind, and of ``ResourcePool.explain()``
             the numbers
         """
-        scheduler = self._scheduler
+        policy = self._policy
         request = job.resource_request
         facts: dict[str, Any] = {}
         never = None
-        if scheduler.pool_can("explain"):
-            facts = scheduler.facts_of(job)
+        if policy.pool_can("explain"):
+            facts = policy.facts.explain(request)
         try:
-            scheduler.resources.check_feasibility(request)
+            policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             never = str(exc)
-        reason = never or scheduler.why(job, facts or None)
+        reason = never or policy.why(job, facts or None)
         if reason and not caller.owner:
-            for head in scheduler.ahead_of(job):
+            for head in policy.ahead_of(job):
                 if not caller.may_see(head.request.userid):
                     reason = reason.replace(name_of(head.jobid), "another job")
-        when, kind = scheduler.estimate_of(job)
+        when, kind = self._source.estimate_of(job)
         answer = {
             "id": job.jobid,
             "name": name_of(job.jobid),
@@ -91,17 +93,19 @@ class PendingReason:
             dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
             ``reservation``; ``behind``, with ``behind_more`` if that is not all; what of it ``fits``
         """
-        scheduler = self._scheduler
+        policy = self._policy
         answer = self.line(job, caller)
         yield
         if "needed" not in answer:
             return answer
-        heads = scheduler.ahead_of(job)
+        heads = policy.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
-        answer["reservation"] = scheduler.reservation_of(job, first=not heads)
+        expected, _ = self._source.estimate_of(job)
+        for rule in policy.admission.rules:
+            answer.update(rule.facts(job, expected, first=not heads))
         yield
         answer["behind"], answer["behind_more"] = [], False
-        if not scheduler.waits_aside(job):
+        if not policy.admission.is_deferred(job.jobid):
             answer["behind"] = self._pending_before(heads, caller)
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
@@ -114,14 +118,12 @@ class PendingReason:
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
         """What each part of the job's constraint leaves out."""
-        inventory = self._scheduler.resources.impl.inventory
-        constraint = system_attributes(job).get("constraints")
-        for part in _parts(constraint) if isinstance(constraint, dict) else ():
+        pool = self._source.pool
+        for part in _parts(SystemAttributes.of_job(job).constraints or {}):
             try:
-                terms = parse_constraint(part)
+                out = pool.ranks & ~pool.ranks_matching(part)
             except ValueError:
                 continue
-            out = inventory.ranks & ~inventory.matching(terms)
             if out:
                 yield {
                     "constraint": _words(part),
@@ -133,7 +135,7 @@ class PendingReason:
         """The pending jobs that go first."""
         answer = []
         for head in heads[:MAX_JOBS_NAMED]:
-            start, _ = self._scheduler.estimate_of(head)
+            start, _ = self._source.estimate_of(head)
             length = head.resource_request.duration
             end = start + length if start is not None and length > 0 else None
             name = caller.name(head.jobid, head.request.userid)
@@ -145,25 +147,24 @@ class PendingReason:
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
         """The running jobs whose resources a job waits for: those that end last before it starts, and
         whether there are more."""
-        scheduler = self._scheduler
-        impl = scheduler.resources.impl
-        wanted = scheduler.ranks_of(job)
-        estimate, _ = scheduler.estimate_of(job)
+        source = self._source
+        wanted = self._policy.facts.ranks_of(job.resource_request)
+        estimate, _ = source.estimate_of(job)
         limit = math.inf if estimate is None else estimate
         last: list[tuple[float, int]] = []
-        for looked, (jobid, end) in enumerate(scheduler.running_jobs(), 1):
+        for examined, (jobid, end) in enumerate(source.running_jobs(), 1):
             if (end or math.inf) <= limit:
                 last.append((-end if end else -math.inf, jobid))
-            if looked % JOBS_PER_STEP == 0:
+            if examined % JOBS_PER_STEP == 0:
                 yield
         heapq.heapify(last)
         found: list[dict[str, Any]] = []
-        for looked in range(1, len(last) + 1):
+        for examined in range(1, len(last) + 1):
             end, jobid = heapq.heappop(last)
-            if looked % JOBS_PER_STEP == 0:
+            if examined % JOBS_PER_STEP == 0:
                 yield
             try:
-                if not selected_ranks(impl.held(jobid)) & wanted:
+                if not source.pool.held_ranks(jobid) & wanted:
                     continue
             except KeyError:
                 continue  # it ended since
@@ -182,12 +183,11 @@ class PendingReason:
     def _fits(self, job: PendingJob, heads: list[PendingJob]) -> Optional[dict[str, Any]]:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
-        scheduler = self._scheduler
         plan = self._snapshot.plan()
-        if plan is None or (heads and not scheduler.looks_past_heads):
+        if plan is None or (heads and not self._policy.looks_past_heads):
             return None
         request = job.resource_request
-        now = scheduler.now()
+        now = self._source.now()
         length = request.duration if request.duration > 0 else MAX_HORIZON_S
         horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
         start, end = plan.promises().get(job.jobid, (None, math.inf))
@@ -208,7 +208,7 @@ class PendingReason:
             answer["count"] = most
         return answer or None
 
-    def _put_back(self, plan: Any, job: PendingJob, start: float, end: float) -> None:
+    def _put_back(self, plan: Plan, job: PendingJob, start: float, end: float) -> None:
         """Enter a job's promise into the copy of the plan again; if that cannot be, it is spoilt."""
         try:
             if end == math.inf:
@@ -220,8 +220,7 @@ class PendingReason:
 
 def queue_of(job: PendingJob) -> Optional[str]:
     """The queue that a job was submitted to; None if it names none."""
-    queue = system_attributes(job).get("queue")
-    return queue if isinstance(queue, str) else None
+    return SystemAttributes.of_job(job).queue
 
 
 def _parts(constraint: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The plan that questions are answered from: a copy, at most a second old."""
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.queue import ALL, Turns
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.query.source import QuerySource
     from flux.scheduler.requests import PendingJob
 
 #: Age of a copy of the plan up to which questions are answered from it, seconds.
@@ -32,39 +34,39 @@ class PlanSnapshot:
     """A copy of a scheduler's plan, and another in which every pending job has a place.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        source (QuerySource): the scheduler
 
     Attributes:
         made (float): when the copy was made, seconds since the epoch
         unplanned (int): pending jobs for which `with_queue` had no time left
     """
 
-    def __init__(self, scheduler: PolicyScheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, source: QuerySource) -> None:
+        self._source = source
         self.made = 0.0
         self.unplanned = 0
         #: what the copies were made of, and how long the one took that took longest
         self._seen: Any = None
         self._took = 0.0
-        self._plan: Any = None
-        self._full: Any = None
+        self._plan: Optional[Plan] = None
+        self._full: Optional[Plan] = None
         self._turns = Turns()
 
-    def plan(self) -> Any:
+    def plan(self) -> Optional[Plan]:
         """A copy of the plan with the promises; None if the pool cannot plan.
 
         Whoever changes it puts back what was there, or calls `spoil`.
         """
-        scheduler = self._scheduler
-        now = scheduler.now()
-        pool = scheduler.resources
-        seen = (id(pool), pool.generation, scheduler.requests_seen)
+        source = self._source
+        now = source.now()
+        pool = source.pool
+        seen = (id(pool), pool.generation, source.events())
         fresh = 0 <= now - self.made < MAX_SNAPSHOT_AGE_S
         if self._plan is None or not fresh or (seen != self._seen and self._took <= COSTLY_COPY_S):
-            began = scheduler.stopwatch()
-            source = scheduler.current_plan()
-            self._plan = None if source is None else source.copy()
-            self._took = scheduler.stopwatch() - began
+            began = source.stopwatch()
+            plan = source.policy.current_plan()
+            self._plan = None if plan is None else plan.copy()
+            self._took = source.stopwatch() - began
             self._seen = seen
             self.made = now
             self._full = None
@@ -74,7 +76,7 @@ class PlanSnapshot:
         """The copy is not what it was: the next question has a new one."""
         self._plan = None
 
-    def with_queue(self) -> Generator[None, None, tuple[Any, Turns]]:
+    def with_queue(self) -> Generator[None, None, tuple[Optional[Plan], Turns]]:
         """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S` goes: those
         without a promise are planned behind all that have one.
 
@@ -86,18 +88,18 @@ class PlanSnapshot:
             return self._full, self._turns
         yield
         full, turns, made = plan.copy(), Turns(), self.made
-        scheduler = self._scheduler
+        source = self._source
         spent, unplanned = 0.0, 0
-        for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
-            if looked % JOBS_PER_STEP == 0:
+        for examined, job in enumerate(source.policy.pending_jobs(deferred=False), 1):
+            if examined % JOBS_PER_STEP == 0:
                 yield
             if unplanned:
                 unplanned += not job.request.finalized
             elif not job.request.finalized and not full.has(job.jobid):
-                began = scheduler.stopwatch()
+                began = source.stopwatch()
                 if not self._enter(job, full, turns):
                     break
-                spent += scheduler.stopwatch() - began
+                spent += source.stopwatch() - began
                 unplanned = int(spent > PLANNING_BUDGET_S)
                 yield
         if made == self.made and self._plan is plan:
@@ -105,12 +107,12 @@ class PlanSnapshot:
             self._took = max(self._took, spent)
         return full, turns
 
-    def _enter(self, job: PendingJob, plan: Any, turns: Turns) -> bool:
+    def _enter(self, job: PendingJob, plan: Plan, turns: Turns) -> bool:
         """Give a pending job a place; whether those behind it can have one."""
-        scheduler = self._scheduler
-        if not scheduler.looks_past_heads:
-            ranks = scheduler.turn_of(job)
-            scheduler.plan_in_turn(job, ranks, plan, turns)
+        policy = self._source.policy
+        if not policy.looks_past_heads:
+            ranks = policy.queue_order.turn_of(job)
+            policy.queue_order.plan_in_turn(job, plan, turns)
             return not (ranks == ALL and turns.after(ranks) == math.inf)
         request = job.resource_request
         try:

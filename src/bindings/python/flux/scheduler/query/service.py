@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The answers of ``sched.explain``, ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``."""
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
-from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
@@ -20,7 +21,8 @@ from flux.scheduler.query.plan_snapshot import PLANNING_BUDGET_S, PlanSnapshot
 from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.query.source import QuerySource
 
 #: Jobs listed in one answer; the others are counted.
 MAX_JOBS_LISTED = 10000
@@ -36,16 +38,17 @@ class QueryService:
     """Answers questions about a scheduler's jobs and plan.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        source (QuerySource): the scheduler
     """
 
-    def __init__(self, scheduler: PolicyScheduler) -> None:
-        self._scheduler = scheduler
-        self._snapshot = PlanSnapshot(scheduler)
-        self._reasons = PendingReason(scheduler, self._snapshot)
+    def __init__(self, source: QuerySource) -> None:
+        self._source = source
+        self._policy = source.policy
+        self._snapshot = PlanSnapshot(source)
+        self._reasons = PendingReason(source, self._snapshot)
 
     def _head(self) -> dict[str, Any]:
-        return {"now": self._scheduler.now(), "made": self._snapshot.made}
+        return {"now": self._source.now(), "made": self._snapshot.made}
 
     # -- why -------------------------------------------------------------------------------------------
 
@@ -66,22 +69,22 @@ class QueryService:
         asked = read(payload, id=None, all=False)
         if (asked["id"] is None) == (not asked["all"]):
             raise ValueError("give id, or all")
-        scheduler = self._scheduler
+        policy = self._policy
         self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "jobs": Entries()}
         if not asked["all"]:
             if type(asked["id"]) is not int:
                 raise ValueError(f"id={asked['id']!r} is invalid: expected a job id")
-            job = scheduler.pending(asked["id"])
+            job = policy.pending(asked["id"])
             if job is None or not caller.may_see(job.request.userid):
                 raise ValueError(f"{name_of(asked['id'])} is not a pending job")
-            yield from scheduler.find_heads()
+            yield from policy.queue_order.find_heads()
             answer["jobs"].append((yield from self._reasons.explain(job, caller)))
             others, shown = 0, 1
         else:
-            yield from scheduler.find_heads()
+            yield from policy.queue_order.find_heads()
             others = shown = 0
-            for looked, job in enumerate(scheduler.pending_jobs()):
+            for examined, job in enumerate(policy.pending_jobs()):
                 if job.request.finalized:
                     continue
                 if shown < MAX_JOBS_LISTED and caller.may_see(job.request.userid):
@@ -90,7 +93,7 @@ class QueryService:
                     yield
                 else:
                     others += 1
-                    if looked % JOBS_PER_STEP == 0:
+                    if examined % JOBS_PER_STEP == 0:
                         yield
         if not caller.private:
             answer["others"] = others
@@ -116,29 +119,29 @@ class QueryService:
         asked = read(payload, jobspec=None)
         if asked["jobspec"] is None:
             raise ValueError("jobspec is missing")
-        scheduler = self._scheduler
-        impl = scheduler.resources.impl
-        jobspec = as_submitted(asked["jobspec"], scheduler.instance_config)
-        request = scheduler.parse_request(jobspec)
+        source = self._source
+        pool = source.pool
+        jobspec = as_submitted(asked["jobspec"], source.config.get())
+        request = source.parse(jobspec)
         plan = self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "start": None, "ranks": None, "reason": ""}
         try:
-            scheduler.resources.check_feasibility(request)
+            source.pool.check_feasibility(request)
         except InfeasibleRequest as exc:
             return {**answer, "verdict": "never", "reason": str(exc)}
         if plan is None:
             reason = "the pool of this scheduler cannot plan"
             return {**answer, "verdict": "unknown", "reason": reason}
         yield
-        system = jobspec["attributes"]["system"]
-        if system.get("reservation") is not None:
-            return self._in_reservation(answer, plan, request, system, caller)
+        ruled = self._by_rule(plan, request, SystemAttributes.of(jobspec), caller)
+        if ruled is not None:
+            return {**answer, **ruled}
         plan, start, unplanned = yield from self._start_of(request)
         answer["unplanned"] = unplanned
         if start is None:
             reason = (
-                impl.why_not(request)
-                if impl.waits_for_ranks(request)
+                pool.why_not(request)
+                if pool.waits_for_ranks(request)
                 else "a job without a time limit is in the way"
             )
             return {**answer, "verdict": "unknown", "reason": reason}
@@ -151,83 +154,87 @@ class QueryService:
             "ranks": None if ranks is None else idset_text(ranks),
         }
 
-    def _in_reservation(
-        self,
-        answer: dict[str, Any],
-        plan: Any,
-        request: Any,
-        system: dict[str, Any],
-        caller: Caller,
-    ) -> dict[str, Any]:
-        """Of a job that names a reservation: it starts in its window, or now, on what lies idle."""
-        scheduler = self._scheduler
-        now = answer["now"]
-        try:
-            start, reason = scheduler.start_in_reservation(
-                str(system["reservation"]), request, system, caller.userid
-            )
-        except InfeasibleRequest as exc:
-            return {**answer, "verdict": "never", "reason": str(exc)}
-        if start is not None and start > now:
-            outside = plan.earliest(request)
-            if outside is not None and outside <= now:
-                start = now
-        verdict = "unknown" if start is None else "now" if start <= now else "later"
-        return {**answer, "verdict": verdict, "start": start, "reason": reason or ""}
+    def _by_rule(
+        self, plan: Plan, request: Any, attributes: SystemAttributes, caller: Caller
+    ) -> Optional[dict[str, Any]]:
+        """The verdict on a job whose start is up to an admission rule, as of one that names a
+        reservation; it may also start now, on what lies idle. None: it is up to no rule."""
+        now = self._source.now()
+        for rule in self._policy.admission.rules:
+            try:
+                found = rule.start_of_newcomer(request, attributes, caller.userid)
+            except InfeasibleRequest as exc:
+                return {"verdict": "never", "reason": str(exc)}
+            if found is None:
+                continue
+            start, reason = found
+            if start is not None and start > now:
+                outside = plan.earliest(request)
+                if outside is not None and outside <= now:
+                    start = now
+            verdict = "unknown" if start is None else "now" if start <= now else "later"
+            return {"verdict": verdict, "start": start, "reason": reason}
+        return None
 
-    def _start_of(self, request: Any) -> Generator[None, None, tuple[Any, Optional[float], int]]:
+    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
         """When a newcomer would start behind all that wait, the plan in which it does, and how many
         pending jobs there was no time to plan."""
-        scheduler = self._scheduler
-        ranks = scheduler.resources.impl.match_mask(request) if scheduler.by_queue else ALL
-        most = scheduler.promises_limit
-        if scheduler.looks_past_heads and most is not None:
+        policy = self._policy
+        ranks = policy.facts.ranks_of(request) if policy.by_queue else ALL
+        most = policy.promises_limit
+        if policy.looks_past_heads and most is not None:
             return (yield from self._simulate_backfill(request, ranks, most))
         plan, turns = yield from self._snapshot.with_queue()
+        assert plan is not None, "asked for by `when`, which has one"
         after = turns.after(ranks)
         start = None if after == math.inf else plan.earliest(request, after=after)
         return plan, start, self._snapshot.unplanned
 
     def _simulate_backfill(
         self, request: Any, ranks: int, most: int
-    ) -> Generator[None, None, tuple[Any, Optional[float], int]]:
+    ) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
         """As `_start_of`, where only the first `most` jobs are promised a start."""
-        scheduler = self._scheduler
-        now = scheduler.now()
-        source = self._snapshot.plan()
-        times = source.promises()
+        policy, source = self._policy, self._source
+        now = source.now()
+        current = self._snapshot.plan()
+        assert current is not None, "asked for by `when`, which has one"
+        times = current.promises()
         blocked = []
-        for looked, job in enumerate(scheduler.pending_jobs(aside=False), 1):
-            if looked % JOBS_PER_STEP == 0:
+        for examined, job in enumerate(policy.pending_jobs(deferred=False), 1):
+            if examined % JOBS_PER_STEP == 0:
                 yield
-            if not job.request.finalized and not scheduler.waits_for_down_ranks(job):
+            if not job.request.finalized and not policy.facts.waits_for_down_ranks(
+                job.resource_request
+            ):
                 wanted = job.resource_request
                 promised, end = times.get(job.jobid, (None, 0.0))
                 if promised is not None and end == math.inf:
                     # Either its start is known, or what it needs is kept since nobody knows it.
                     if wanted.duration > 0 or promised <= now:
                         promised = math.inf
-                blocked.append(Blocked(job.jobid, wanted, scheduler.turn_of(job), promised))
+                blocked.append(
+                    Blocked(job.jobid, wanted, policy.queue_order.turn_of(job), promised)
+                )
         blocked.append(Blocked(NEWCOMER, request, ranks))
         yield
-        changes = [end for end, _ in scheduler.resources.impl.jobs_by_end()]
+        changes = [end for end, _ in source.pool.jobs_by_end()]
         for jobid, (start, end) in times.items():
             if jobid < 0:
                 changes += [start, end]
         yield
-        plan = source.copy()
+        plan = current.copy()
         simulation = BackfillSimulation(plan, now, changes, blocked, most)
         steps = simulation.run()
-        began, spent = scheduler.stopwatch(), 0.0
+        began, spent = source.stopwatch(), 0.0
         while spent < PLANNING_BUDGET_S:
             try:
                 next(steps)
             except StopIteration as end:
                 plan.cancel(NEWCOMER)
                 return plan, end.value, 0
-            spent += scheduler.stopwatch() - began
+            spent += source.stopwatch() - began
             yield
-            began = scheduler.stopwatch()
+            began = source.stopwatch()
         return plan, plan.earliest(request), simulation.left()
 
     # -- windows ---------------------------------------------------------------------------------------
@@ -244,29 +251,25 @@ class QueryService:
             a count and until when so many are free together
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
-        scheduler = self._scheduler
+        policy, source = self._policy, self._source
         plan = self._snapshot.plan()
         head = self._head()
         answer: dict[str, Any] = {**head, "until": head["now"] + horizon, "kinds": []}
         if plan is None:
             raise ValueError("the pool of this scheduler cannot plan")
         yield
-        yield from scheduler.find_heads()
-        inventory = scheduler.resources.impl.inventory
-        kinds: dict[int, int] = {}
-        for units, mask in inventory.kinds.items():
-            kinds[inventory.keys[units]] = kinds.get(inventory.keys[units], 0) | mask
-        if scheduler.resources.expiration:
-            end = max(head["now"], scheduler.resources.expiration)
+        yield from policy.queue_order.find_heads()
+        kinds = source.pool.node_kinds()
+        if source.pool.expiration:
+            end = max(head["now"], source.pool.expiration)
             answer["until"] = min(answer["until"], end)
         # Where order is strict, nothing passes by a job that waits.
         stuck = 0
-        if not scheduler.looks_past_heads:
-            for _, ranks in scheduler.heads():
+        if not policy.looks_past_heads:
+            for _, ranks in policy.queue_order.heads():
                 stuck |= ranks
         requests, asked = [], []
-        for key, mask in sorted(kinds.items(), reverse=True):
-            cores, gpus = divmod(key, inventory.key_base)
+        for cores, gpus, mask in kinds:
             name = counted(cores, "core") + (f", {counted(gpus, 'GPU')}" if gpus else "")
             free = mask & ~stuck
             answer["kinds"].append({"kind": name, "total": popcount(mask), "steps": []})
@@ -292,7 +295,7 @@ class QueryService:
             "tasks": [{"command": ["true"], "slot": "one", "count": {"per_slot": 1}}],
             "attributes": {"system": system},
         }
-        return self._scheduler.parse_request(jobspec)
+        return self._source.parse(jobspec)
 
     # -- plan ------------------------------------------------------------------------------------------
 
@@ -308,25 +311,24 @@ class QueryService:
             ``reserved`` of objects with ``name``, ``start``, ``end``, ``nodes`` and ``ranks``
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
-        scheduler = self._scheduler
+        policy, source = self._policy, self._source
         plan = self._snapshot.plan()
         head = self._head()
         now, until = head["now"], head["now"] + horizon
-        impl = scheduler.resources.impl
-        inventory = impl.inventory
+        pool = source.pool
         answer: dict[str, Any] = {
             **head,
             "until": until,
-            "ranks": idset_text(inventory.ranks),
-            "down": idset_text(inventory.ranks & ~impl.eligible(None)),
+            "ranks": idset_text(pool.ranks),
+            "down": idset_text(pool.ranks & ~pool.eligible_ranks()),
             "running": Entries(),
             "promised": Entries(),
             "reserved": Entries(),
         }
         yield
-        for jobid, end in scheduler.running_jobs():
+        for jobid, end in source.running_jobs():
             try:
-                ranks = selected_ranks(impl.held(jobid))
+                ranks = pool.held_ranks(jobid)
             except KeyError:
                 continue  # it ended since
             answer["running"].append(
@@ -339,9 +341,9 @@ class QueryService:
                 }
             )
             yield
-        for jobid, (start, end) in {} if plan is None else plan.promises().items():
-            job = scheduler.pending(jobid)
-            if job is None or start >= until or not plan.has(jobid):
+        for jobid, (start, end) in () if plan is None else plan.promises().items():
+            job = policy.pending(jobid)
+            if job is None or plan is None or start >= until or not plan.has(jobid):
                 continue
             nodes = job.resource_request.shape.node_count
             bound = plan.ranks_of(jobid)
@@ -355,9 +357,10 @@ class QueryService:
                 }
             )
             yield
-        for span in scheduler.reserved_spans(until):
-            answer["reserved"].append(span)
-            yield
+        for rule in policy.admission.rules:
+            for span in rule.spans(until):
+                answer["reserved"].append(span)
+                yield
         return answer
 
     # -- statistics ------------------------------------------------------------------------------------
@@ -370,50 +373,52 @@ class QueryService:
             caller (Caller): the owner
         """
         read(payload)
-        scheduler = self._scheduler
+        policy, source = self._policy, self._source
         plan = self._snapshot.plan()
         head = self._head()
-        impl = scheduler.resources.impl
-        everything = impl.inventory.ranks
-        up = impl.eligible(None)
-        idle = impl.index.idle
+        pool = source.pool
+        up, idle = pool.eligible_ranks(), pool.idle_ranks
         reserved = 0
-        for jobid in scheduler.stand_ins():
-            reserved |= selected_ranks(impl.held(jobid))
+        for jobid, _ in pool.job_end_times():
+            if jobid < 0:  # a placeholder
+                reserved |= pool.held_ranks(jobid)
         counts = {
             "allocated": popcount(up & ~idle & ~reserved),
             "free": popcount(up & idle),
             "reserved": popcount(up & reserved),
-            "down": popcount(everything & ~up),
+            "down": popcount(pool.ranks & ~up),
         }
         promises = []
         starts = {} if plan is None else plan.promises()
         for jobid, (start, _) in heapq.nsmallest(
             PROMISES_SHOWN, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):
-            waiting = scheduler.pending(jobid)
+            waiting = policy.pending(jobid)
             if waiting is not None:
                 nodes = waiting.resource_request.shape.node_count
                 promises.append(
                     {"name": name_of(jobid), "start": start, "nodes": nodes and nodes.min}
                 )
         yield
-        yield from scheduler.find_heads()
+        yield from policy.queue_order.find_heads()
         reasons: dict[tuple[Optional[str], str], int] = {}
-        for job, _ in zip(scheduler.pending_jobs(), range(MAX_JOBS_LISTED)):
+        for job, _ in zip(policy.pending_jobs(), range(MAX_JOBS_LISTED)):
             if not job.request.finalized:
-                key = (queue_of(job), scheduler.kind_of_wait(job))
+                key = (queue_of(job), source.kind_of_wait(job))
                 reasons[key] = reasons.get(key, 0) + 1
                 yield
-        reservations = Entries()
-        for one in scheduler.reservation_figures():
-            reservations.append(one)
-            yield
+        by_rules: dict[str, Entries] = {}
+        for rule in policy.admission.rules:
+            for title, figures in rule.stats().items():
+                by_rules[title] = Entries()
+                for one in figures:
+                    by_rules[title].append(one)
+                    yield
         return {
             **head,
-            "name": scheduler.name,
-            "started": scheduler.loaded_at,
-            "stats": scheduler.stats_get(),
+            "name": policy.name,
+            "started": policy.loaded_at,
+            "stats": policy.stats_get(),
             "nodes": counts,
             "reasons": [
                 {"queue": queue, "kind": kind, "count": count}
@@ -421,7 +426,7 @@ class QueryService:
                     reasons.items(), key=lambda one: (one[0][0] or "", one[0][1])
                 )
             ],
-            "started_jobs": dict(scheduler.started_jobs),
+            "started_jobs": dict(policy.started_jobs),
             "promises": promises,
-            "reservations": reservations,
+            **by_rules,
         }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Windows to come, as promises in the plan."""
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.reservations.host import ReservationHost
 
 #: Windows of one reservation that are entered into the plan; the last one without an end.
 WINDOWS_PLANNED = 64
@@ -34,35 +36,28 @@ class FutureWindows:
     each part is entered from when it can be had.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
         self,
-        scheduler: PolicyScheduler,
+        host: ReservationHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
     ) -> None:
-        self._scheduler = scheduler
+        self._host = host
         self._entries = entries
         self._selector = selector
-        self._plan: Any = None
+        self._plan: Optional[Plan] = None
 
-    def attach(self, plan: Any) -> None:
+    def attach(self, plan: Plan) -> None:
         """Enter all reservations into a plan that has no promises yet; it is kept up to date."""
         self._plan = plan
         for entry in self._entries.values():
             entry.keys = []
             self.enter(entry)
-
-    @property
-    def plan(self) -> Any:
-        """The plan in which the reservations are entered; a new one for a policy that has none."""
-        if self._plan is None:
-            self.attach(self._scheduler.resources.plan())
-        return self._plan
 
     def forget(self) -> None:
         """The plan is void: ranks were lost, or another one is made."""
@@ -117,7 +112,7 @@ class FutureWindows:
         )
 
     def _enter_missing(
-        self, plan: Any, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
+        self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
         """Enter what the window that lasts is short of, so that nobody else has it when it comes
         free; whether there is no such."""
@@ -139,7 +134,7 @@ class FutureWindows:
         return entry.window
 
     def _enter_window(
-        self, plan: Any, entry: ReservationState, window: Window, end: float
+        self, plan: Plan, entry: ReservationState, window: Window, end: float
     ) -> tuple[bool, list[int], list[tuple[float, int]]]:
         """Enter one window into a plan, in as few parts as can be.
 
@@ -160,7 +155,7 @@ class FutureWindows:
 
     def _enter_nodes(
         self,
-        plan: Any,
+        plan: Plan,
         reservation: Reservation,
         start: float,
         end: float,
@@ -175,7 +170,7 @@ class FutureWindows:
         What another reservation has for some of the time is this one's for the rest of it; that is
         seen to at so many `walls`.
         """
-        start = max(start, self._scheduler.now())
+        start = max(start, self._host.now())
         whole = True
         for _ in range(MAX_WINDOW_PARTS):
             if not left or start >= end:
@@ -216,7 +211,7 @@ class FutureWindows:
 
     def _kept_as_well_as_can_be(self) -> bool:
         """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
-        trial = self._scheduler.resources.plan()
+        trial = self._host.resources.plan()
         for entry in self._entries.values():
             parts: list[tuple[float, int]] = []
             self._enter_missing(trial, entry, [], parts)
@@ -238,7 +233,7 @@ class FutureWindows:
 
     def _most(
         self,
-        plan: Any,
+        plan: Plan,
         reservation: Reservation,
         most: int,
         start: float,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Keeping reserved resources from jobs that may not have them.
 
 How a reservation is kept
@@ -9,19 +10,19 @@ are chosen as late as for any promise. Where it cannot be had whole, because job
 window, each part is entered from when it can be had. Windows that repeat are entered
 `future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
 
-*When it begins*, the ranks are chosen, and what is free of them is given to a *stand-in*: an
+*When it begins*, the ranks are chosen, and what is free of them is given to a *placeholder*: an
 allocation in the pool that belongs to no job (its id is negative). Nothing else has to know: the
 pool gives reserved resources to nobody, the plan knows when they come back. What is still in use
 then is taken in as it becomes free; until then the reservation is short of it.
 
-*A job of the group* that starts inside is placed where the stand-in was, and the stand-in keeps the
-rest; when the job ends, its resources are the stand-in's again. The stand-in gets a new id each
+*A job of the group* that starts inside is placed where the placeholder was, and the placeholder keeps the
+rest; when the job ends, its resources are the placeholder's again. The placeholder gets a new id each
 time, since a plan knows an allocation by its id and its end.
 
-*When it ends*, the stand-in is gone, and blocked jobs are looked at.
+*When it ends*, the placeholder is freed, and blocked jobs are examined.
 
 A job of the group that does not fit inside may use what lies idle outside, like any job, but nothing
-is kept for it there and nobody waits behind it: between tries it is set *aside*.
+is kept for it there and nobody waits behind it: until something is released it is deferred.
 
 Who does what
 =============
@@ -36,9 +37,10 @@ what was made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.active_windows import ActiveWindows
 from flux.scheduler.reservations.future_windows import FutureWindows
@@ -51,15 +53,19 @@ from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.reservations.host import ReservationHost
 
 
 class ReservationManager:
     """The reservations of a scheduler, and what keeps them.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
+        parse: function giving the pool's request for a jobspec
+        changed: called when a window began or ended, or a reservation was made or given up
 
     Attributes:
         entries (dict): the reservations, by name
@@ -70,17 +76,20 @@ class ReservationManager:
         report (ReservationReport): how they are shown
     """
 
-    def __init__(self, scheduler: PolicyScheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self, host: ReservationHost, parse: Callable[[Any], Any], changed: Callable[[], None]
+    ) -> None:
+        self._host = host
+        self._changed = changed
         self.entries: dict[str, ReservationState] = {}
-        selector = self._selector = NodeSelector(scheduler)
-        self.future = FutureWindows(scheduler, self.entries, selector)
-        self.active = ActiveWindows(scheduler, self.entries, selector)
-        self.group_jobs = GroupJobs(self.entries, self.future)
+        selector = self._selector = NodeSelector(host, parse)
+        self.future = FutureWindows(host, self.entries, selector)
+        self.active = ActiveWindows(host, self.entries, selector)
+        self.group_jobs = GroupJobs(self.entries, host.current_plan)
         self.reasons = ReservationReasons(
-            scheduler, self.entries, selector, self.group_jobs, self.active
+            host, self.entries, selector, self.group_jobs, self.active
         )
-        self.report = ReservationReport(scheduler, self.entries, selector, self.active)
+        self.report = ReservationReport(host, self.entries, selector, self.active)
         #: whether the jobs that run are in the pool, so that what is free may be taken
         self._open = False
 
@@ -107,10 +116,10 @@ class ReservationManager:
         if not anyway:
             self._check_nodes(reservation)
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
-        entry.window = reservation.window_at(self._scheduler.now())
+        entry.window = reservation.window_at(self._host.now())
         self.active.pin(entry)
         if not self.future.enter(entry):
-            self._scheduler.replan()
+            self._host.replan()
         if self._open and not self.tick():
             self._wake()  # what was promised or estimated may be so no longer
         return entry
@@ -128,10 +137,10 @@ class ReservationManager:
         name = reservation.name
         if name in self.entries:
             raise ValueError(f"reservation {name} exists already: unreserve it first")
-        if reservation.window_at(self._scheduler.now()) is None:
+        if reservation.window_at(self._host.now()) is None:
             end = reservation.recurrence.start + reservation.duration
             raise ValueError(f"reservation {name}: it would be over since {iso_time(end)}")
-        expiration = self._scheduler.resources.expiration
+        expiration = self._host.resources.expiration
         if expiration and reservation.recurrence.start >= expiration:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
 
@@ -148,7 +157,7 @@ class ReservationManager:
             )
         try:
             request = self._selector.request(reservation, nodes, reservation.duration)
-            self._scheduler.resources.check_feasibility(request)
+            self._host.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             raise ValueError(f"reservation {reservation.name}: {exc}") from None
 
@@ -164,35 +173,34 @@ class ReservationManager:
         self.future.withdraw(entry)
         self.active.dismiss(entry)
         # A promise from the end of its window on would come due when nothing else happens.
-        self._scheduler.replan()
+        self._host.replan()
         self._wake()
         return entry
 
     # -- starting --------------------------------------------------------------------------------------
 
-    def allocate(self, job: PendingJob, plan: Any) -> Any:
-        """Allocate to a job now, without taking what is promised or reserved.
+    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+        """Place a job of a group inside the window that lasts; None if there is none, or no room.
 
         Args:
             job (PendingJob): the job
             plan (Plan): the one that jobs are started through
 
         Raises:
-            InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        entry, reason = self.group_jobs.standing(job)
-        if reason is not None:
-            raise InsufficientResources(reason)
-        if entry is not None and entry.active:
-            got = self.active.allocate(entry, job, plan)
-            if got is not None:
-                return got
-        return plan.alloc(job.jobid, job.resource_request)
+        entry, _ = self.group_jobs.standing(job)
+        if entry is None or not entry.active:
+            return None
+        return self.active.allocate(entry, job, plan)
 
     def newcomer(
-        self, name: str, request: Any, asker: Asker
+        self, name: str, request: Any, asker: Asker, waiting: Iterable[PendingJob]
     ) -> tuple[Optional[float], Optional[str]]:
         """When a job that is not submitted would start in the reservation that it names.
+
+        Args:
+            waiting: the deferred jobs, in the order of the queue
 
         Returns:
             seconds since the epoch, or None; and if that is not known, why
@@ -205,9 +213,9 @@ class ReservationManager:
             return None, reason
         if entry.active:
             if self.active.has_room(entry, request):
-                return self._scheduler.now(), None
+                return self._host.now(), None
             return None, f"reservation {name}: not enough of its nodes are free"
-        when = self.group_jobs.start_in_window(entry, request)
+        when = self.group_jobs.start_in_window(entry, request, waiting)
         return when, None if when is not None else f"reservation {name}: no room in its window"
 
     def extended(self, jobid: int, expiration: float) -> None:
@@ -216,13 +224,13 @@ class ReservationManager:
         That it reaches into a window is let, and the log says so.
         """
         if not self.active.extended(jobid, expiration):
-            self._scheduler.resources.update_expiration(jobid, expiration)
+            self._host.resources.update_expiration(jobid, expiration)
         for entry in self.entries.values():
             if any(job["id"] == jobid for job in self.report.in_the_way(entry)):
                 assert entry.window is not None
                 zone = entry.reservation.recurrence.zone
                 end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
-                self._scheduler.log.warning(
+                self._host.log.warning(
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: that is let"
                 )
@@ -236,7 +244,7 @@ class ReservationManager:
 
     def lasting(self) -> set[str]:
         """Names of the reservations of which a window lasts, begun or not."""
-        now = self._scheduler.now()
+        now = self._host.now()
         return {
             name
             for name, entry in self.entries.items()
@@ -247,11 +255,11 @@ class ReservationManager:
         """Do what the time asks for: begin windows and end them, take in what became free.
 
         Returns:
-            whether resources became free for others, or jobs aside are worth a look
+            whether resources became free for others, or deferred jobs are worth examining
         """
         if not self._open:
             return False
-        now = self._scheduler.now()
+        now = self._host.now()
         changed = False
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
@@ -259,7 +267,7 @@ class ReservationManager:
                 self._end_window(entry, now)
             if entry.window is not None and not entry.active and entry.window.start <= now:
                 changed = True
-                entry.active = True
+                entry.begin()
                 self.future.withdraw(entry)
                 self.active.take_in(entry)
                 self.future.enter(entry)
@@ -279,24 +287,22 @@ class ReservationManager:
         return min(times, default=None)
 
     def _end_window(self, entry: ReservationState, now: float) -> None:
-        log = self._scheduler.log
+        log = self._host.log
         if entry.active:
             log.info(f"reservation {entry.name}: the window is over")
         self.active.dismiss(entry)
-        entry.window = entry.reservation.window_at(now)
+        entry.plan_next(entry.reservation.window_at(now))
         self.future.withdraw(entry)
         self.active.pin(entry)
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
         elif not self.future.enter(entry):
-            self._scheduler.replan()
+            self._host.replan()
 
     # -- resources ------------------------------------------------------------------------------------
 
-    def ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed."""
-        if lost:
-            self.future.forget()
+    def ranks_changed(self) -> None:
+        """Ranks came up, went down, left or changed."""
         for entry in self.entries.values():
             self.active.pin(entry)
         self.refill()
@@ -307,7 +313,7 @@ class ReservationManager:
             if entry.active:
                 self.active.take_in(entry)
         if not self.future.mend():
-            self._scheduler.replan()
+            self._host.replan()
 
     def _wake(self) -> None:
-        self._scheduler.reservations_changed()
+        self._changed()

@@ -1,28 +1,30 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which nodes a reservation asks for, in the terms of the pool."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from flux.hostlist import Hostlist
-from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import popcount
 from flux.scheduler.reservations.reservation import Reservation
 from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.reservations.host import ReservationHost
 
 
 class NodeSelector:
     """What reservations ask of the pool, in its terms; and ids in it that are no job's.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
+        parse: function giving the pool's request for a jobspec
     """
 
-    def __init__(self, scheduler: PolicyScheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, host: ReservationHost, parse: Callable[[Any], Any]) -> None:
+        self._host = host
+        self._parse = parse
         self._next_id = -1
 
     def request(
@@ -36,7 +38,7 @@ class NodeSelector:
             duration: for how long, seconds; 0: without end
             ranks: of these ranks (an idset); None: of any that meet the constraint
         """
-        return self._scheduler.parse_request(reservation.jobspec(nodes, duration, ranks))
+        return self._parse(reservation.jobspec(nodes, duration, ranks))
 
     def nodes(self, reservation: Reservation) -> int:
         """How many nodes a reservation is for: as it says, or as many as meet its constraint."""
@@ -48,25 +50,23 @@ class NodeSelector:
         """The hosts that a reservation names and the instance does not have (RFC 29)."""
         if reservation.hosts is None:
             return ""
-        inventory = self._scheduler.resources.impl.inventory
+        pool = self._host.resources
         names = Hostlist(reservation.hosts)
-        if popcount(inventory.matching(_on(reservation.hosts))) == len(set(names)):
+        if popcount(pool.ranks_matching(_on(reservation.hosts))) == len(set(names)):
             return ""
-        missing = [name for name in names if not inventory.matching(_on(name))]
+        missing = [name for name in names if not pool.ranks_matching(_on(name))]
         return str(Hostlist(missing).encode()) if missing else ""
 
     def ranks(self, reservation: Reservation) -> int:
         """Mask of the ranks that a reservation could want, up or not."""
         request = self.request(reservation, 1, 1.0)
-        mask: int = self._scheduler.resources.impl.match_mask(request)
-        return mask
+        return self._host.resources.match_mask(request)
 
     def ranks_up(self, reservation: Reservation) -> int:
         """Mask of the ranks that a reservation could want and that are up."""
-        impl = self._scheduler.resources.impl
+        pool = self._host.resources
         request = self.request(reservation, 1, 1.0)
-        mask: int = impl.match_mask(request) & impl.eligible(request.shape.match)
-        return mask
+        return pool.match_mask(request) & pool.eligible_ranks(request)
 
     def lacks(self, entry: ReservationState) -> int:
         """How many nodes a reservation is short of, while its window lasts. One for nobody is not
@@ -83,6 +83,6 @@ class NodeSelector:
         return self._next_id
 
 
-def _on(hosts: str) -> Any:
-    """The constraint that a node is one of these hosts."""
-    return parse_constraint({"hostlist": [hosts]})
+def _on(hosts: str) -> dict[str, Any]:
+    """The constraint that a node is one of these hosts (RFC 31)."""
+    return {"hostlist": [hosts]}

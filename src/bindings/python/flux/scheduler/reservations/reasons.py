@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job waits for on account of a reservation."""
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.reservations.host import ReservationHost
 
 #: A job that is planned to start within so many seconds of a window's end starts because the window ends.
 SAME_TIME_S = 1.0
@@ -25,7 +26,7 @@ class ReservationReasons:
     """Finds the reservation that a job waits for, or has to keep off.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
         group_jobs (GroupJobs): the jobs of their groups
@@ -34,13 +35,13 @@ class ReservationReasons:
 
     def __init__(
         self,
-        scheduler: PolicyScheduler,
+        host: ReservationHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
         group_jobs: GroupJobs,
         active: ActiveWindows,
     ) -> None:
-        self._scheduler = scheduler
+        self._host = host
         self._entries = entries
         self._selector = selector
         self._group_jobs = group_jobs
@@ -58,11 +59,12 @@ class ReservationReasons:
     def before(self, job: PendingJob, start: float) -> Optional[dict[str, Any]]:
         """The last reservation that is over when a job starts at `start`, of nodes that it could use:
         its name, start and end; None if there is none but the job's own."""
-        wanted = self._scheduler.ranks_of(job)
+        wanted = self._host.facts.ranks_of(job.resource_request)
+        own = self._group_jobs.reservation_of(job)
         over = [
             (entry.window.end, entry)
             for entry in self._entries.values()
-            if entry.name != job.reservation
+            if entry.name != own
             and entry.window is not None
             and entry.window.end <= start + SAME_TIME_S
             and (entry.ranks or self._selector.ranks(entry.reservation)) & wanted
@@ -82,7 +84,7 @@ class ReservationReasons:
             return str(exc), None
         if reason is not None:
             return reason, entry
-        now = self._scheduler.now()
+        now = self._host.now()
         if entry is not None and entry.window is not None and not entry.active:
             begins = self._text(entry, entry.window.start)
             return f"reservation {entry.name} begins at {begins}", entry
@@ -99,9 +101,8 @@ class ReservationReasons:
         if not self._entries:
             return None, None
         request = job.resource_request
-        scheduler = self._scheduler
-        facts = scheduler.resources.explain(request)
-        wanted = scheduler.ranks_of(job)
+        facts = self._host.resources.explain(request)
+        wanted = self._host.facts.ranks_of(request)
         active = reserved = 0
         for entry in self._entries.values():
             if entry.active:

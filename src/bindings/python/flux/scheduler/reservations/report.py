@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations as answers show them."""
 
 from __future__ import annotations
@@ -6,7 +7,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
-from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.reservations.active_windows import ActiveWindows
 from flux.scheduler.reservations.node_selector import NodeSelector
@@ -14,7 +14,7 @@ from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.reservations.host import ReservationHost
 
 #: Windows of one reservation that ``sched.plan`` shows.
 WINDOWS_SHOWN = 64
@@ -24,7 +24,7 @@ class ReservationReport:
     """Shows reservations: as a list has them, as a plan has them, and what would be in their way.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
         active (ActiveWindows): what is held of them
@@ -32,12 +32,12 @@ class ReservationReport:
 
     def __init__(
         self,
-        scheduler: PolicyScheduler,
+        host: ReservationHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
         active: ActiveWindows,
     ) -> None:
-        self._scheduler = scheduler
+        self._host = host
         self._entries = entries
         self._selector = selector
         self._active = active
@@ -81,7 +81,7 @@ class ReservationReport:
     def preview(self, reservation: Reservation) -> dict[str, Any]:
         """As `describe`, of a reservation that is not made."""
         entry = ReservationState(reservation, configured=False)
-        entry.window = reservation.window_at(self._scheduler.now())
+        entry.window = reservation.window_at(self._host.now())
         return self.describe(entry)
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
@@ -107,7 +107,7 @@ class ReservationReport:
 
         Of a number of nodes, those that end first, as many as have to be.
         """
-        window = reservation.window_at(self._scheduler.now())
+        window = reservation.window_at(self._host.now())
         if window is None:
             return []
         room = self._selector.ranks_up(reservation)
@@ -122,15 +122,14 @@ class ReservationReport:
         if not short:
             return []
         room = self._selector.ranks_up(entry.reservation) & ~entry.ranks
-        return self._in_the_way(room, short, self._scheduler.now())
+        return self._in_the_way(room, short, self._host.now())
 
     def _in_the_way(self, room: int, nodes: Optional[int], start: float) -> list[dict[str, Any]]:
         """The running jobs that keep so many of `room` (None: all of it) from being free at a time."""
-        impl = self._scheduler.resources.impl
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._active.running():
-            ranks = selected_ranks(impl.held(jobid)) & room
+            ranks = self._host.resources.held_ranks(jobid) & room
             if ranks and (not end or end > start):
                 busy.append((end or math.inf, jobid, ranks))
                 taken |= ranks
@@ -148,7 +147,7 @@ class ReservationReport:
 
     def overlapping(self, reservation: Reservation) -> list[str]:
         """Names of the reservations because of which the next window cannot be had whole."""
-        window = reservation.window_at(self._scheduler.now())
+        window = reservation.window_at(self._host.now())
         if window is None:
             return []
         room = self._selector.ranks_up(reservation)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A reservation: resources that an administrator keeps for a group of jobs, from one time to another.
 
 While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Making, listing and giving up reservations: the services, the KVS, the configuration, the clock.
 
 Reservations made by request live in the KVS under `KEY`, stored before the request is answered, so
@@ -8,7 +9,7 @@ the configuration, tables ``[reservations.NAME]``, are read at load and at each 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from flux.kvs import get_key_direct
 from flux.scheduler.host import name_of
@@ -17,28 +18,25 @@ from flux.scheduler.reservations.manager import ReservationManager
 from flux.scheduler.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Committer, ErrorReporter
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.host import Committer, ErrorReporter, Timer
+    from flux.scheduler.reservations.host import ReservationHost
 
 #: Where the reservations are stored, and the version of what is there.
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds after which the clock is looked at though no window begins or ends: an administrator may set it.
+#: Seconds after which the clock is read though no window begins or ends: an administrator may have set it.
 CLOCK_CHECK_S = 60.0
 
-#: Reservations that there can be: each costs a look at every release.
+#: The most reservations there can be: every release of resources walks through all of them.
 MAX_RESERVATIONS = 1000
-
-#: Jobspecs of running jobs that are asked for at a time.
-LOOKUPS_IN_FLIGHT = 256
 
 
 class ReservationService:
     """Takes requests about reservations, and sees to it that they outlive the scheduler.
 
     Args:
-        scheduler (PolicyScheduler): whose
+        host (ReservationHost): the scheduler
         manager (ReservationManager): who keeps them
         commits (Committer): stores in the KVS
         errors (ErrorReporter): where trouble is reported
@@ -46,16 +44,16 @@ class ReservationService:
 
     def __init__(
         self,
-        scheduler: PolicyScheduler,
+        host: ReservationHost,
         manager: ReservationManager,
         commits: Committer,
         errors: ErrorReporter,
     ) -> None:
-        self._scheduler = scheduler
+        self._host = host
         self._manager = manager
         self._commits = commits
         self._errors = errors
-        self._timer: Any = None
+        self._timer: Optional[Timer] = None
 
     # -- the start -------------------------------------------------------------------------------------
 
@@ -65,7 +63,7 @@ class ReservationService:
         Raises:
             ValueError: what is stored cannot be read: jobs would be started into it
         """
-        scheduler = self._scheduler
+        scheduler = self._host
         handle = scheduler.handle
         try:
             stored = get_key_direct(handle, KEY)
@@ -86,11 +84,11 @@ class ReservationService:
                 f"{KEY} in the KVS is not of version {VERSION}: reservations made with a newer "
                 f"scheduler cannot be kept; go back to it, or `flux kvs unlink {KEY}`"
             )
-        now = self._scheduler.now()
+        now = self._host.now()
         for entry in stored.get("reservations", ()):
             reservation = Reservation.from_dict(entry, now)
             if reservation.window_at(now) is None:
-                self._scheduler.log.info(f"reservation {reservation.name} is over")
+                self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add_anyway(reservation, configured=False)
 
@@ -100,11 +98,11 @@ class ReservationService:
             self._manager.add(reservation, configured, anyway=True)
         except ValueError as exc:
             where = "configuration: " if configured else ""
-            self._scheduler.log.warning(f"{where}{exc}")
+            self._host.log.warning(f"{where}{exc}")
 
     def _tables(self) -> Any:
         try:
-            return self._scheduler.handle.conf_get("reservations", {}, update=True)
+            return self._host.handle.conf_get("reservations", {}, update=True)
         except OSError:
             return {}
 
@@ -137,50 +135,13 @@ class ReservationService:
     def _read_table(self, name: str, table: Any) -> Reservation:
         if not isinstance(table, dict):
             raise ValueError(f"expected a table, got {table!r}")
-        now = self._scheduler.now()
+        now = self._host.now()
         reservation = Reservation.from_dict({**table, "name": name}, now)
         later = Reservation.from_dict({**table, "name": name}, now + 40 * 86400)
         if later != reservation:
             # Each reload would move it.
             raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
         return reservation
-
-    def recognise(self, holding: set[int]) -> None:
-        """Of the jobs found running, know those that were started inside a window that lasts.
-
-        Only now may what is reserved be taken: before, the pool did not know what jobs hold.
-        """
-        active = {
-            name
-            for name in self._manager.lasting()
-            if not self._manager.entries[name].reservation.for_nobody
-        }
-        if active:
-            self._look_up(holding, active)
-        self._manager.open()
-        self.arm()
-
-    def _look_up(self, holding: set[int], active: set[str]) -> None:
-        """Find in the jobspecs of running jobs which of these reservations they name."""
-        handle = self._scheduler.handle
-        jobids = sorted(holding)
-        for start in range(0, len(jobids), LOOKUPS_IN_FLIGHT):
-            some = jobids[start : start + LOOKUPS_IN_FLIGHT]
-            futures = [
-                handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
-                for jobid in some
-            ]
-            for jobid, future in zip(some, futures):
-                try:
-                    jobspec = future.get()["jobspec"]
-                    if isinstance(jobspec, str):
-                        jobspec = json.loads(jobspec)
-                    name = jobspec["attributes"]["system"].get("reservation")
-                except Exception as exc:
-                    self._scheduler.log.debug(f"jobspec of {name_of(jobid)}: {exc}")
-                    continue
-                if name in active:
-                    self._manager.active.found_inside(jobid, name)
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -193,7 +154,7 @@ class ReservationService:
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
-        scheduler, manager = self._scheduler, self._manager
+        scheduler, manager = self._host, self._manager
         if not scheduler.pool_can("plan"):
             raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
         if len(manager.entries) >= MAX_RESERVATIONS:
@@ -244,9 +205,9 @@ class ReservationService:
                 "and use flux config reload"
             )
         self._manager.remove(name)
-        self._scheduler.log.info(f"reservation {name} given up")
+        self._host.log.info(f"reservation {name} given up")
         self.arm()
-        self._store(lambda: self._scheduler.handle.respond(msg, {"now": self._scheduler.now()}))
+        self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
         """All reservations, by start; a guest is told neither for whom they are nor which jobs are in
@@ -263,19 +224,16 @@ class ReservationService:
             shown.append(one)
             yield
         shown.sort(key=lambda one: (one["start"], one["name"]))
-        answer: dict[str, Any] = {"now": self._scheduler.now(), "reservations": Entries()}
+        answer: dict[str, Any] = {"now": self._host.now(), "reservations": Entries()}
         for one in shown:
             answer["reservations"].append(one)
             yield
         return answer
 
-    def reconfigure(self, msg: Any) -> None:
+    def reconfigure(self, config: dict[str, Any]) -> None:
         """The configuration was loaded anew."""
-        payload = payload_of(msg)
-        tables = payload.get("reservations", {}) if isinstance(payload, dict) else {}
-        self._configure(tables)
+        self._configure(config.get("reservations", {}))
         self.arm()
-        self._scheduler.handle.respond(msg, None)
 
     def _store(self, stored: Any) -> None:
         entries = [
@@ -291,16 +249,14 @@ class ReservationService:
     def arm(self) -> None:
         """Have `ReservationManager.tick` called when it has something to do, and now and then: a clock may be set."""
         if self._timer is not None:
-            self._timer.stop()
+            self._timer.cancel()
             self._timer = None
         due = self._manager.next_change()
-        if due is None:
-            return
-        wait = min(max(0.0, due - self._scheduler.now()), CLOCK_CHECK_S)
-        self._timer = self._scheduler.handle.timer_watcher_create(wait, self._fired)
-        self._timer.start()
+        if due is not None:
+            due = min(due, self._host.now() + CLOCK_CHECK_S)
+            self._timer = self._host.call_at(due, self._fired)
 
-    def _fired(self, *_: Any) -> None:
+    def _fired(self) -> None:
         self._errors.guard("reservations", self._manager.tick)
         self.arm()
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """How far a reservation is: its window, the nodes chosen for it, and what keeps them."""
 
 from __future__ import annotations
@@ -5,6 +6,7 @@ from __future__ import annotations
 from typing import Optional
 
 from flux.scheduler.reservations.reservation import Reservation, Window
+from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
 
 
 class ReservationState:
@@ -14,22 +16,22 @@ class ReservationState:
         reservation (Reservation): what was asked for
         configured (bool): it comes from the configuration, and cannot be given up by a request
         window (Window or None): the one that lasts, else the next; None: all are over
-        active (bool): `window` has begun
+        state (str): of its window, one of `flux.scheduler.states.WINDOW`
         ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
-        stand_in (int or None): the id of the allocation that keeps what is free of them
+        placeholder (int or None): the id of the allocation that keeps what is free of them
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
         whole (bool): these keep all that it wants; if not, they are made anew at each release
     """
 
     __slots__ = (
-        "active",
         "configured",
         "keys",
         "parts",
         "ranks",
         "reservation",
-        "stand_in",
+        "state",
+        "placeholder",
         "warned",
         "whole",
         "window",
@@ -39,13 +41,27 @@ class ReservationState:
         self.reservation = reservation
         self.configured = configured
         self.window: Optional[Window] = None
-        self.active = False
+        self.state = PLANNED
         self.ranks = 0
-        self.stand_in: Optional[int] = None
+        self.placeholder: Optional[int] = None
         self.keys: list[int] = []
         self.parts: list[tuple[float, int]] = []
         self.whole = True
         self.warned = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether `window` has begun."""
+        return self.state == ACTIVE
+
+    def begin(self) -> None:
+        """Its window begins."""
+        self.state = WINDOW.after(self.state, "begin")
+
+    def plan_next(self, window: Optional[Window]) -> None:
+        """`window` is the next one; None: there is none, it is over."""
+        self.window = window
+        self.state = WINDOW.after(self.state, "last" if window is None else "next")
 
     @property
     def name(self) -> str:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Wall-clock times: reading them, and repeating them by the clock on the wall.
 
 An administrator says "Tuesdays at eight, for four hours". That is a time of day in a zone, not

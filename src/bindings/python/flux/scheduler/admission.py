@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Admission rules: what may keep a job from starting although it fits.
+
+The pool says whether there are resources for a job. A site has other reasons why a job may not start
+now: its licences are in use, its user is over a limit, the window of its reservation has not begun. Each
+of these is an `AdmissionRule`. A scheduler has a list of them (`PolicyScheduler.add_rule`) and asks each;
+it knows nothing of any one. A rule is told what it needs to keep count:
+
+- a request came (`~AdmissionRule.queued`), and was denied or withdrawn (`~AdmissionRule.forget`);
+- may the job start now, and if not, why and until when (`~AdmissionRule.check`)?
+- it starts (`~AdmissionRule.started`), it gives resources back (`~AdmissionRule.freed`), its end moves
+  (`~AdmissionRule.extended`), it was running already when the scheduler came
+  (`~AdmissionRule.found_running`);
+- a plan is made, from which the rule keeps what is not for every job (`~AdmissionRule.enter_plan`).
+
+A job that a rule keeps from starting is *deferred*: it leaves the queue, it is promised nothing, and no
+job waits behind it. It comes back when the rule says that what it waits for has changed
+(`AdmissionHost.readmit`).
+
+Jobs that ask for the same resources are refused together: when one does not fit, the others are not
+examined. A rule that tells such jobs apart says what it looks at (`~AdmissionRule.signature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Protocol
+
+from flux.resource.errors import InsufficientResources
+from flux.scheduler.requests import Requests
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import Timer
+    from flux.scheduler.requests import PendingJob, RunningJob
+
+
+class Deferral(NamedTuple):
+    """Why a rule keeps a job from starting now.
+
+    Attributes:
+        reason: for the job's user, in a sentence
+        until: when the rule expects to let it start, seconds since the epoch; None: it cannot tell
+        key: what the job waits for, so that `AdmissionHost.readmit` need not look at jobs that wait for
+            something else
+    """
+
+    reason: str
+    until: Optional[float] = None
+    key: Hashable = None
+
+
+class JobDeferred(InsufficientResources):
+    """An admission rule keeps a job from starting now.
+
+    Attributes:
+        rule (AdmissionRule): which
+        deferral (Deferral): why, and until when
+    """
+
+    def __init__(self, rule: AdmissionRule, deferral: Deferral) -> None:
+        super().__init__(deferral.reason)
+        self.rule = rule
+        self.deferral = deferral
+
+
+class Cause(NamedTuple):
+    """What a job waits for on account of a rule.
+
+    Attributes:
+        rule: name of the rule
+        reason: for the job's user, in a sentence
+    """
+
+    rule: str
+    reason: str
+
+
+class AdmissionHost(Protocol):
+    """What a rule may use of its scheduler."""
+
+    @property
+    def resources(self) -> ResourcePool: ...
+
+    @property
+    def log(self) -> Any: ...
+
+    def now(self) -> float: ...
+
+    def call_at(self, when: float, function: Callable[[], Any]) -> Timer: ...
+
+    def readmit(
+        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+    ) -> None: ...
+
+    def replan(self) -> None: ...
+
+
+class AdmissionRule:
+    """Base of admission rules. All methods but `check` do nothing unless they are overridden.
+
+    What is raised by `queued` and `check` concerns the job that was asked about; of the other methods it
+    is logged and counted.
+
+    Args:
+        host (AdmissionHost): the scheduler
+    """
+
+    #: What the rule is called in statistics and answers.
+    name = "rule"
+
+    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`
+    #: and `why` are not called, so that a rule that is not used costs nothing.
+    engaged = True
+
+    def __init__(self, host: AdmissionHost) -> None:
+        self.host = host
+
+    # -- a job that waits ------------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        """A request came. The rule keeps what it has to know of the job, by its id, until `forget` is called
+        or, if the job starts, until it has given everything back (`freed`).
+
+        Args:
+            job (PendingJob): the job
+            attributes (SystemAttributes): what its jobspec says beside resources; not to be kept
+
+        Raises:
+            ValueError: the job can never run; the text is told to its user
+        """
+
+    def signature(self, job: PendingJob) -> Hashable:
+        """What this rule looks at when it is asked about `job`; None: nothing of this job.
+
+        Jobs with equal requests and equal signatures are refused together: when one cannot start, the
+        others behind it are not examined. Called once for each request, after `queued`.
+        """
+        return None
+
+    def check(self, job: PendingJob) -> Optional[Deferral]:
+        """Whether `job` may start now: None, or why not. Asked before the pool is, each time a job is
+        examined, so it should cost a look-up.
+
+        Raises:
+            InfeasibleRequest: it may never start; the job is denied
+        """
+        return None
+
+    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+        """Give `job` resources that this rule keeps for it.
+
+        Args:
+            job (PendingJob): a job that may start now
+            plan (Plan): the one through which jobs are started
+
+        Returns:
+            what the pool answered; None: the job takes what is there for everybody
+        """
+        return None
+
+    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+        """`job` may start now and does not fit: None, or why it waits apart from the queue."""
+        return None
+
+    def latest_end(self, job: PendingJob) -> Optional[float]:
+        """The latest end that `job` may be given when it starts now, seconds since the epoch; None: the
+        rule sets none."""
+        return None
+
+    def why(self, job: PendingJob) -> Optional[str]:
+        """What a job in the queue waits for on account of this rule, in a sentence; None: for nothing."""
+        return None
+
+    def forget(self, jobid: int) -> None:
+        """A job that waited will not start: its request was denied or withdrawn."""
+
+    # -- a job that runs -------------------------------------------------------------------------------
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        """`job` starts on `alloc`; before R is stored."""
+
+    def wants_attributes(self) -> bool:
+        """Whether `found_running` needs the system attributes, which have to be looked up job by job."""
+        return False
+
+    def found_running(self, job: RunningJob) -> None:
+        """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when all of
+        them are in the pool, before any request comes."""
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        """A job has given resources back to the pool.
+
+        Args:
+            jobid (int): the job
+            R: what came back: an R object (RFC 20) or a ResourcePool
+            final (bool): it holds nothing more
+        """
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether the
+        rule has told the pool, which is done for it otherwise."""
+        return False
+
+    # -- the start, resources and plans ----------------------------------------------------------------
+
+    def pool_made(self) -> None:
+        """There is a pool, and no job in it yet. What is raised ends the start of the scheduler."""
+
+    def ready(self) -> None:
+        """All jobs that run were found, and no request has come yet."""
+
+    def config_changed(self, config: dict[str, Any]) -> None:
+        """The configuration of the instance was loaded anew."""
+
+    def ranks_changed(self, lost: bool) -> None:
+        """Ranks came up or, if `lost`, went down, left or changed."""
+
+    def enter_plan(self, plan: Plan) -> None:
+        """Enter into a plan without promises what this rule keeps from jobs in time to come, as promises
+        with ids below zero; and keep it up to date until `plan_void`."""
+
+    def plan_void(self) -> None:
+        """The plan of `enter_plan` is used no more."""
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def end_of(self, jobid: int, end: float) -> float:
+        """When a running job ends, of which the pool says `end` (seconds since the epoch; 0: not known)."""
+        return end
+
+    def expected_starts(
+        self, jobs: Iterable[tuple[PendingJob, Deferral]]
+    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
+        """When jobs that this rule has deferred are expected to start, in their order; None: it cannot
+        tell. A generator: each may cost a search of a plan."""
+        for job, deferral in jobs:
+            yield job, deferral.until
+
+    def start_of_newcomer(
+        self, request: Any, attributes: SystemAttributes, userid: int
+    ) -> Optional[tuple[Optional[float], str]]:
+        """When a job that is not submitted would start, if that is up to this rule.
+
+        Returns:
+            None: it is not; else the time, or None and the reason why it is not known
+
+        Raises:
+            InfeasibleRequest: it may never start
+        """
+        return None
+
+    def facts(
+        self, job: PendingJob, expected_start: Optional[float], first: bool
+    ) -> dict[str, Any]:
+        """What ``sched.explain`` adds to its answer about `job`.
+
+        Args:
+            expected_start (float): what the job was told; None: nothing
+            first (bool): it waits for no other job
+        """
+        return {}
+
+    def spans(self, until: float) -> Iterator[dict[str, Any]]:
+        """What ``sched.plan`` shows as reserved up to a time: objects with ``name``, ``start``, ``end``,
+        ``nodes`` and ``ranks`` (an idset, or None)."""
+        return iter(())
+
+    def stats(self) -> dict[str, Iterable[Any]]:
+        """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost something
+        is a generator."""
+        return {}
+
+
+class AdmissionControl:
+    """The rules of a scheduler, and the jobs that they have deferred.
+
+    Args:
+        requests (Requests): where the states of jobs are kept
+        guard: calls a function, and logs and counts what it raises
+
+    Attributes:
+        rules (list): in the order in which they are asked
+    """
+
+    def __init__(self, requests: Requests, guard: Callable[..., bool]) -> None:
+        self._requests = requests
+        self._guard = guard
+        self.rules: list[AdmissionRule] = []
+        #: by job id, the deferred jobs, and by which rule and why
+        self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
+        #: by rule and key, the ids of the jobs that wait for that
+        self._waiting: dict[tuple[AdmissionRule, Hashable], dict[int, None]] = {}
+
+    @property
+    def engaged(self) -> bool:
+        """Whether any rule has something to be asked about."""
+        for rule in self.rules:
+            if rule.engaged:
+                return True
+        return False
+
+    # -- one job ---------------------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> Any:
+        """Tell all rules of a request.
+
+        Returns:
+            the part of the job's signature that is theirs; None if they do not tell it from others
+
+        Raises:
+            ValueError: the job can never run
+        """
+        marks: tuple[tuple[str, Hashable], ...] = ()
+        for rule in self.rules:
+            rule.queued(job, attributes)
+            mark = rule.signature(job)
+            if mark is not None:
+                marks += ((rule.name, mark),)
+        return marks or None
+
+    def check(self, job: PendingJob) -> None:
+        """Ask whether `job` may start now.
+
+        Raises:
+            JobDeferred: a rule keeps it from starting
+            InfeasibleRequest: it may never start
+        """
+        for rule in self.rules:
+            if rule.engaged:
+                deferral = rule.check(job)
+                if deferral is not None:
+                    raise JobDeferred(rule, deferral)
+
+    def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
+        """Allocate to a job that may start now: what a rule keeps for it, else what is there.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): the one through which jobs are started; None: the pool cannot plan
+            pool (ResourcePool): the scheduler's pool
+
+        Raises:
+            JobDeferred: it does not fit, and a rule lets it wait apart
+            InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+        """
+        if plan is not None:
+            for rule in self.rules:
+                if rule.engaged:
+                    alloc = rule.allocate(job, plan)
+                    if alloc is not None:
+                        return alloc
+        try:
+            source: Plan | ResourcePool = pool if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
+        except InsufficientResources:
+            for rule in self.rules:
+                deferral = rule.does_not_fit(job) if rule.engaged else None
+                if deferral is not None:
+                    raise JobDeferred(rule, deferral) from None
+            raise
+
+    def latest_end(self, job: PendingJob, end: float) -> float:
+        """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0: none)."""
+        for rule in self.rules:
+            latest = rule.latest_end(job) if rule.engaged else None
+            if latest is not None:
+                end = min(end or latest, latest)
+        return end
+
+    def why(self, job: PendingJob) -> Optional[Cause]:
+        """What `job` waits for on account of a rule; None: of none."""
+        found = self._deferred.get(job.jobid)
+        if found is not None:
+            # Numbers change while it waits: the rule is asked anew.
+            _, rule, deferral = found
+            return Cause(rule.name, rule.why(job) or deferral.reason)
+        for rule in self.rules:
+            reason = rule.why(job) if rule.engaged else None
+            if reason is not None:
+                return Cause(rule.name, reason)
+        return None
+
+    def tell(self, method: Callable[..., Any], *args: Any) -> None:
+        """Call a method of every rule.
+
+        Args:
+            method: of `AdmissionRule`, such as ``AdmissionRule.freed``
+        """
+        name = method.__name__
+        for rule in self.rules:
+            self._guard(f"admission rule {rule.name}: {name}", getattr(rule, name), *args)
+
+    def end_of(self, jobid: int, end: float) -> float:
+        """When a running job ends, of which the pool says `end`."""
+        for rule in self.rules:
+            end = rule.end_of(jobid, end)
+        return end
+
+    # -- deferred jobs ---------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many jobs are deferred."""
+        return len(self._deferred)
+
+    def is_deferred(self, jobid: int) -> bool:
+        """Whether a rule keeps this pending job from starting."""
+        return jobid in self._deferred
+
+    def deferred(self) -> list[PendingJob]:
+        """The deferred jobs, in the order of the queue.  Costs a sort of them."""
+        return sorted(job for job, _, _ in self._deferred.values())
+
+    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, Optional[float]]]:
+        """When the first of the deferred jobs are expected to start; None: nobody knows."""
+        by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
+        for job in self.deferred()[:most]:
+            _, rule, deferral = self._deferred[job.jobid]
+            by_rule.setdefault(rule, []).append((job, deferral))
+        for rule, jobs in by_rule.items():
+            yield from rule.expected_starts(jobs)
+
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        """Keep a job apart from the queue until its rule readmits it."""
+        rule, deferral = why.rule, why.deferral
+        self._requests.move(job.jobid, "defer")
+        self._deferred[job.jobid] = (job, rule, deferral)
+        self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
+
+    def readmit(
+        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+    ) -> list[PendingJob]:
+        """Take jobs that a rule has deferred, to be put into the queue again.
+
+        Args:
+            rule: which rule
+            key: only jobs that wait for this; None: all of the rule
+            most: the first so many in the order of the queue; None: all
+
+        Returns:
+            the jobs, in the order of the queue.  O(jobs that wait for `key`)
+        """
+        keys = [
+            where
+            for where in ([(rule, key)] if key is not None else list(self._waiting))
+            if where[0] is rule and where in self._waiting
+        ]
+        jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
+        for job in jobs[:most]:
+            self._take(job.jobid)
+            self._requests.move(job.jobid, "readmit")
+        return jobs[:most]
+
+    def answered(self, jobid: int, event: str) -> None:
+        """A request has its answer."""
+        if self._deferred:
+            self._take(jobid)
+        if event != "success":
+            for rule in self.rules:
+                rule.forget(jobid)
+
+    def _take(self, jobid: int) -> None:
+        """A job is not deferred any more, if it was."""
+        found = self._deferred.pop(jobid, None)
+        if found is not None:
+            _, rule, deferral = found
+            waiting = self._waiting[rule, deferral.key]
+            del waiting[jobid]
+            if not waiting:
+                del self._waiting[rule, deferral.key]
+
+    def _check(self) -> None:
+        """Compare the deferred jobs with their states; AssertionError with what is wrong."""
+        waiting = {jobid for jobids in self._waiting.values() for jobid in jobids}
+        assert waiting == set(self._deferred), f"{waiting} wait, {set(self._deferred)} are deferred"
+        for jobid in self._deferred:
+            state = self._requests.state_of(jobid)
+            assert state == "deferred", f"{jobid}: deferred, and {state}"

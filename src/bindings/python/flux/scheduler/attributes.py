@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a jobspec says to the scheduler beside resources: its system attributes (RFC 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import PendingJob
+
+
+class SystemAttributes:
+    """The system attributes of a jobspec: the one place where they are read.
+
+    They are a user's, so nothing is taken for granted: what is missing, or of another type than it
+    should be, is None.
+
+    Args:
+        values: the object ``attributes.system``
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def of(cls, jobspec: Any) -> SystemAttributes:
+        """Those of a jobspec; none, if it has none or is no jobspec.  O(1)."""
+        try:
+            values = jobspec["attributes"]["system"]
+        except (AttributeError, KeyError, TypeError, IndexError):
+            values = None
+        return cls(values if isinstance(values, dict) else {})
+
+    @classmethod
+    def of_job(cls, job: PendingJob) -> SystemAttributes:
+        """Those of a pending job.  Costs parsing its jobspec again, which a long queue keeps as text."""
+        try:
+            jobspec = job.resource_request.jobspec
+        except (AttributeError, KeyError, TypeError):
+            jobspec = None
+        return cls.of(jobspec)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The attribute of this name, of whatever type it is; `default` if there is none."""
+        value = self._values.get(name)
+        return default if value is None else value
+
+    def _text(self, name: str) -> Optional[str]:
+        value = self._values.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def queue(self) -> Optional[str]:
+        """The queue that the job was submitted to."""
+        return self._text("queue")
+
+    @property
+    def bank(self) -> Optional[str]:
+        """The bank that the job is charged to."""
+        return self._text("bank")
+
+    @property
+    def reservation(self) -> Optional[str]:
+        """The reservation that the job is to run in."""
+        name = self._values.get("reservation")
+        return None if name is None else str(name)
+
+    @property
+    def constraints(self) -> Optional[dict[str, Any]]:
+        """What the job's nodes have to be like (RFC 31)."""
+        value = self._values.get("constraints")
+        return value if isinstance(value, dict) else None

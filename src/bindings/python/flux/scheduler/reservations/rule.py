@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Reservations as an admission rule: the door through which the scheduler sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
+
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.reservations.manager import ReservationManager
+from flux.scheduler.reservations.reservation import Asker
+from flux.scheduler.reservations.service import ReservationService
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import Committer, ErrorReporter
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.reservations.host import ReservationHost
+
+
+#: Deferred jobs that are examined again at once when something is released. Each costs a search of the pool,
+#: and a release must not take longer the more jobs wait for a reservation.
+DEFERRED_JOBS_RETRIED = 32
+
+
+class ReservationRule(AdmissionRule):
+    """Keeps reserved resources from jobs that may not have them, and gives them to those that may.
+
+    Args:
+        host (ReservationHost): the scheduler
+        parse: function giving the pool's request for a jobspec
+        commits (Committer): stores in the KVS
+        errors (ErrorReporter): where trouble is reported
+
+    Attributes:
+        service (ReservationService): takes requests about reservations
+    """
+
+    name = "reservation"
+
+    host: ReservationHost
+
+    def __init__(
+        self,
+        host: ReservationHost,
+        parse: Callable[[Any], Any],
+        commits: Committer,
+        errors: ErrorReporter,
+    ) -> None:
+        super().__init__(host)
+        self._manager = ReservationManager(host, parse, self._changed)
+        self.service = ReservationService(host, self._manager, commits, errors)
+        # Asked about for each job that is examined: the tables themselves are the quickest.
+        self._entries = self._manager.entries
+        self._askers = self._manager.group_jobs.askers
+
+    @property
+    def engaged(self) -> bool:  # type: ignore[override]
+        """Whether there are reservations, or jobs that name one."""
+        return bool(self._entries or self._askers)
+
+    def _changed(self) -> None:
+        """A window began or ended, or a reservation was made or given up."""
+        self.host.readmit(self)
+        self.host.look_again()
+
+    # -- a job that waits ------------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        name = attributes.reservation
+        if name is not None:
+            userid = -1 if job.userid is None else job.userid
+            self._manager.group_jobs.add(
+                job, name, Asker(userid, attributes.queue, attributes.bank)
+            )
+
+    def signature(self, job: PendingJob) -> Hashable:
+        return self._manager.group_jobs.reservation_of(job)
+
+    def check(self, job: PendingJob) -> Optional[Deferral]:
+        entry, reason = self._manager.group_jobs.standing(job)
+        if reason is not None:
+            return Deferral(reason)
+        return None
+
+    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+        return self._manager.allocate(job, plan)
+
+    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+        if self._manager.group_jobs.reservation_of(job) is None:
+            return None
+        return Deferral(self._manager.reasons.why(job) or "")
+
+    def latest_end(self, job: PendingJob) -> Optional[float]:
+        return self._manager.active.end_of(job.jobid)
+
+    def why(self, job: PendingJob) -> Optional[str]:
+        return self._manager.reasons.why(job)
+
+    def forget(self, jobid: int) -> None:
+        self._manager.group_jobs.forget(jobid)
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        self._manager.group_jobs.forget(job.jobid)
+
+    # -- a job that runs -------------------------------------------------------------------------------
+
+    def wants_attributes(self) -> bool:
+        return any(
+            not self._manager.entries[name].reservation.for_nobody
+            for name in self._manager.lasting()
+        )
+
+    def found_running(self, job: RunningJob) -> None:
+        name = job.attributes.reservation
+        if name is not None and name in self._manager.lasting():
+            if not self._manager.entries[name].reservation.for_nobody:
+                self._manager.active.found_inside(job.jobid, name)
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        if final:
+            self._manager.active.ended(jobid)
+        if self._manager.entries:
+            self._manager.refill()
+            self.host.readmit(self, most=DEFERRED_JOBS_RETRIED)
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        self._manager.extended(jobid, expiration)
+        return True
+
+    # -- the start, resources and plans ----------------------------------------------------------------
+
+    def pool_made(self) -> None:
+        self.service.load()
+
+    def ready(self) -> None:
+        # Only now may what is reserved be taken: before, the pool did not know what jobs hold.
+        self._manager.open()
+        self.service.arm()
+
+    def config_changed(self, config: dict[str, Any]) -> None:
+        self.service.reconfigure(config)
+
+    def ranks_changed(self, lost: bool) -> None:
+        if self._manager.entries:
+            self._manager.ranks_changed()
+
+    def enter_plan(self, plan: Plan) -> None:
+        self._manager.future.attach(plan)
+
+    def plan_void(self) -> None:
+        self._manager.future.forget()
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def end_of(self, jobid: int, end: float) -> float:
+        return self._manager.active.own_end_of(jobid, end)
+
+    def expected_starts(
+        self, jobs: Iterable[tuple[PendingJob, Deferral]]
+    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
+        return self._manager.group_jobs.expected_starts(job for job, _ in jobs)
+
+    def start_of_newcomer(
+        self, request: Any, attributes: SystemAttributes, userid: int
+    ) -> Optional[tuple[Optional[float], str]]:
+        name = attributes.reservation
+        if name is None:
+            return None
+        asker = Asker(userid, attributes.queue, attributes.bank)
+        waiting = self.host.admission.deferred()
+        start, reason = self._manager.newcomer(name, request, asker, waiting)
+        return start, reason or ""
+
+    def facts(
+        self, job: PendingJob, expected_start: Optional[float], first: bool
+    ) -> dict[str, Any]:
+        """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
+        end; or None."""
+        reasons = self._manager.reasons
+        found = reasons.blamed(job) if first else None
+        if found is None and expected_start is not None:
+            found = reasons.before(job, expected_start)
+        return {"reservation": found}
+
+    def spans(self, until: float) -> Iterator[dict[str, Any]]:
+        return self._manager.report.spans(until)
+
+    def stats(self) -> dict[str, Iterable[Any]]:
+        entries = list(self._manager.entries.values())
+        return {"reservations": (self._manager.report.describe(entry) for entry in entries)}

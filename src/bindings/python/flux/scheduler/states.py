@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The states that a request, a job and a reservation's window can be in, and how they change.
+
+Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table for
+the next one, and a move that the table does not have is a bug that is reported where it happens.
+The documentation draws its pictures from the same tables (``doc/reference/states``).
+
+`REQUEST`
+    one ``sched.alloc`` request (RFC 27): open until it is answered, and answered once
+`JOB`
+    a job as the scheduler knows it, from its request to the return of its resources
+`WINDOW`
+    the window of a reservation that lasts or comes next
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class IllegalMove(RuntimeError):
+    """Something happened that cannot happen in this state."""
+
+
+class StateTable:
+    """States, and the moves between them.
+
+    Args:
+        name: of what the states are, for errors and the documentation
+        initial: the state in which it begins
+        moves: for each state, what may happen in it, and the state that it is in then
+        notes: for each state, what it means, in a sentence
+    """
+
+    def __init__(
+        self,
+        name: str,
+        initial: str,
+        moves: Mapping[str, Mapping[str, str]],
+        notes: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.initial = initial
+        self.moves = moves
+        self.notes = notes
+        #: the same moves by state and event, for one look-up
+        self._next = {
+            (state, event): after
+            for state, events in moves.items()
+            for event, after in events.items()
+        }
+
+    def after(self, state: str, event: str) -> str:
+        """The state that follows `state` when `event` happens.  O(1).
+
+        Raises:
+            IllegalMove: it cannot happen then
+        """
+        try:
+            return self._next[state, event]
+        except KeyError:
+            raise IllegalMove(f"{self.name}: {event} while {state}") from None
+
+    def allows(self, state: str, event: str) -> bool:
+        """Whether `event` can happen in `state`.  O(1)."""
+        return (state, event) in self._next
+
+
+# The states of a request.
+OPEN = "open"
+SUCCEEDED = "succeeded"
+DENIED = "denied"
+CANCELED = "canceled"
+
+REQUEST = StateTable(
+    "request",
+    OPEN,
+    {
+        OPEN: {"success": SUCCEEDED, "deny": DENIED, "cancel": CANCELED},
+        SUCCEEDED: {"fail": DENIED},
+        DENIED: {},
+        CANCELED: {},
+    },
+    {
+        OPEN: "It waits for its answer, and may be annotated.",
+        SUCCEEDED: "The job has resources; the answer is sent when R is stored.",
+        DENIED: "The job will never run. Also after a success that could not be sent.",
+        CANCELED: "The job manager has withdrawn it; it may ask again.",
+    },
+)
+
+# The states of a job.
+UNKNOWN = "unknown"
+QUEUED = "queued"
+DEFERRED = "deferred"
+RUNNING = "running"
+
+JOB = StateTable(
+    "job",
+    UNKNOWN,
+    {
+        UNKNOWN: {"request": QUEUED, "hello": RUNNING},
+        QUEUED: {
+            "defer": DEFERRED,
+            "success": RUNNING,
+            "deny": UNKNOWN,
+            "cancel": UNKNOWN,
+        },
+        DEFERRED: {"readmit": QUEUED, "success": RUNNING, "deny": UNKNOWN, "cancel": UNKNOWN},
+        RUNNING: {"free": RUNNING, "final free": UNKNOWN},
+    },
+    {
+        UNKNOWN: "The scheduler knows nothing of it.",
+        QUEUED: "Its request is open, and it is in the queue.",
+        DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in the "
+        "queue and keeps nothing from other jobs.",
+        RUNNING: "It holds resources: since its request succeeded, or it was found running at the "
+        "start. They may come back in parts.",
+    },
+)
+
+# The states of a reservation's window.
+PLANNED = "planned"
+ACTIVE = "active"
+OVER = "over"
+
+WINDOW = StateTable(
+    "window",
+    PLANNED,
+    {
+        PLANNED: {"begin": ACTIVE, "next": PLANNED, "last": OVER},
+        ACTIVE: {"next": PLANNED, "last": OVER},
+        OVER: {},
+    },
+    {
+        PLANNED: "It has not begun; the plan keeps its nodes free from its start on.",
+        ACTIVE: "It lasts; what is free of its nodes is held by a placeholder.",
+        OVER: "It was the last one.",
+    },
+)
