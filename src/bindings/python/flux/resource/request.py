@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job asks of a pool: jobspec resources (RFC 14, RFC 25) as counts.
 
 Jobs of one shape share one ``Shape``: a pool can remember by it what it found
@@ -242,14 +243,22 @@ class Shape:
 
     @classmethod
     def of_values(
-        cls, nodes: ResourceCount | None, slots: ResourceCount, inside: ResourceCount | None,
-        constraint: Any, *rest: Any,
-    ) -> Shape:  # fmt: skip
+        cls,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         """``of()`` with all fields, in their order."""
         match = parse_constraint(constraint)
         asked = (
-            nodes and nodes.canonical(), slots.canonical(), inside and inside.canonical(), match, rest
-        )  # fmt: skip
+            nodes and nodes.canonical(),
+            slots.canonical(),
+            inside and inside.canonical(),
+            match,
+            rest,
+        )
         shape = _shapes.get(asked)
         if shape is None:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
@@ -330,15 +339,26 @@ class ResourceRequest:
     _jobspec: Any
 
     def __init__(
-        self, node_count: Any = None, slot_count: Any = ONE, slot_size: int = 1,
-        gpu_per_slot: int = 0, duration: float = 0.0, constraint: Any = None,
-        exclusive: bool = False, jobspec: Any = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        node_count: Any = None,
+        slot_count: Any = ONE,
+        slot_size: int = 1,
+        gpu_per_slot: int = 0,
+        duration: float = 0.0,
+        constraint: Any = None,
+        exclusive: bool = False,
+        jobspec: Any = None,
+        **more: Any,
+    ) -> None:
         self.shape = Shape.of(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
-            slot_count=ResourceCount.parse(slot_count), slot_size=slot_size,
-            gpu_per_slot=gpu_per_slot, exclusive=bool(exclusive), constraint=constraint, **more,
-        )  # fmt: skip
+            slot_count=ResourceCount.parse(slot_count),
+            slot_size=slot_size,
+            gpu_per_slot=gpu_per_slot,
+            exclusive=bool(exclusive),
+            constraint=constraint,
+            **more,
+        )
         self.duration = duration
         self._jobspec = jobspec
 

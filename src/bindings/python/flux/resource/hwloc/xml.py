@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
 
 ``load_xml(text)`` gives a ``Machine``: the objects libhwloc makes of the document, with CPU sets as
@@ -19,7 +20,7 @@ import resource
 import signal
 import warnings
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
 # What one document may cost before its child process is given up: libhwloc loops or runs out of
@@ -34,8 +35,9 @@ KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 NORMAL, MEMORY, IO = 0, 1, 2
 
-#: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
-Row = tuple[str, int, Optional[int], int, Optional[str], int, Optional[str]]
+if TYPE_CHECKING:
+    #: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
+    Row = tuple[str, int, int | None, int, str | None, int, str | None]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
