@@ -148,7 +148,7 @@ class Graph:
             raise ValueError("jobspec has more than one slot")
         if kind in ("core", "gpu"):
             if self.nodes_per_slot is not None and not in_node:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             if kind == "core":
                 self.slot_size += outer.min * count.min
             else:
@@ -157,7 +157,7 @@ class Graph:
             if self.node_count is not None or self.nodes_per_slot is not None:
                 raise ValueError("resource node inside or beside another node")
             if self.slot_size or self.gpu_per_slot or self.container_level:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             self.nodes_per_slot = multiply(outer, count)
             # RFC 14 takes a node of which nothing is named as a whole.
             self.exclusive = marked or (self.takes_containers and not children)
@@ -165,7 +165,8 @@ class Graph:
         elif marked and not children and self.takes_containers:
             if self.container_level is not None:
                 raise ValueError(
-                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: only one is possible"
+                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: all must be"
+                    " of one name"
                 )
             self.container_level = kind
             self.containers_per_slot = outer.min * count.min

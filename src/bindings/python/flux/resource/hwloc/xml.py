@@ -235,7 +235,7 @@ def _read(binding: Any, data: bytes) -> dict[str, Any]:
     lib.hwloc_topology_set_io_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_IMPORTANT)
     lib.hwloc_topology_set_icache_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_STRUCTURE)
     if lib.hwloc_topology_set_xmlbuffer(topology, data, len(data) + 1) < 0:
-        return {"error": "libhwloc does not take it for a topology"}
+        return {"error": "libhwloc does not recognise it as a topology"}
     if lib.hwloc_topology_load(topology) < 0:
         return {"error": "libhwloc cannot make a topology of it"}
     return walk(binding, topology)
@@ -322,7 +322,7 @@ def _diagnose(data: bytes) -> str | None:
     if not seen["version"].startswith(("1.", "2.")):
         return f"format {seen['version']} is not one that libhwloc 2 reads"
     if not seen["objects"]:
-        return "there are no objects in it"
+        return "it has no objects"
     if seen["odd"] is not None:
         return f"unknown object type '{seen['odd']}'"
     if not seen["processors"]:
