@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool implementation is to its ``ResourcePool`` wrapper, to schedulers and to plans."""
 
 from __future__ import annotations
@@ -500,7 +501,7 @@ class ResourcePoolImplementation:
         # No reason: enough is free, and it is the policy of this pool that will not have it.
         return (
             str(self.explain(request)["reason"])
-            or f"insufficient resources: {self.name} finds no place on what is free"
+            or f"insufficient resources: enough is free, but {self.name} finds no place for it"
         )
 
     def plan(self) -> Plan:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are bound to ranks, where it matters which ranks a job gets."""
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class BoundStrategy(Strategy):
     def stale(self, now: float) -> list[int]:
         profile = self._profile
         profile.renew_profile()
-        return [jobid for jobid, one in self.promises.items() if profile.lost(one, 0.0)]
+        return [jobid for jobid, one in self.promises.items() if profile.lost(one, now)]
 
     # -- promises -----------------------------------------------------------
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plans where any unit is as good as another: free units, by time.
 
 On nodes of one kind whose jobs take whole nodes, or on any nodes whose jobs take single cores, a
@@ -280,7 +281,10 @@ class CountedProfile:
     def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise in; it may be one that can no longer be kept."""
         self.promises += 1
-        self.line.add(start, end, -count)
+        # It may have begun, or be over: its job is late, and all is counted anew.
+        start = max(start, self.line.heads[0])
+        if start < end:
+            self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The hooks of ``Rv1Pool`` for sites that order or choose candidates themselves.
 
 Only a pool that overrides one of them pays for the lists they work on.
@@ -136,7 +137,7 @@ class Hooks(ResourcePoolImplementation):
                     f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"
                 ) from None
             if not inventory.ranks & bit or seen & bit:
-                raise ValueError(f"_select_resources: rank {rank} is not in the pool, or twice")
+                raise ValueError(f"_select_resources: rank {rank} is not in the pool, or chosen twice")
             if not eligible & bit:
                 raise ValueError(f"_select_resources: rank {rank} is not up or not eligible")
             if core_mask >> inventory.shift or units & ~index.free(rank) or not units:

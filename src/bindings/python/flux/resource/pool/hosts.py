@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Host names of a pool's ranks (RFC 29), kept as runs of numbered names.
 
 A cluster's ``node[0-9999]`` is one run here, not 10,000 strings: a pool is made
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, quote, runs
 
@@ -17,8 +18,9 @@ from flux.resource.pool.masks import popcount, quote, runs
 #: must not cost memory without bound.
 MAX_NAMES = 1 << 20
 
-#: ``(prefix, width, low, count)``; see ``name_pieces()``.
-Piece = tuple[str, Optional[int], int, int]
+if TYPE_CHECKING:
+    #: ``(prefix, width, low, count)``; see ``name_pieces()``.
+    Piece = tuple[str, int | None, int, int]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """R version 1 (RFC 20) as a pool reads it: entries, hosts, properties and times."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def load_json(text: str | bytes, what: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError(f"{what} is nested too deep") from None
+        raise ValueError(f"{what} is nested too deeply") from None
 
 
 def object_of(R: Any) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         except ValueError as exc:
             raise ValueError(f"R: execution.R_lite[{number}]: {exc}") from None
         if not ranks:
-            raise ValueError(f"R: execution.R_lite[{number}].rank: no rank")
+            raise ValueError(f"R: execution.R_lite[{number}].rank: expected at least one rank")
         doubled = doubled or seen & ranks != 0
         seen |= ranks
         result.append((ranks, cores, gpus))

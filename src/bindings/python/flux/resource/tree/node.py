@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
 All functions take a ``Layout`` and the free cores and GPUs of one node as masks, and give
@@ -82,9 +83,15 @@ class NodeType:
             if len(self._containers) >= MAX_REMEMBERED_ANSWERS:
                 self._containers.clear()
             slots, core_mask, gpu_mask = place_containers(
-                self.layout, free & self.core_mask, free >> self.shift,
-                level, each, shape.slot_size, shape.gpu_per_slot, count,
-            )  # fmt: skip
+                self.layout,
+                free & self.core_mask,
+                free >> self.shift,
+                level,
+                each,
+                shape.slot_size,
+                shape.gpu_per_slot,
+                count,
+            )
             answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 

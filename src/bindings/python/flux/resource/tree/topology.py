@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
 
 A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of domains
@@ -223,7 +224,7 @@ def read_children(
     wanted = popcount(ranks)
     if popcount(named) != wanted:
         raise ValueError(
-            f"TreePool: scheduling.children: {popcount(named)} ranks are named, R has {wanted}"
+            f"TreePool: scheduling.children: {popcount(named)} ranks are named, but R has {wanted}"
         )
     if ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
