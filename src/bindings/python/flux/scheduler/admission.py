@@ -418,7 +418,7 @@ class AdmissionControl:
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job apart from the queue until its rule readmits it."""
         rule, deferral = why.rule, why.deferral
-        self._requests.move(job.jobid, "defer")
+        self._requests.defer(job.jobid)
         self._deferred[job.jobid] = (job, rule, deferral)
         self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
 
@@ -443,7 +443,7 @@ class AdmissionControl:
         jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
         for job in jobs[:most]:
             self._take(job.jobid)
-            self._requests.move(job.jobid, "readmit")
+            self._requests.readmit(job.jobid)
         return jobs[:most]
 
     def answered(self, jobid: int, event: str) -> None:
@@ -451,8 +451,7 @@ class AdmissionControl:
         if self._deferred:
             self._take(jobid)
         if event != "success":
-            for rule in self.rules:
-                rule.forget(jobid)
+            self.tell(AdmissionRule.forget, jobid)
 
     def _take(self, jobid: int) -> None:
         """A job is not deferred any more, if it was."""

@@ -38,7 +38,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -446,6 +446,12 @@ class PolicyScheduler(Scheduler):
         super()._release(jobid, R, final)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
+
+    def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
+        super()._success_failed(request, R, error)
+        if self.admission.engaged and not self._requests.is_running(request.jobid):
+            # The rules were told of the start.
+            self.admission.tell(AdmissionRule.freed, request.jobid, R, True)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
