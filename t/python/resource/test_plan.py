@@ -462,7 +462,7 @@ def test_a_plan_that_lives_long():
         now[0] += 1
     pool.mark_down("3")
     assert sorted(plan.stale()) == [1, 2]
-    assert len(plan._ranks._bookings.starts.times) < 1000  # of 2,000 that there were
+    assert len(plan._strategy._profile._bookings.starts.times) < 1000  # of 2,000 that there were
     for jobid in (1, 2):
         plan.cancel(jobid)
     assert plan.earliest(job(pool, 3, cores=4)) == now[0]
@@ -478,8 +478,7 @@ def test_holding_what_is_large_enough():
     pool.alloc(3, job(pool, 1, cores=2, duration=0.0))
     plan = pool.plan()
     plan.hold(9, job(pool, 4, cores=4))
-    (booking,) = plan._promises.values()
-    assert booking.parts[0][0] == 0b1111
+    assert plan.ranks_of(9) == 0b1111
     with pytest.raises(InsufficientResources):
         plan.alloc(4, job(pool, 1, cores=2))
     assert plan.alloc(5, job(pool, 1)).dumps() == "rank4/core0"

@@ -334,20 +334,28 @@ class AdmissionControl:
                 if deferral is not None:
                     raise JobDeferred(rule, deferral)
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Any:
+    def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
         """Allocate to a job that may start now: what a rule keeps for it, else what is there.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): the one through which jobs are started; None: the pool cannot plan
+            pool (ResourcePool): the scheduler's pool
 
         Raises:
             JobDeferred: it does not fit, and a rule lets it wait apart
             InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        for rule in self.rules:
-            if rule.engaged:
-                alloc = rule.allocate(job, plan)
-                if alloc is not None:
-                    return alloc
+        if plan is not None:
+            for rule in self.rules:
+                if rule.engaged:
+                    alloc = rule.allocate(job, plan)
+                    if alloc is not None:
+                        return alloc
         try:
-            return plan.alloc(job.jobid, job.resource_request)
+            source: Plan | ResourcePool = pool if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
         except InsufficientResources:
             for rule in self.rules:
                 deferral = rule.does_not_fit(job) if rule.engaged else None

@@ -111,8 +111,8 @@ class Scheduler(BrokerModule):
         self.log.level = "info"
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
-        self._pool: Any = None
-        self._parser: Any = None
+        self._pool: ResourcePool  # from when the resources are acquired
+        self._parser: RequestParser  # as the pool
         self._acquisition: Optional[host.Acquisition] = None
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
@@ -158,8 +158,8 @@ class Scheduler(BrokerModule):
     # -- what a policy works with ----------------------------------------------------------------------
 
     @property
-    def resources(self) -> Any:
-        """The current resource pool (a `ResourcePool`)."""
+    def resources(self) -> ResourcePool:
+        """The resource pool; there is one from when the resources are acquired, before any job comes."""
         return self._pool
 
     @property
@@ -515,10 +515,9 @@ class Scheduler(BrokerModule):
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         pool = self._pool
-        name = getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
         self.log.info(
             f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
-            f"pool-class={name} Rv{pool.version} {pool.dumps()}"
+            f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}"
         )
 
     def _take_over(self, first: dict[str, Any]) -> None:
@@ -546,7 +545,7 @@ class Scheduler(BrokerModule):
             pool.free(jobid)
         return pool.copy_allocated()
 
-    def _make_pool(self, R: dict[str, Any]) -> Any:
+    def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
         R's writer names, or the usual one."""
         return make_pool(self, R)

@@ -38,6 +38,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
 
 
@@ -312,7 +313,7 @@ class PolicyScheduler(Scheduler):
             if not job.request.finalized:
                 yield job
 
-    def allocate(self, job: PendingJob, plan: Plan | None = None) -> Any:
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool:
         """Allocate to `job` now, if every admission rule lets it start.
 
         Args:
@@ -330,11 +331,13 @@ class PolicyScheduler(Scheduler):
         """
         admission = self.admission
         if not admission.engaged:
-            return (plan or self.resources).alloc(job.jobid, job.resource_request)
+            source: Plan | ResourcePool = self.resources if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
         admission.check(job)
-        return admission.allocate(job, plan or self.current_plan() or self.resources)
+        return admission.allocate(job, plan or self.current_plan(), self.resources)
 
-    def start(self, job: PendingJob, alloc: Any, **annotations: Any) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
         R gets the time now as its start, and as its end now plus the job's duration, or the end of

@@ -27,6 +27,7 @@ from flux.scheduler.queue import Backlog, in_order
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
 
@@ -166,7 +167,7 @@ class Backfill(PolicyScheduler):
             self.begin(job, alloc)
         return True
 
-    def begin(self, job: PendingJob, alloc: Any) -> None:
+    def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job."""
         head = self.head_of(job)
         promised = job in self.promises
