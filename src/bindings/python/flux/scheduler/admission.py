@@ -27,12 +27,12 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Protocol
 
 from flux.resource.errors import InsufficientResources
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.requests import Requests
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
 
@@ -114,6 +114,10 @@ class AdmissionRule:
     #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`
     #: and `why` are not called, so that a rule that is not used costs nothing.
     engaged = True
+
+    #: The system attributes that a jobspec must have one of for `queued` and `signature` to be called, so
+    #: that other jobs cost nothing; None: they are called for every job.
+    attributes: tuple[str, ...] | None = None
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -274,6 +278,15 @@ class AdmissionRule:
         return {}
 
 
+def names_any(jobspec: Any, names: tuple[str, ...]) -> bool:
+    """Whether a jobspec has any of these system attributes.  O(names)."""
+    try:
+        system = jobspec["attributes"]["system"]
+        return any(system.get(name) is not None for name in names)
+    except (AttributeError, KeyError, TypeError):
+        return False
+
+
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they have deferred.
 
@@ -304,8 +317,12 @@ class AdmissionControl:
 
     # -- one job ---------------------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> Any:
-        """Tell all rules of a request.
+    def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
+        """Tell the rules of a request that came, each if it looks at such a job.
+
+        Args:
+            job (PendingJob): the job
+            jobspec (dict): what it asks for (RFC 14)
 
         Returns:
             the part of the job's signature that is theirs; None if they do not tell it from others
@@ -313,8 +330,13 @@ class AdmissionControl:
         Raises:
             ValueError: the job can never run
         """
+        attributes = None
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
+            if rule.attributes is not None and not names_any(jobspec, rule.attributes):
+                continue
+            if attributes is None:
+                attributes = SystemAttributes.of(jobspec)
             rule.queued(job, attributes)
             mark = rule.signature(job)
             if mark is not None:

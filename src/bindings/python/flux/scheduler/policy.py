@@ -25,7 +25,6 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.host import InstanceConfig, attributes_of_running
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
@@ -282,7 +281,7 @@ class PolicyScheduler(Scheduler):
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        marks = self.admission.queued(job, SystemAttributes.of(jobspec))
+        marks = self.admission.queued(job, jobspec)
         if marks is not None:
             job.signature = (getattr(job.resource_request, "shape", None), marks)
 

@@ -39,6 +39,7 @@ class ReservationRule(AdmissionRule):
     """
 
     name = "reservation"
+    attributes = ("reservation",)
 
     host: ReservationHost
 
