@@ -15,6 +15,7 @@ from flux.scheduler.policies import Backfill
 
 class Licenses(AdmissionRule):
     name = "licenses"
+    attributes = ("licenses",)
 
     def __init__(self, host, total):
         super().__init__(host)
@@ -32,10 +33,10 @@ class Licenses(AdmissionRule):
         self.asked[job.jobid] = asked
 
     def signature(self, job):
-        return frozenset(self.asked[job.jobid].items()) or None
+        return frozenset(self.asked[job.jobid].items())
 
     def check(self, job):
-        for name, count in self.asked[job.jobid].items():
+        for name, count in self.asked.get(job.jobid, {}).items():
             free = self.total[name] - self.in_use[name]
             if count > free:
                 text = f"licenses: needs {count} of {name}, {free} of {self.total[name]} are free"
@@ -43,7 +44,7 @@ class Licenses(AdmissionRule):
         return None
 
     def started(self, job, alloc):
-        self.in_use.update(self.asked[job.jobid])
+        self.in_use.update(self.asked.get(job.jobid, {}))
 
     def wants_attributes(self):
         return True  # of jobs that run already: else they would count as jobs without licences
