@@ -275,8 +275,13 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep `job` apart from the queue until the rule that does not let it start readmits it. The
-        caller takes it out of the queue."""
+        """Take `job` out of the queue, until the rule that does not let it start readmits it.
+
+        Args:
+            job (PendingJob): the job
+            why (JobDeferred): what `allocate` raised
+        """
+        self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
@@ -372,8 +377,13 @@ class PolicyScheduler(Scheduler):
         """
         if not self.by_queue:
             queue = self._queue
-            while queue and self._leaves(queue[0]):
-                heapq.heappop(self._queue)
+            while queue:
+                job = queue[0]
+                if not self._leaves(job):
+                    return
+                queue = self._queue
+                if queue and queue[0] is job:  # it has its answer; a deferred one is out already
+                    heapq.heappop(queue)
                 yield
                 queue = self._queue
             return
