@@ -2,6 +2,8 @@
 """The tables of states: complete, and nothing happens that they do not have."""
 
 import types
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from peers import R, Rig, jobspec
@@ -146,3 +148,22 @@ def test_the_states_of_a_job_as_the_scheduler_sees_them():
     seen = {jobid: requests.state_of(jobid) for jobid in (1, 2, 3, 4)}
     assert seen == {1: "unknown", 2: "running", 3: "unknown", 4: "unknown"}
     requests._check()
+
+
+@TABLES
+def test_the_picture_shows_all_states_and_moves(table, monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "doc" / "_ext"))
+    from state_tables import moves_between, picture, table_text
+
+    drawn = ElementTree.fromstring(picture(table))
+    texts = [one.text for one in drawn.iter() if one.tag.endswith("text")]
+    between = moves_between(table)
+    assert sorted(texts) == sorted([*table.moves, *map(", ".join, between.values())])
+    arrows = [one for one in drawn.iter() if "marker-end" in one.attrib]
+    assert len(arrows) == len(between)
+    text = "\n".join(table_text(table))
+    for state, events in table.moves.items():
+        assert f"**{state}**" in text and table.notes[state] in text
+        for event, after in events.items():
+            assert f"*{event}*: {after}" in text
