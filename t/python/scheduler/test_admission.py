@@ -526,8 +526,9 @@ class Control:
         self.requests = Requests(PendingQueue())
         self.reported = []
         self.control = AdmissionControl(self.requests, self.guard)
-        self.control.rules += rules
-        self.requests.on_answer.append(self.control.answered)
+        for rule in rules:
+            self.control.add(rule)
+        self.requests.on_answer = self.control.answered
 
     def guard(self, what, function, *args):
         try:
@@ -540,6 +541,7 @@ class Control:
     def defer(self, jobid, priority=16):
         request = self.requests.open(types.SimpleNamespace(), Message(jobid), jobid)
         job = PendingJob(jobid, priority, 0.0, request, None)
+        self.control.queued(job, {})
         with pytest.raises(JobDeferred) as caught:
             self.control.check(job)
         self.control.defer(job, caught.value)
@@ -621,10 +623,20 @@ def test_signatures_of_rules():
         one.signature = lambda job: signature
         return one
 
-    assert Control(rule("a", None)).control.queued(None, None) is None
-    marks = Control(rule("a", None), rule("b", 1), rule("c", 1)).control.queued(None, None)
+    def queued(*rules, spec=None):
+        job = PendingJob(1, 16, 0.0, None, None)
+        return Control(*rules).control.queued(job, spec or jobspec(1))
+
+    assert queued() is None and queued(rule("a", None)) is None
+    marks = queued(rule("a", None), rule("b", 1), rule("c", 1))
     assert marks == (("b", 1), ("c", 1))
-    assert marks != Control(rule("b", 1)).control.queued(None, None)
+    assert marks != queued(rule("b", 1))
+    named = rule("named", 1)
+    named.attributes = ("licenses",)
+    assert queued(named) is None and queued(named, rule("b", 1)) == (("b", 1),)
+    assert queued(named, spec=jobspec(1, licenses={"matlab": 1})) == (("named", 1),)
+    for odd in ({}, {"attributes": {"system": None}}, {"attributes": []}):
+        assert queued(named, spec=odd) is None
 
 
 def test_one_rule_that_raises_does_not_keep_others_from_being_told():

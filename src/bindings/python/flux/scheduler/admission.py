@@ -81,6 +81,8 @@ class Cause(NamedTuple):
 class AdmissionHost(Protocol):
     """What a rule may use of its scheduler."""
 
+    admission: AdmissionControl
+
     @property
     def resources(self) -> ResourcePool: ...
 
@@ -114,7 +116,8 @@ class AdmissionRule:
     #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`,
     #: `does_not_fit`, `latest_end` and `why` are not called; and while no rule is engaged, nor are `started`,
     #: `freed` and `extended` of any. So a rule that is not used costs nothing; one that keeps count of jobs is
-    #: engaged as long as there is one.
+    #: engaged as long as there is one. A rule that changes it calls
+    #: ``host.admission.update()``.
     engaged = True
 
     #: The system attributes that a jobspec must have one of for `queued` and `signature` to be called, so
@@ -280,15 +283,6 @@ class AdmissionRule:
         return {}
 
 
-def names_any(jobspec: Any, names: tuple[str, ...]) -> bool:
-    """Whether a jobspec has any of these system attributes.  O(names)."""
-    try:
-        system = jobspec["attributes"]["system"]
-        return any(system.get(name) is not None for name in names)
-    except (AttributeError, KeyError, TypeError):
-        return False
-
-
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they have deferred.
 
@@ -298,24 +292,36 @@ class AdmissionControl:
 
     Attributes:
         rules (list): in the order in which they are asked
+        engaged (bool): whether any of them has something to be asked about
     """
 
     def __init__(self, requests: Requests, guard: Callable[..., bool]) -> None:
         self._requests = requests
         self._guard = guard
         self.rules: list[AdmissionRule] = []
+        self.engaged = False
+        #: the system attributes for which a rule is told of a job, and whether one is told of every job
+        self._names: set[str] = set()
+        self._asks_always = False
+        #: ids of the pending jobs that a rule was told of
+        self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
         self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
         #: by rule and key, the ids of the jobs that wait for that
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[int, None]] = {}
 
-    @property
-    def engaged(self) -> bool:
-        """Whether any rule has something to be asked about."""
-        for rule in self.rules:
-            if rule.engaged:
-                return True
-        return False
+    def add(self, rule: AdmissionRule) -> None:
+        """Ask one more rule, after the others."""
+        self.rules.append(rule)
+        if rule.attributes is None:
+            self._asks_always = True
+        else:
+            self._names.update(rule.attributes)
+        self.update()
+
+    def update(self) -> None:
+        """A rule was added, or its `AdmissionRule.engaged` has changed."""
+        self.engaged = any(rule.engaged for rule in self.rules)
 
     # -- one job ---------------------------------------------------------------------------------------
 
@@ -332,13 +338,17 @@ class AdmissionControl:
         Raises:
             ValueError: the job can never run
         """
-        attributes = None
+        try:
+            if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
+                return None
+        except (KeyError, TypeError):
+            pass  # a jobspec without system attributes
+        self._told.add(job.jobid)
+        attributes = SystemAttributes.of(jobspec)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
-            if rule.attributes is not None and not names_any(jobspec, rule.attributes):
+            if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
-            if attributes is None:
-                attributes = SystemAttributes.of(jobspec)
             rule.queued(job, attributes)
             mark = rule.signature(job)
             if mark is not None:
@@ -480,10 +490,13 @@ class AdmissionControl:
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
-        if self._deferred:
+        if jobid in self._told:
+            self._told.discard(jobid)
             self._take(jobid)
-        if event != "success":
-            self.tell(AdmissionRule.forget, jobid)
+            if event != "success":
+                self.tell(AdmissionRule.forget, jobid)
+        elif self._deferred:
+            self._take(jobid)
 
     def _take(self, jobid: int) -> None:
         """A job is not deferred any more, if it was."""

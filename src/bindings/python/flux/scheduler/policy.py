@@ -119,7 +119,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.guard)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
+        self._requests.on_answer = self._answered
         self._answering = Answering(h, self._host.stopwatch, self._config)
 
         def parse(jobspec: Any) -> Any:
@@ -251,7 +251,7 @@ class PolicyScheduler(Scheduler):
     def add_rule(self, rule: AdmissionRule) -> None:
         """Ask one more admission rule, after the others, before a job is started. To be called from
         ``__init__``: a rule has to hear of every job."""
-        self.admission.rules.append(rule)
+        self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
         """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
@@ -289,6 +289,11 @@ class PolicyScheduler(Scheduler):
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
             job.signature = (getattr(job.resource_request, "shape", None), marks)
+
+    def _answered(self, jobid: int, event: str) -> None:
+        """A request has its answer: what was kept of the pending job is not needed any more."""
+        self._annotator.forget(jobid)
+        self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
         for rule in self.admission.rules:
@@ -335,9 +340,8 @@ class PolicyScheduler(Scheduler):
         """
         admission = self.admission
         if not admission.engaged:
-            source: Plan | ResourcePool = self.resources if plan is None else plan
-            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
-            return got
+            alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
+            return alloc
         admission.check(job)
         return admission.allocate(job, plan or self.current_plan(), self.resources)
 
@@ -442,12 +446,16 @@ class PolicyScheduler(Scheduler):
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        deferred = [entry for entry in jobs if self.admission.is_deferred(entry[0])]
-        for jobid, priority in deferred:
-            job = self.pending(jobid)
-            if job is not None:
-                job.priority = priority
-        super().prioritize([entry for entry in jobs if entry not in deferred] if deferred else jobs)
+        if len(self.admission):
+            queued = []
+            for jobid, priority in jobs:
+                job = self.pending(jobid) if self.admission.is_deferred(jobid) else None
+                if job is None:
+                    queued.append([jobid, priority])
+                else:
+                    job.priority = priority
+            jobs = queued
+        super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
