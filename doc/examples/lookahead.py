@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever fits starts, in order of priority, without looking twice at what cannot have changed."""
 
 from flux.resource import InsufficientResources

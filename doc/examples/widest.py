@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The widest job first, with what the library has for policies: times in R, reasons, arguments."""
 
 from flux.resource import InsufficientResources

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plans: every answer against one that tries every way of choosing ranks."""
 
 import math

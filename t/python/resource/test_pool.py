@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Pools one property at a time: R in and out, wrappers, hooks, errors."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The examples of the guide (doc/examples) do what the guide says of them."""
 
 import ast

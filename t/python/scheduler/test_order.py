@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Order by queue: queues with nodes of their own never hold up each other; others by priority."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pending queue: always a valid heap to who reads it, whatever was cancelled or moved before."""
 
 import heapq

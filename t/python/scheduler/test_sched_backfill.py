@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
 
 import random

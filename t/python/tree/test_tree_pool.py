@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool from R: what is refused, how ranks are numbered, what goes into a job's R."""
 
 import copy

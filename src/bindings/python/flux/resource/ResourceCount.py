@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Counts of a jobspec: integers, idsets and ranges (RFC 14, RFC 45)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The public pool class: one interface over the implementations of R versions."""
 
 from __future__ import annotations

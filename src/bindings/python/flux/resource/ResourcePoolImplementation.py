@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool implementation is to its ``ResourcePool`` wrapper, to schedulers and to plans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of R version 1 (RFC 20): allocation by worst fit.
 
 How a pool is built, for those who write another one:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool: a pool that knows where in a node a core or GPU lies.
 
 It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in

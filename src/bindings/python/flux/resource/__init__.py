@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Resources: sets of them, pools that schedulers allocate from, and their state.
 
 Laid over the ``flux.resource`` of the host's bindings: modules that are not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job asks of a pool: jobspec resources (RFC 14, RFC 25) as counts.
 
 Jobs of one shape share one ``Shape``: a pool can remember by it what it found

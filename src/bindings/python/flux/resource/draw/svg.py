@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A node's topology as an SVG picture, with what is free and who holds what."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a node looks like and who holds what of it: the data behind the pictures.
 
 ``view(R, jobs, down)`` gives one ``NodeState`` for each set of nodes that look alike: same topology,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """From a machine as hwloc sees it to the topology that TreePool reads, and to R.
 
 The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
 
 ``load_xml(text)`` gives a ``Machine``: the objects libhwloc makes of the document, with CPU sets as

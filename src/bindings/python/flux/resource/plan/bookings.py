@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What is promised on a pool's ranks, and what that leaves of them.
 
 A booking takes counts of cores and GPUs on concrete ranks for a span of time (see ``promise.py``):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are bound to ranks, where it matters which ranks a job gets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A number for every moment: how many units are free, step by step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plans where any unit is as good as another: free units, by time.
 
 On nodes of one kind whose jobs take whole nodes, or on any nodes whose jobs take single cores, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are kept as counts of units, where any unit is as good as another.
 
 Requests that may use the same units are counted together, in one CountedProfile. Which those are,

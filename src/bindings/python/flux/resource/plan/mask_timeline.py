@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A mask of ranks for every moment: the union of what was added over time spans."""
 
 from __future__ import annotations

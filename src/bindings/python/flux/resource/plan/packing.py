@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whether there is a way to keep all promises, where it matters on which ranks they are.
 
 Given are *items*: promises whose ranks may be chosen again, and a request that is to fit beside

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Planning on a pool: when a request can start, beside what is promised already.
 
 Theory

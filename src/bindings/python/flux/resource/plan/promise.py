@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a plan keeps: promises to jobs that wait, and bookings of parts of ranks.
 
 A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.

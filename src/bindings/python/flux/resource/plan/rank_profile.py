@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plans where it matters which ranks: nodes of several kinds, GPUs, constraints, shared nodes.
 
 Theory

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What comes free when the running jobs of a pool end.
 
 Planning counts: on each rank so many cores and GPUs are free, as one key (see

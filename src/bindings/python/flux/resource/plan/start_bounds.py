@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What earlier searches say about later ones.
 
 A request cannot start before another one that wants no more of the same kind,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The two ways to keep promises have one interface, by which a Plan works with either.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in

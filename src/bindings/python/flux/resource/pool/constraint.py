@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints of a jobspec (RFC 31): checked once, evaluated as rank masks.
 
 ``parse_constraint()`` turns a constraint into nested tuples.  They are hashable,

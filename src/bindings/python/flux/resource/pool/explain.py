@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a request does not fit, in numbers and in a sentence for its user.
 
 ``explain()`` finds the numbers on a pool's view; ``why_pending()`` is the only place that makes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The hooks of ``Rv1Pool`` for sites that order or choose candidates themselves.
 
 Only a pool that overrides one of them pays for the lists they work on.

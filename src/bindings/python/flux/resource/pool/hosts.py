@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Host names of a pool's ranks (RFC 29), kept as runs of numbered names.
 
 A cluster's ``node[0-9999]`` is one run here, not 10,000 strings: a pool is made

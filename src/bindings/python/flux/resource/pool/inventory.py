@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool is made of: ranks, their cores and GPUs, hosts and properties.
 
 An ``Inventory`` never changes.  Shrink and property updates make a new one,

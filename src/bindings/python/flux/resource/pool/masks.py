@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of small integers as bit masks, and their idset text (RFC 22).
 
 The pool keeps every set it works with (the ranks of a group, the cores of a

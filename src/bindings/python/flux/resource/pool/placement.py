@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Placing a request on an index: which ranks, and how many slots on each.
 
 ``Placement`` looks at a ``RankIndex``, a shape and a mask of eligible ranks and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which units are free on which ranks, indexed for placement.
 
 The state is four things, all of integers:

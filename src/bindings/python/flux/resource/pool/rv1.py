@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """R version 1 (RFC 20) as a pool reads it: entries, hosts, properties and times."""
 
 from __future__ import annotations

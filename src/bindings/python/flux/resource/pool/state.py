@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The state of a pool: what is free, which job holds what until when, and which ranks are up.
 
 All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is

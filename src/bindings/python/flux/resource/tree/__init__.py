@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What TreePool adds to a pool: nodes as trees of places."""

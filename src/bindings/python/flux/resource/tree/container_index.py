@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """How many whole containers each node has free, kept beside what is free.
 
 Counts of free cores do not tell whether a socket is free, so the ranks with room for containers are

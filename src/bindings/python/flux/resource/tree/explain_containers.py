@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a request for containers does not fit, in numbers and in a sentence for its user."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
 All functions take a ``Layout`` and the free cores and GPUs of one node as masks, and give

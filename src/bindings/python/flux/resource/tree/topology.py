@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
 
 A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of domains

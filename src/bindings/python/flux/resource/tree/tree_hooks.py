@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The hooks of ``Rv1Pool`` as TreePool has them: best fit, and placement by topology.
 
 A site's pool that overrides one gets the other from here. See ``hooks.py`` for what they take.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which nodes a TreePool takes: best fit over a ``RankIndex``.
 
 Nodes are tried by fewest free cores, then fewest free GPUs, then rank; the order is that of the
