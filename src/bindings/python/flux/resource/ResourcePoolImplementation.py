@@ -501,7 +501,7 @@ class ResourcePoolImplementation:
         # No reason: enough is free, and it is the policy of this pool that will not have it.
         return (
             str(self.explain(request)["reason"])
-            or f"insufficient resources: {self.name} finds no place on what is free"
+            or f"insufficient resources: enough is free, but {self.name} finds no place for it"
         )
 
     def plan(self) -> Plan:

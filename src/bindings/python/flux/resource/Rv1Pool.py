@@ -265,7 +265,7 @@ class Rv1Pool(Hooks):
         if not state.index.is_free(selection):
             raise ValueError(
                 f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool,"
-                " or allocated to another job"
+                " or is allocated to another job"
             )
         if isinstance(R, dict):
             end = read_time(R["execution"], "expiration")

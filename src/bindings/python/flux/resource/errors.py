@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What an allocation can fail with."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Any
 
 
 class _ResourceError(OSError):
@@ -12,7 +14,7 @@ class _ResourceError(OSError):
     code = 0
     default = ""
 
-    def __init__(self, reason: Union[str, Callable[[], str], None] = None) -> None:
+    def __init__(self, reason: str | Callable[[], str] | None = None) -> None:
         """
         Args:
             reason: text, or a callable that makes it when it is first read:

@@ -148,7 +148,7 @@ class Graph:
             raise ValueError("jobspec has more than one slot")
         if kind in ("core", "gpu"):
             if self.nodes_per_slot is not None and not in_node:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             if kind == "core":
                 self.slot_size += outer.min * count.min
             else:
@@ -157,7 +157,7 @@ class Graph:
             if self.node_count is not None or self.nodes_per_slot is not None:
                 raise ValueError("resource node inside or beside another node")
             if self.slot_size or self.gpu_per_slot or self.container_level:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             self.nodes_per_slot = multiply(outer, count)
             # RFC 14 takes a node of which nothing is named as a whole.
             self.exclusive = marked or (self.takes_containers and not children)
@@ -165,7 +165,8 @@ class Graph:
         elif marked and not children and self.takes_containers:
             if self.container_level is not None:
                 raise ValueError(
-                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: only one is possible"
+                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: all must be"
+                    " of one name"
                 )
             self.container_level = kind
             self.containers_per_slot = outer.min * count.min
@@ -243,14 +244,22 @@ class Shape:
 
     @classmethod
     def of_values(
-        cls, nodes: ResourceCount | None, slots: ResourceCount, inside: ResourceCount | None,
-        constraint: Any, *rest: Any,
-    ) -> Shape:  # fmt: skip
+        cls,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         """``of()`` with all fields, in their order."""
         match = parse_constraint(constraint)
         asked = (
-            nodes and nodes.canonical(), slots.canonical(), inside and inside.canonical(), match, rest
-        )  # fmt: skip
+            nodes and nodes.canonical(),
+            slots.canonical(),
+            inside and inside.canonical(),
+            match,
+            rest,
+        )
         shape = _shapes.get(asked)
         if shape is None:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
@@ -331,15 +340,26 @@ class ResourceRequest:
     _jobspec: Any
 
     def __init__(
-        self, node_count: Any = None, slot_count: Any = ONE, slot_size: int = 1,
-        gpu_per_slot: int = 0, duration: float = 0.0, constraint: Any = None,
-        exclusive: bool = False, jobspec: Any = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        node_count: Any = None,
+        slot_count: Any = ONE,
+        slot_size: int = 1,
+        gpu_per_slot: int = 0,
+        duration: float = 0.0,
+        constraint: Any = None,
+        exclusive: bool = False,
+        jobspec: Any = None,
+        **more: Any,
+    ) -> None:
         self.shape = Shape.of(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
-            slot_count=ResourceCount.parse(slot_count), slot_size=slot_size,
-            gpu_per_slot=gpu_per_slot, exclusive=bool(exclusive), constraint=constraint, **more,
-        )  # fmt: skip
+            slot_count=ResourceCount.parse(slot_count),
+            slot_size=slot_size,
+            gpu_per_slot=gpu_per_slot,
+            exclusive=bool(exclusive),
+            constraint=constraint,
+            **more,
+        )
         self.duration = duration
         self._jobspec = jobspec
 

@@ -8,7 +8,7 @@ same parts held by the same jobs. ``text.py`` and ``svg.py`` draw them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.explain import counted
 from flux.resource.pool.hosts import HostNames
@@ -18,8 +18,9 @@ from flux.resource.tree.topology import Domain, Renumbering
 
 #: ``(job, cores, gpus)``: masks of what a job has on a node; the job under any name.
 Share = tuple[Any, int, int]
-#: Jobs and the R object that each holds.
-Jobs = Union[dict[Any, Any], Iterable[tuple[Any, Any]]]
+if TYPE_CHECKING:
+    #: Jobs and the R object that each holds.
+    Jobs = dict[Any, Any] | Iterable[tuple[Any, Any]]
 
 
 class Part:

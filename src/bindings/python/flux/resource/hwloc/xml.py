@@ -20,7 +20,7 @@ import resource
 import signal
 import warnings
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
 # What one document may cost before its child process is given up: libhwloc loops or runs out of
@@ -35,8 +35,9 @@ KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 NORMAL, MEMORY, IO = 0, 1, 2
 
-#: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
-Row = tuple[str, int, Optional[int], int, Optional[str], int, Optional[str]]
+if TYPE_CHECKING:
+    #: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
+    Row = tuple[str, int, int | None, int, str | None, int, str | None]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
@@ -234,7 +235,7 @@ def _read(binding: Any, data: bytes) -> dict[str, Any]:
     lib.hwloc_topology_set_io_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_IMPORTANT)
     lib.hwloc_topology_set_icache_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_STRUCTURE)
     if lib.hwloc_topology_set_xmlbuffer(topology, data, len(data) + 1) < 0:
-        return {"error": "libhwloc does not take it for a topology"}
+        return {"error": "libhwloc does not recognise it as a topology"}
     if lib.hwloc_topology_load(topology) < 0:
         return {"error": "libhwloc cannot make a topology of it"}
     return walk(binding, topology)
@@ -321,7 +322,7 @@ def _diagnose(data: bytes) -> str | None:
     if not seen["version"].startswith(("1.", "2.")):
         return f"format {seen['version']} is not one that libhwloc 2 reads"
     if not seen["objects"]:
-        return "there are no objects in it"
+        return "it has no objects"
     if seen["odd"] is not None:
         return f"unknown object type '{seen['odd']}'"
     if not seen["processors"]:

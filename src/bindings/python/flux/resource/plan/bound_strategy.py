@@ -109,7 +109,7 @@ class BoundStrategy(Strategy):
     def stale(self, now: float) -> list[int]:
         profile = self._profile
         profile.renew_profile()
-        return [jobid for jobid, one in self.promises.items() if profile.lost(one, 0.0)]
+        return [jobid for jobid, one in self.promises.items() if profile.lost(one, now)]
 
     # -- promises -----------------------------------------------------------
 

@@ -281,7 +281,10 @@ class CountedProfile:
     def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise in; it may be one that can no longer be kept."""
         self.promises += 1
-        self.line.add(start, end, -count)
+        # It may have begun, or be over: its job is late, and all is counted anew.
+        start = max(start, self.line.heads[0])
+        if start < end:
+            self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""

@@ -181,10 +181,11 @@ class CountedStrategy(Strategy):
                 fresh = CountedProfile.of(self._pool, kind, now)
                 assert fresh is not None
                 line = lines[kind] = fresh.line
-            if line.least(promise.start, promise.end) < count:
+            start = max(promise.start, now)
+            if start >= promise.end or line.least(start, promise.end) < count:
                 stale.append(jobid)
             else:
-                line.add(promise.start, promise.end, -count)
+                line.add(start, promise.end, -count)
         return stale
 
     # -- promises -----------------------------------------------------------

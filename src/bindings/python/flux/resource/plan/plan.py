@@ -29,6 +29,7 @@ from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -220,7 +221,7 @@ class Plan:
         start = max(start, self._pool.clock())
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._put_back(jobid, before)
-            raise InsufficientResources(f"no room for the promise to job {jobid}")
+            raise InsufficientResources(lambda: _no_promise(jobid))
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
@@ -239,7 +240,7 @@ class Plan:
             return promise.start
         now = self._pool.clock()
         if promise.end <= now or not strategy.keeps(jobid, now):
-            raise InsufficientResources(f"the promise to job {jobid} cannot be kept")
+            raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
         return strategy.advance(jobid, now)
@@ -332,7 +333,15 @@ class Plan:
         counts = self._pool.explain(request)
         if counts["available"] < counts["needed"]:
             return str(counts["reason"])
-        return "insufficient resources: would delay a job with a promise"
+        return "insufficient resources: would delay a job that was promised a start"
+
+
+def _no_promise(jobid: int) -> str:
+    return f"insufficient resources: job {job_text(jobid)} does not fit from that time on"
+
+
+def _broken_promise(jobid: int) -> str:
+    return f"insufficient resources: the promise to job {job_text(jobid)} cannot be kept"
 
 
 def _steps(

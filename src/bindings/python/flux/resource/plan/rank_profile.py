@@ -238,13 +238,15 @@ class RankProfile:
 
     def lost(self, promise: BoundPromise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
-        is later."""
+        is later; also if its time is over."""
         pool, profile, bookings = self._pool, self._profile, self._bookings
         parts = promise.parts or []
         start = max(promise.start, now)
         if promise.held:
             up = pool.eligible(None)
             return any(mask & ~up for mask, _ in parts)
+        if promise.end <= now:
+            return True
         shape = promise.request.shape
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match)

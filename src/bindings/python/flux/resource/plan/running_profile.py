@@ -244,7 +244,8 @@ class Track:
         profile.extend(time)
         if len(self.room) < len(profile.times):
             self._follow()
-        return self.room[bisect_right(profile.times, time) - 1]
+        # A clock that was set back asks for times before the first one.
+        return self.room[max(1, bisect_right(profile.times, time)) - 1]
 
     def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.
@@ -260,7 +261,7 @@ class Track:
                 profile.step()
         # What has room only grows: halve.
         room, times = self.room, profile.times
-        low, high = bisect_right(times, start) - 1, len(room) - 1
+        low, high = max(0, bisect_right(times, start) - 1), len(room) - 1
         while low < high:
             middle = (low + high) // 2
             if popcount(room[middle] & ranks) < count:

@@ -79,9 +79,12 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
 
 
 def left_out(
-    inventory: Inventory, match: int, small: int, one: str = "is too small",
+    inventory: Inventory,
+    match: int,
+    small: int,
+    one: str = "is too small",
     more: str = "are too small",
-) -> str:  # fmt: skip
+) -> str:
     """Why ranks do not count for a request, if there are such.
 
     Args:
@@ -131,9 +134,15 @@ def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
 
 
 def facts(
-    pool: ResourcePoolImplementation, shape: Shape, large: int, up: int, free: int, have: int,
-    each: str, small: str = "too small",
-) -> dict[str, Any]:  # fmt: skip
+    pool: ResourcePoolImplementation,
+    shape: Shape,
+    large: int,
+    up: int,
+    free: int,
+    have: int,
+    each: str,
+    small: str = "too small",
+) -> dict[str, Any]:
     """What ``explain()`` answers.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, quote, runs
 
@@ -18,8 +18,9 @@ from flux.resource.pool.masks import popcount, quote, runs
 #: must not cost memory without bound.
 MAX_NAMES = 1 << 20
 
-#: ``(prefix, width, low, count)``; see ``name_pieces()``.
-Piece = tuple[str, Optional[int], int, int]
+if TYPE_CHECKING:
+    #: ``(prefix, width, low, count)``; see ``name_pieces()``.
+    Piece = tuple[str, int | None, int, int]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")

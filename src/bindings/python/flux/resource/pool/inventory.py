@@ -94,9 +94,19 @@ class Inventory:
     """
 
     __slots__ = (
-        "ranks", "kinds", "shift", "core_mask", "hosts", "properties", "_full",
-        "key_base", "keys", "matches", "verdicts", "_unused",
-    )  # fmt: skip
+        "ranks",
+        "kinds",
+        "shift",
+        "core_mask",
+        "hosts",
+        "properties",
+        "_full",
+        "key_base",
+        "keys",
+        "matches",
+        "verdicts",
+        "_unused",
+    )
 
     def __init__(
         self,
@@ -187,9 +197,7 @@ class Inventory:
     def with_property(self, name: str, ranks: int) -> Inventory:
         """The inventory with a property on just these ranks (a mask) and no other."""
         properties = {**self.properties, name: ranks & self.ranks}
-        other = {
-            "properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None
-        }  # fmt: skip
+        other = {"properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None}
         new = Inventory.__new__(Inventory)
         for slot in self.__slots__:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))

@@ -17,7 +17,7 @@ def load_json(text: str | bytes, what: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError(f"{what} is nested too deep") from None
+        raise ValueError(f"{what} is nested too deeply") from None
 
 
 def object_of(R: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         except ValueError as exc:
             raise ValueError(f"R: execution.R_lite[{number}]: {exc}") from None
         if not ranks:
-            raise ValueError(f"R: execution.R_lite[{number}].rank: no rank")
+            raise ValueError(f"R: execution.R_lite[{number}].rank: expected at least one rank")
         doubled = doubled or seen & ranks != 0
         seen |= ranks
         result.append((ranks, cores, gpus))

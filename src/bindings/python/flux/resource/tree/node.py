@@ -83,9 +83,15 @@ class NodeType:
             if len(self._containers) >= MAX_REMEMBERED_ANSWERS:
                 self._containers.clear()
             slots, core_mask, gpu_mask = place_containers(
-                self.layout, free & self.core_mask, free >> self.shift,
-                level, each, shape.slot_size, shape.gpu_per_slot, count,
-            )  # fmt: skip
+                self.layout,
+                free & self.core_mask,
+                free >> self.shift,
+                level,
+                each,
+                shape.slot_size,
+                shape.gpu_per_slot,
+                count,
+            )
             answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 

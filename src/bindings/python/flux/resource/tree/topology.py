@@ -224,7 +224,7 @@ def read_children(
     wanted = popcount(ranks)
     if popcount(named) != wanted:
         raise ValueError(
-            f"TreePool: scheduling.children: {popcount(named)} ranks are named, R has {wanted}"
+            f"TreePool: scheduling.children: {popcount(named)} ranks are named, but R has {wanted}"
         )
     if ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
