@@ -18,7 +18,7 @@ job waits behind it. It comes back when the rule says that what it waits for has
 (`AdmissionHost.readmit`).
 
 Jobs that ask for the same resources are refused together: when one does not fit, the others are not
-examined. A rule that tells such jobs apart says what it looks at (`~AdmissionRule.signature`).
+examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signature`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Deferral(NamedTuple):
     Attributes:
         reason: for the job's user, in a sentence
         until: when the rule expects to let it start, seconds since the epoch; None: it cannot tell
-        key: what the job waits for, so that `AdmissionHost.readmit` need not look at jobs that wait for
+        key: what the job waits for, so that `AdmissionHost.readmit` can leave out jobs that wait for
             something else
     """
 
@@ -101,10 +101,10 @@ class AdmissionHost(Protocol):
 
 
 class AdmissionRule:
-    """Base of admission rules. All methods but `check` do nothing unless they are overridden.
+    """Base of admission rules. No method does anything unless it is overridden.
 
-    What is raised by `queued` and `check` concerns the job that was asked about; of the other methods it
-    is logged and counted.
+    What a method raises that is asked about a job costs that job: it is denied. What is raised by one that
+    is told something is logged and counted.
 
     Args:
         host (AdmissionHost): the scheduler
@@ -113,8 +113,10 @@ class AdmissionRule:
     #: What the rule is called in statistics and answers.
     name = "rule"
 
-    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`
-    #: and `why` are not called, so that a rule that is not used costs nothing. A rule that changes it calls
+    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`,
+    #: `does_not_fit`, `latest_end` and `why` are not called; and while no rule is engaged, nor are `started`,
+    #: `freed` and `extended` of any. So a rule that is not used costs nothing; one that keeps count of jobs is
+    #: engaged as long as there is one. A rule that changes it calls
     #: ``host.admission.update()``.
     engaged = True
 
@@ -140,7 +142,7 @@ class AdmissionRule:
         """
 
     def signature(self, job: PendingJob) -> Hashable:
-        """What this rule looks at when it is asked about `job`; None: nothing of this job.
+        """What this rule goes by when it is asked about `job`; None: the job does not concern it.
 
         Jobs with equal requests and equal signatures are refused together: when one cannot start, the
         others behind it are not examined. Called once for each request, after `queued`.
@@ -458,7 +460,7 @@ class AdmissionControl:
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job apart from the queue until its rule readmits it."""
         rule, deferral = why.rule, why.deferral
-        self._requests.move(job.jobid, "defer")
+        self._requests.defer(job.jobid)
         self._deferred[job.jobid] = (job, rule, deferral)
         self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
 
@@ -483,7 +485,7 @@ class AdmissionControl:
         jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
         for job in jobs[:most]:
             self._take(job.jobid)
-            self._requests.move(job.jobid, "readmit")
+            self._requests.readmit(job.jobid)
         return jobs[:most]
 
     def answered(self, jobid: int, event: str) -> None:
@@ -492,8 +494,7 @@ class AdmissionControl:
             self._told.discard(jobid)
             self._take(jobid)
             if event != "success":
-                for rule in self.rules:
-                    rule.forget(jobid)
+                self.tell(AdmissionRule.forget, jobid)
         elif self._deferred:
             self._take(jobid)
 

@@ -38,7 +38,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -275,8 +275,13 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep `job` apart from the queue until the rule that does not let it start readmits it. The
-        caller takes it out of the queue."""
+        """Take `job` out of the queue, until the rule that does not let it start readmits it.
+
+        Args:
+            job (PendingJob): the job
+            why (JobDeferred): what `allocate` raised
+        """
+        self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
@@ -376,8 +381,13 @@ class PolicyScheduler(Scheduler):
         """
         if not self.by_queue:
             queue = self._queue
-            while queue and self._leaves(queue[0]):
-                heapq.heappop(self._queue)
+            while queue:
+                job = queue[0]
+                if not self._leaves(job):
+                    return
+                queue = self._queue
+                if queue and queue[0] is job:  # it has its answer; a deferred one is out already
+                    heapq.heappop(queue)
                 yield
                 queue = self._queue
             return
@@ -456,6 +466,12 @@ class PolicyScheduler(Scheduler):
         super()._release(jobid, R, final)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
+
+    def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
+        super()._success_failed(request, R, error)
+        if self.admission.engaged and not self._requests.is_running(request.jobid):
+            # The rules were told of the start.
+            self.admission.tell(AdmissionRule.freed, request.jobid, R, True)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()

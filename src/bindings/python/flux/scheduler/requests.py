@@ -170,7 +170,7 @@ class AllocRequest:
         except Exception as exc:
             if self.table is None or self.table.failed is None:
                 raise
-            self.table.failed(self, exc)
+            self.table.failed(self, R, exc)
 
     def deny(self, note: Optional[str] = None) -> None:
         """Refuse for good: the job will never run here.
@@ -391,7 +391,7 @@ class Requests:
     Args:
         queue (PendingQueue): where the jobs wait
         order: function giving the `PendingJob.order` of a job, or None: by priority
-        failed: ``failed(request, error)``, called when a success could not be sent; None: the error
+        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the error
             is raised
 
     Attributes:
@@ -405,7 +405,7 @@ class Requests:
         self,
         queue: PendingQueue,
         order: Optional[Callable[[PendingJob], Any]] = None,
-        failed: Optional[Callable[[AllocRequest, Exception], None]] = None,
+        failed: Optional[Callable[[AllocRequest, Any, Exception], None]] = None,
     ) -> None:
         self.queue = queue
         self.order = order
@@ -415,7 +415,7 @@ class Requests:
         #: by id, the state of each job that is not unknown
         self._states: dict[int, str] = {}
         self.to_sweep: list[PendingJob] = []
-        #: length of the queue when the step under way began
+        #: length of the queue when the step under way began, without jobs deferred since
         self._before = 0
         #: the request that is being answered or annotated
         self._sender: Optional[AllocRequest] = None
@@ -456,6 +456,16 @@ class Requests:
     def running(self) -> int:
         """How many jobs hold resources: those that are known and have no open request.  O(1)."""
         return len(self._states) - len(self._open)
+
+    def defer(self, jobid: int) -> None:
+        """A pending job leaves the queue without an answer, in the step under way if there is one."""
+        self.move(jobid, "defer")
+        self._before -= 1
+
+    def readmit(self, jobid: int) -> None:
+        """A deferred job comes back into the queue."""
+        self.move(jobid, "readmit")
+        self._before += 1
 
     # -- requests --------------------------------------------------------------------------------------
 

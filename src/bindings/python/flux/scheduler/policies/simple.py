@@ -22,10 +22,10 @@ class Simple(Fifo):
 
     Bits of the module's debug word:
 
-    1   deny every request
-    2   annotate pending jobs with "insufficient resources" and the number of jobs ahead of them, and
-        with nothing else
-    4   refuse to change the expiration of a job
+    - 1: deny every request
+    - 2: annotate pending jobs with "insufficient resources" and the number of jobs ahead of them, and
+      with nothing else
+    - 4: refuse to change the expiration of a job
 
     Args:
         h: the Flux handle
