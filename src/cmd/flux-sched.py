@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command ``flux sched``; what it does is in flux/scheduler/command/."""
 
 import sys

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Build ``python.so``, the jobtap plugin in which a real job manager runs Python plugins.
 
     python build.py [--output-dir DIR] [--overlay DIR] [--installed-overlay DIR] [--bindings DIR] [--check] [--quiet]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* The part of python.so that has to be C: starting Python inside the job manager, what is variadic in the jobtap API,
  * and JSON values made into Python objects without their text in between.
  *

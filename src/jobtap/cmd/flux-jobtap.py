@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux jobtap`` of a real Flux, for Python plugins as well: ``flux jobtap load limits.py``.
 
 A real job manager loads shared objects. This command, found before Flux's own by FLUX_EXEC_PATH_PREPEND, makes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Give a job the resources it names, without asking the scheduler.
 
 The instance owner submits with ``--setattr=system.alloc-bypass.R="$(flux R encode -r0)"``.

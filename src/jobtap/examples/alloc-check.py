@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Watch over the scheduler: no core or GPU may be given to two jobs at once.
 
 A job that gets something another one holds is ended by an exception of type ``alloc-check``. Under housekeeping resources

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The dependency scheme ``file``: a job waits until a file exists.
 
     flux submit --dependency=file:/data/ready ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Limit how many nodes the jobs of one user may have, in all and by queue.
 
     [node-limits]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Run a prolog before each job and an epilog after it, once on each of its ranks.
 
     [job-manager.prolog]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Priority from the bank a job is charged to: ``urgency * 1000 + weight of the bank``.
 
 Weights are not known at first; jobs wait in PRIORITY until they are given:

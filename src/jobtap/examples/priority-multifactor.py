@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Priority from several factors: how long a job has waited, its size, and its user's share.
 
     flux jobtap load priority-multifactor.py shares=/etc/flux/shares.json age=1000 size=500 share=2000

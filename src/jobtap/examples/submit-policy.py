@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Fill in what users leave out, when they submit.
 
     flux jobtap load submit-policy.py duration=3600 bank=guest max-duration=86400
