@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command ``flux sched``; what it does is in flux/scheduler/command/."""
+"""The command ``flux sched``; its code is in flux/scheduler/command/."""
 
 import sys
 

@@ -42,7 +42,8 @@ class CommandError(Exception):
     """An error that ends the command: it is printed on one line, and the exit status is 1.
 
     Attributes:
-        errno (int): the error number of a request that the scheduler refused; 0 if it was something else
+        errno (int): the error number of a request that the scheduler refused; 0 if it was something
+            else
     """
 
     errno = 0
@@ -112,8 +113,8 @@ class Context:
         text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
-                f"no scheduler answers this request ({method}): none is loaded, or the one that is loaded does not "
-                "use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
+                f"no scheduler answers this request ({method}): none is loaded, or the one that is "
+                "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
             )
         if exc.errno == errno.EPERM:
             return f"{method}: only the owner of the instance may do this"
@@ -161,7 +162,8 @@ def write_file(path: str, text: str) -> None:
 
 
 def until_text(end: float | None, now: float, context: Context) -> str:
-    """``until 12:00:00``, for something that ends at `end` (seconds since the epoch; None: unknown)."""
+    """``until 12:00:00``, for something that ends at `end` (seconds since the epoch; None:
+    unknown)."""
     return "without a known end" if end is None else f"until {context.time(end, now)}"
 
 
@@ -228,8 +230,8 @@ class Explain(Subcommand):
             )
 
     def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
-        """Why one job waits: the scheduler's answer or, in the same form, why the job manager has not sent the
-        job to the scheduler yet.
+        """Why one job waits: the scheduler's answer or, in the same form, why the job manager has
+        not sent the job to the scheduler yet.
 
         Raises:
             CommandError: it is not pending, or nothing is known about it
@@ -380,7 +382,8 @@ class Windows(Subcommand):
                 print("\n".join(self.picture(kind, answer, width)))
 
     def picture(self, kind: dict[str, Any], answer: dict[str, Any], width: int) -> list[str]:
-        """A bar for each number of free nodes, as long as they stay free; the smallest number on top."""
+        """A bar for each number of free nodes, as long as they stay free; the smallest number on
+        top."""
         whole = answer["until"] - answer["now"]
         lines = []
         for count, until in reversed(kind["steps"]):
@@ -657,7 +660,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Nobody reads our output any more. Python would report that again when it flushes standard output at exit.
+        # Nobody reads our output any more. Python would report that again when it flushes standard
+        # output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:

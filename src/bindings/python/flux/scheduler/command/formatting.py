@@ -71,7 +71,8 @@ def display_width(text: str) -> int:
 
 
 def printable(text: object) -> str:
-    """Replace the control characters of a text that comes from others, so that it cannot change the terminal."""
+    """Replace the control characters of a text that comes from others, so that it cannot change the
+    terminal."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
@@ -104,7 +105,8 @@ def format_table(
 
 
 def terminal_width() -> int:
-    """Number of columns of the terminal: what COLUMNS says, or the terminal itself; 80 if the output is not one."""
+    """Number of columns of the terminal: what COLUMNS says, or the terminal itself; 80 if the
+    output is not one."""
     try:
         return max(20, int(os.environ["COLUMNS"]))
     except (KeyError, ValueError):

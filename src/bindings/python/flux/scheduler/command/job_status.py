@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a pending job that has not been sent to the scheduler yet, and the reason why it has not.
+"""The state of a pending job that has not been sent to the scheduler yet, and the reason why it has
+not.
 
-The job manager sends the scheduler a request for a job once the job's dependencies are met, it has a priority, nobody
-holds it, its queue is started, and fewer than ``queue-depth`` requests are open. Until then the scheduler does not know
-of the job, so the services ``job-list`` and ``job-manager`` are asked about it.
+The job manager sends the scheduler a request for a job once the job's dependencies are met, it has
+a priority, nobody holds it, its queue is started, and fewer than ``queue-depth`` requests are open.
+Until then the scheduler does not know of the job, so the services ``job-list`` and ``job-manager``
+are asked about it.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
         jobid (int): the job
 
     Returns:
-        dict: the job with `_ATTRIBUTES`; None if there is no such job, if it belongs to somebody else and the caller
-            is not the owner of the instance, or if the job list does not answer
+        dict: the job with `_ATTRIBUTES`; None if there is no such job, if it belongs to somebody
+            else and the caller is not the owner of the instance, or if the job list does not answer
     """
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
@@ -39,7 +41,8 @@ def count_pending(handle: Any) -> int:
     """Count the pending jobs of the instance, whether or not the scheduler has heard of them.
 
     Returns:
-        int: the number; 0 if the caller is not the owner of the instance, or the job list does not answer
+        int: the number; 0 if the caller is not the owner of the instance, or the job list does not
+            answer
     """
     if not _is_owner(handle):
         return 0
@@ -65,7 +68,8 @@ def state_or_result(job: dict[str, Any]) -> str:
 
 
 def reason_in_job_manager(job: dict[str, Any]) -> str | None:
-    """Why the job manager does not send a job to the scheduler, as far as that can be seen from the job alone.
+    """Why the job manager does not send a job to the scheduler, as far as that can be seen from the
+    job alone.
 
     Returns:
         str: the reason; None if there is none in the job
@@ -82,7 +86,8 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
 
 
 def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
-    """Why a job that is ready has not been sent to the scheduler: its queue is stopped, or other jobs go first.
+    """Why a job that is ready has not been sent to the scheduler: its queue is stopped, or other
+    jobs go first.
 
     Raises:
         OSError: the job manager does not answer

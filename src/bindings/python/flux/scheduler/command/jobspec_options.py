@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Command line options that describe what a job asks for, as in ``flux submit``, and the jobspec made of them."""
+"""Command line options that describe what a job asks for, as in ``flux submit``, and the jobspec
+made of them."""
 
 from __future__ import annotations
 

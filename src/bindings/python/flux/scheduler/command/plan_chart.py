@@ -19,8 +19,8 @@ from flux.scheduler.reservations.times import zone_named
 #: The characters that stand for jobs in the text, given out in the order of their starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-#: The other characters in the text: a free cell, a reserved one, one that is down, one with several jobs, and the
-#: last one of a job that goes on beyond the horizon.
+#: The other characters in the text: a free cell, a reserved one, one that is down, one with several
+#: jobs, and the last one of a job that goes on beyond the horizon.
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
 #: Distances between the times on the axis, seconds.
@@ -215,7 +215,8 @@ class Chart:
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self, width: int = 960) -> str:
-        """Draw the chart as an SVG document for light and dark pages. The pointer shows a bar's name.
+        """Draw the chart as an SVG document for light and dark pages. The pointer shows a bar's
+        name.
 
         Args:
             width (int): pixels

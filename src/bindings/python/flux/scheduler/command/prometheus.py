@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Statistics of the scheduler in the text format of Prometheus (version 0.0.4).
 
-As Prometheus recommends, durations and times are in seconds, and the names of counters end in ``_total``. No label holds
-a job id, a user or a sentence, since the number of series would then grow without limit.
+As Prometheus recommends, durations and times are in seconds, and the names of counters end in
+``_total``. No label holds a job id, a user or a sentence, since the number of series would then
+grow without limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux sched top``: nodes, queue, promises and reservations at a glance, updated all the time.
 
-On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output is
-not a terminal, each update is one JSON object on a line of its own.
+On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output
+is not a terminal, each update is one JSON object on a line of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _WAIT_TEXTS = {
     "reservation": "a reservation",
 }
 
-#: Terminal control sequences: enter and leave the alternate screen, go to its top left corner, clear the rest.
+#: Terminal control sequences: enter and leave the alternate screen, go to its top left corner,
+#: clear the rest.
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 
 
@@ -51,7 +52,8 @@ class TopView:
         self._before: dict[str, Any] | None = None
 
     def rates(self, answer: dict[str, Any]) -> dict[str, float]:
-        """Passes and job starts per second since the last update; empty the first time, and after a reload."""
+        """Passes and job starts per second since the last update; empty the first time, and after a
+        reload."""
         before, self._before = self._before, answer
         if before is None or before.get("started") != answer.get("started"):
             return {}
@@ -129,7 +131,8 @@ class TopView:
 
 
 def state_bar(counts: dict[str, int], width: int) -> str:
-    """Draw the numbers of nodes in each state as a bar, in which every state that occurs has a column at least."""
+    """Draw the numbers of nodes in each state as a bar, in which every state that occurs has a
+    column at least."""
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
