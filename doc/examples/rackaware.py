@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A pool that keeps jobs within a rack, and takes jobs that insist on one.
 
     flux module load sched-fifo pool-class=rackaware

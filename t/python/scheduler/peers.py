@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler module among scripted peers: resource, job manager, job-info, and a real KVS.
 
 Everything the scheduler sends is recorded.  Time is virtual and stands still until a test moves it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Module arguments: what is taken, and what is said about the rest."""
 
 import pytest

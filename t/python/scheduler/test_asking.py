@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the scheduler answers when it is asked: why, when, what could start, what is planned."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
 
 import inspect

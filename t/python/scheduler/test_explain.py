@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The numbers of ``explain`` against a count over all ranks, one at a time."""
 
 import copy

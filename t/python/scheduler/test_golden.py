@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Traces of a real instance replayed: what it sent goes in, what comes out is compared with what its scheduler said.
 
 Times are of this run, so of R the times are compared as durations, and of estimates whether there

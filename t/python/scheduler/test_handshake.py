@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The start of a scheduler: acquire, hello, ready; and the ways it can fail."""
 
 import errno

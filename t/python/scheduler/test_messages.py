@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of order."""
 
 import copy

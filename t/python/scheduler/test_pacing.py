@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """When passes run, how generators are driven, what forecasts may take."""
 
 import heapq

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pending queue: always a valid heap to who reads it, whatever was cancelled or moved before."""
 
 import heapq
@@ -47,6 +48,17 @@ def test_same_id_again_after_removal():
     queue.remove(second)
     queue.push(third)
     assert queue.settle() == [third]
+
+
+def test_the_same_job_again_after_removal():
+    """As when an admission rule defers a job and readmits it before anybody has read the queue."""
+    queue = PendingQueue()
+    stay, comes_back = job(1), job(2, 20)
+    queue.push(stay)
+    queue.push(comes_back)
+    queue.remove(comes_back)
+    queue.push(comes_back)
+    assert len(queue) == 2 and queue.settle() == [comes_back, stay]
 
 
 def test_removing_what_is_not_there_is_harmless():

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Wall-clock times of reservations: what can be written, and what repeats by the clock on the wall."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations: nobody outside the group holds what is reserved, whatever happens."""
 
 import errno

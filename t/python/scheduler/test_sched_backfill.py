@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
 
 import random
@@ -47,9 +48,33 @@ def test_bad_reservations(value):
     )
 
 
-def test_no_reservations_whatever_fits_starts():
+@pytest.mark.parametrize(
+    "args, limit",
+    [
+        ((), 1),
+        (("promises=3",), 3),
+        (("reservations=3",), 3),
+        (("promises=unlimited",), None),
+        (("promises=2", "reservations=5"), 2),
+        (("promises=2", "promises=7"), 7),
+    ],
+)
+def test_how_many_promises(args, limit):
+    """The older name says the same; if both are given, the newer one counts."""
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-backfill", *args)
+    assert rig.sched.promises_limit == limit
+
+
+@pytest.mark.parametrize("value", ["-1", "x", ""])
+def test_bad_promises(value):
+    with pytest.raises(ValueError, match=f"promises='{value}' is invalid: expected a number"):
+        Rig(R(1, 1)).load_file("sched-backfill", "promises=" + value)
+
+
+def test_no_promises_whatever_fits_starts():
     rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill", "reservations=0")
+    rig.load_file("sched-backfill", "promises=0")
     rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4))

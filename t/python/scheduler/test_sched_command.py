@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command flux sched: what it asks, and what it makes of the answers."""
 
 import errno

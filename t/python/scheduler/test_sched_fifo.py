@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """sched-fifo and sched-simple: strict order, estimates, reasons, and the hooks of sched-simple."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever a peer sends, the scheduler goes on, answers each request once, and its books balance."""
 
 import random

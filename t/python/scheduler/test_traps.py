@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Traps that schedulers of this kind have fallen into, one test or more by the number of each.
 
 1. A pass starts a job and yields before the job has left the queue; an event closes the pass, and

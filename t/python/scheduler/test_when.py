@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``when`` says what then happens if nothing else comes: random workloads, played on.
 
 All jobs run for as long as they may. Where jobs take whole nodes of one kind that is exact, under

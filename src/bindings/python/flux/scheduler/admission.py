@@ -18,7 +18,7 @@ job waits behind it. It comes back when the rule says that what it waits for has
 (`AdmissionHost.readmit`).
 
 Jobs that ask for the same resources are refused together: when one does not fit, the others are not
-examined. A rule that tells such jobs apart says what it looks at (`~AdmissionRule.signature`).
+examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signature`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Protocol
 
 from flux.resource.errors import InsufficientResources
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.requests import Requests
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
 
@@ -43,7 +43,7 @@ class Deferral(NamedTuple):
     Attributes:
         reason: for the job's user, in a sentence
         until: when the rule expects to let it start, seconds since the epoch; None: it cannot tell
-        key: what the job waits for, so that `AdmissionHost.readmit` need not look at jobs that wait for
+        key: what the job waits for, so that `AdmissionHost.readmit` can leave out jobs that wait for
             something else
     """
 
@@ -81,6 +81,8 @@ class Cause(NamedTuple):
 class AdmissionHost(Protocol):
     """What a rule may use of its scheduler."""
 
+    admission: AdmissionControl
+
     @property
     def resources(self) -> ResourcePool: ...
 
@@ -99,10 +101,10 @@ class AdmissionHost(Protocol):
 
 
 class AdmissionRule:
-    """Base of admission rules. All methods but `check` do nothing unless they are overridden.
+    """Base of admission rules. No method does anything unless it is overridden.
 
-    What is raised by `queued` and `check` concerns the job that was asked about; of the other methods it
-    is logged and counted.
+    What a method raises that is asked about a job costs that job: it is denied. What is raised by one that
+    is told something is logged and counted.
 
     Args:
         host (AdmissionHost): the scheduler
@@ -111,9 +113,16 @@ class AdmissionRule:
     #: What the rule is called in statistics and answers.
     name = "rule"
 
-    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`
-    #: and `why` are not called, so that a rule that is not used costs nothing.
+    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`,
+    #: `does_not_fit`, `latest_end` and `why` are not called; and while no rule is engaged, nor are `started`,
+    #: `freed` and `extended` of any. So a rule that is not used costs nothing; one that keeps count of jobs is
+    #: engaged as long as there is one. A rule that changes it calls
+    #: ``host.admission.update()``.
     engaged = True
+
+    #: The system attributes that a jobspec must have one of for `queued` and `signature` to be called, so
+    #: that other jobs cost nothing; None: they are called for every job.
+    attributes: tuple[str, ...] | None = None
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -133,7 +142,7 @@ class AdmissionRule:
         """
 
     def signature(self, job: PendingJob) -> Hashable:
-        """What this rule looks at when it is asked about `job`; None: nothing of this job.
+        """What this rule goes by when it is asked about `job`; None: the job does not concern it.
 
         Jobs with equal requests and equal signatures are refused together: when one cannot start, the
         others behind it are not examined. Called once for each request, after `queued`.
@@ -283,29 +292,45 @@ class AdmissionControl:
 
     Attributes:
         rules (list): in the order in which they are asked
+        engaged (bool): whether any of them has something to be asked about
     """
 
     def __init__(self, requests: Requests, guard: Callable[..., bool]) -> None:
         self._requests = requests
         self._guard = guard
         self.rules: list[AdmissionRule] = []
+        self.engaged = False
+        #: the system attributes for which a rule is told of a job, and whether one is told of every job
+        self._names: set[str] = set()
+        self._asks_always = False
+        #: ids of the pending jobs that a rule was told of
+        self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
         self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
         #: by rule and key, the ids of the jobs that wait for that
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[int, None]] = {}
 
-    @property
-    def engaged(self) -> bool:
-        """Whether any rule has something to be asked about."""
-        for rule in self.rules:
-            if rule.engaged:
-                return True
-        return False
+    def add(self, rule: AdmissionRule) -> None:
+        """Ask one more rule, after the others."""
+        self.rules.append(rule)
+        if rule.attributes is None:
+            self._asks_always = True
+        else:
+            self._names.update(rule.attributes)
+        self.update()
+
+    def update(self) -> None:
+        """A rule was added, or its `AdmissionRule.engaged` has changed."""
+        self.engaged = any(rule.engaged for rule in self.rules)
 
     # -- one job ---------------------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> Any:
-        """Tell all rules of a request.
+    def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
+        """Tell the rules of a request that came, each if it looks at such a job.
+
+        Args:
+            job (PendingJob): the job
+            jobspec (dict): what it asks for (RFC 14)
 
         Returns:
             the part of the job's signature that is theirs; None if they do not tell it from others
@@ -313,8 +338,17 @@ class AdmissionControl:
         Raises:
             ValueError: the job can never run
         """
+        try:
+            if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
+                return None
+        except (KeyError, TypeError):
+            pass  # a jobspec without system attributes
+        self._told.add(job.jobid)
+        attributes = SystemAttributes.of(jobspec)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
+            if rule.attributes is not None and not attributes.names_any(rule.attributes):
+                continue
             rule.queued(job, attributes)
             mark = rule.signature(job)
             if mark is not None:
@@ -426,7 +460,7 @@ class AdmissionControl:
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job apart from the queue until its rule readmits it."""
         rule, deferral = why.rule, why.deferral
-        self._requests.move(job.jobid, "defer")
+        self._requests.defer(job.jobid)
         self._deferred[job.jobid] = (job, rule, deferral)
         self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
 
@@ -451,16 +485,18 @@ class AdmissionControl:
         jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
         for job in jobs[:most]:
             self._take(job.jobid)
-            self._requests.move(job.jobid, "readmit")
+            self._requests.readmit(job.jobid)
         return jobs[:most]
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
-        if self._deferred:
+        if jobid in self._told:
+            self._told.discard(jobid)
             self._take(jobid)
-        if event != "success":
-            for rule in self.rules:
-                rule.forget(jobid)
+            if event != "success":
+                self.tell(AdmissionRule.forget, jobid)
+        elif self._deferred:
+            self._take(jobid)
 
     def _take(self, jobid: int) -> None:
         """A job is not deferred any more, if it was."""

@@ -87,7 +87,7 @@ class Annotator:
             told = self._told[job.jobid] = _Told()
         return told
 
-    def answered(self, jobid: int, event: str) -> None:
+    def forget(self, jobid: int) -> None:
         """A job's request has its answer: nothing more is told of it."""
         self._told.pop(jobid, None)
 

@@ -43,6 +43,10 @@ class SystemAttributes:
             jobspec = None
         return cls.of(jobspec)
 
+    def names_any(self, names: tuple[str, ...]) -> bool:
+        """Whether any of these attributes is there.  O(names)."""
+        return any(self._values.get(name) is not None for name in names)
+
     def get(self, name: str, default: Any = None) -> Any:
         """The attribute of this name, of whatever type it is; `default` if there is none."""
         value = self._values.get(name)

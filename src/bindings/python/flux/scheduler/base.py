@@ -456,7 +456,7 @@ class Scheduler(BrokerModule):
         """
         self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": messages.CANCEL})
 
-    def _success_failed(self, request: AllocRequest, error: Exception) -> None:
+    def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         """An override of `alloc_success` raised. If R is not on its way, nobody would answer the job,
         and its resources would be kept for it: it is denied, and they come back."""
         name = host.name_of(request.jobid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import heapq
+import itertools
 import json
 import math
 import time
@@ -100,10 +101,11 @@ class Timer:
         function: what is called; None: it was called, or canceled
     """
 
-    __slots__ = ("function", "when")
+    __slots__ = ("function", "number", "when")
 
-    def __init__(self, when: float, function: Callable[[], Any]) -> None:
+    def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
         self.when = when
+        self.number = number  # of the call of `call_at`: of equal times the first goes first
         self.function: Optional[Callable[[], Any]] = function
 
     def cancel(self) -> None:
@@ -111,7 +113,7 @@ class Timer:
         self.function = None
 
     def __lt__(self, other: Timer) -> bool:
-        return self.when < other.when
+        return (self.when, self.number) < (other.when, other.number)
 
 
 class Timers:
@@ -127,6 +129,7 @@ class Timers:
         self._clock = clock
         self._errors = errors
         self._due: list[Timer] = []
+        self._numbers = itertools.count()
         self._armed_for = math.inf
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
 
@@ -137,7 +140,7 @@ class Timers:
             when (float): seconds since the epoch; a time that has passed means at once
             function: called without arguments; what it raises is logged and counted
         """
-        timer = Timer(when, function)
+        timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
         self._arm()
         return timer
@@ -153,8 +156,11 @@ class Timers:
     def _fired(self, *_: Any) -> None:
         self._armed_for = math.inf
         now = self._clock.now()
+        due = []
         while self._due and self._due[0].when <= now:
-            timer = heapq.heappop(self._due)
+            due.append(heapq.heappop(self._due))
+        # A function that asks to be called again at once is called in the next turn: messages come first.
+        for timer in due:
             function, timer.function = timer.function, None
             if function is not None:
                 self._errors.guard("timer", function)

@@ -25,7 +25,6 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.host import InstanceConfig, attributes_of_running
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
@@ -39,7 +38,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -120,7 +119,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.guard)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
+        self._requests.on_answer = self._answered
         self._answering = Answering(h, self._host.stopwatch, self._config)
 
         def parse(jobspec: Any) -> Any:
@@ -252,7 +251,7 @@ class PolicyScheduler(Scheduler):
     def add_rule(self, rule: AdmissionRule) -> None:
         """Ask one more admission rule, after the others, before a job is started. To be called from
         ``__init__``: a rule has to hear of every job."""
-        self.admission.rules.append(rule)
+        self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
         """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
@@ -276,15 +275,25 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep `job` apart from the queue until the rule that does not let it start readmits it. The
-        caller takes it out of the queue."""
+        """Take `job` out of the queue, until the rule that does not let it start readmits it.
+
+        Args:
+            job (PendingJob): the job
+            why (JobDeferred): what `allocate` raised
+        """
+        self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        marks = self.admission.queued(job, SystemAttributes.of(jobspec))
+        marks = self.admission.queued(job, jobspec)
         if marks is not None:
             job.signature = (getattr(job.resource_request, "shape", None), marks)
+
+    def _answered(self, jobid: int, event: str) -> None:
+        """A request has its answer: what was kept of the pending job is not needed any more."""
+        self._annotator.forget(jobid)
+        self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
         for rule in self.admission.rules:
@@ -331,9 +340,8 @@ class PolicyScheduler(Scheduler):
         """
         admission = self.admission
         if not admission.engaged:
-            source: Plan | ResourcePool = self.resources if plan is None else plan
-            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
-            return got
+            alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
+            return alloc
         admission.check(job)
         return admission.allocate(job, plan or self.current_plan(), self.resources)
 
@@ -373,8 +381,13 @@ class PolicyScheduler(Scheduler):
         """
         if not self.by_queue:
             queue = self._queue
-            while queue and self._leaves(queue[0]):
-                heapq.heappop(self._queue)
+            while queue:
+                job = queue[0]
+                if not self._leaves(job):
+                    return
+                queue = self._queue
+                if queue and queue[0] is job:  # it has its answer; a deferred one is out already
+                    heapq.heappop(queue)
                 yield
                 queue = self._queue
             return
@@ -433,12 +446,16 @@ class PolicyScheduler(Scheduler):
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        deferred = [entry for entry in jobs if self.admission.is_deferred(entry[0])]
-        for jobid, priority in deferred:
-            job = self.pending(jobid)
-            if job is not None:
-                job.priority = priority
-        super().prioritize([entry for entry in jobs if entry not in deferred] if deferred else jobs)
+        if len(self.admission):
+            queued = []
+            for jobid, priority in jobs:
+                job = self.pending(jobid) if self.admission.is_deferred(jobid) else None
+                if job is None:
+                    queued.append([jobid, priority])
+                else:
+                    job.priority = priority
+            jobs = queued
+        super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
@@ -449,6 +466,12 @@ class PolicyScheduler(Scheduler):
         super()._release(jobid, R, final)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
+
+    def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
+        super()._success_failed(request, R, error)
+        if self.admission.engaged and not self._requests.is_running(request.jobid):
+            # The rules were told of the start.
+            self.admission.tell(AdmissionRule.freed, request.jobid, R, True)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()

@@ -138,6 +138,8 @@ class PendingQueue:
 
     def push(self, job: PendingJob) -> None:
         """Add a job."""
+        if job in self._removed:
+            self._settle()  # its removal comes before this
         heap = self.heap
         job.place = len(heap)
         heapq.heappush(heap, job)

@@ -104,7 +104,7 @@ class AllocRequest:
             raise IllegalMove(
                 f"job {self.jobid}: {event} of a request that is {self.state}: it is answered once"
             )
-        self.state = REQUEST.after(OPEN, event)
+        self.state = REQUEST.next[OPEN, event]
         if self.table is not None:
             self.table.answered(self, event)
 
@@ -170,7 +170,7 @@ class AllocRequest:
         except Exception as exc:
             if self.table is None or self.table.failed is None:
                 raise
-            self.table.failed(self, exc)
+            self.table.failed(self, R, exc)
 
     def deny(self, note: Optional[str] = None) -> None:
         """Refuse for good: the job will never run here.
@@ -391,14 +391,13 @@ class Requests:
     Args:
         queue (PendingQueue): where the jobs wait
         order: function giving the `PendingJob.order` of a job, or None: by priority
-        failed: ``failed(request, error)``, called when a success could not be sent; None: the error
+        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the error
             is raised
 
     Attributes:
-        running (int): how many jobs hold resources
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
-        on_answer (list): functions called as ``function(jobid, event)`` when a request gets its answer;
-            `event` is "success", "deny" or "cancel"
+        on_answer: called as ``on_answer(jobid, event)`` when a request gets its answer; `event` is
+            "success", "deny" or "cancel". None: nobody wants to know
         order, failed: as given
     """
 
@@ -406,18 +405,17 @@ class Requests:
         self,
         queue: PendingQueue,
         order: Optional[Callable[[PendingJob], Any]] = None,
-        failed: Optional[Callable[[AllocRequest, Exception], None]] = None,
+        failed: Optional[Callable[[AllocRequest, Any, Exception], None]] = None,
     ) -> None:
         self.queue = queue
         self.order = order
         self.failed = failed
-        self.on_answer: list[Callable[[int, str], Any]] = []
-        self.running = 0
+        self.on_answer: Callable[[int, str], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: by id, the state of each job that is not unknown
         self._states: dict[int, str] = {}
         self.to_sweep: list[PendingJob] = []
-        #: length of the queue when the step under way began
+        #: length of the queue when the step under way began, without jobs deferred since
         self._before = 0
         #: the request that is being answered or annotated
         self._sender: Optional[AllocRequest] = None
@@ -445,15 +443,29 @@ class Requests:
             IllegalMove: it cannot happen to a job in its state
         """
         before = self._states.get(jobid, UNKNOWN)
-        after = JOB.after(before, event)
+        try:
+            after = JOB.next[before, event]
+        except KeyError:
+            raise JOB.illegal(before, event) from None
         if after == UNKNOWN:
-            self._states.pop(jobid, None)
+            del self._states[jobid]
         else:
             self._states[jobid] = after
-        if after == RUNNING:
-            self.running += before != RUNNING
-        elif before == RUNNING:
-            self.running -= 1
+
+    @property
+    def running(self) -> int:
+        """How many jobs hold resources: those that are known and have no open request.  O(1)."""
+        return len(self._states) - len(self._open)
+
+    def defer(self, jobid: int) -> None:
+        """A pending job leaves the queue without an answer, in the step under way if there is one."""
+        self.move(jobid, "defer")
+        self._before -= 1
+
+    def readmit(self, jobid: int) -> None:
+        """A deferred job comes back into the queue."""
+        self.move(jobid, "readmit")
+        self._before += 1
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -461,7 +473,7 @@ class Requests:
         """Enter a request that has come, and return it. That of a job that holds resources is entered
         as well, to be denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
-        if not self.is_running(jobid):
+        if jobid not in self._states:
             self.move(jobid, "request")
         return request
 
@@ -491,13 +503,13 @@ class Requests:
         self._sender = request
         if self._open.get(jobid) is request:
             del self._open[jobid]
-            if event != "success" and self._states.get(jobid) != RUNNING:
+            if event != "success" and not self.is_running(jobid):
                 self.move(jobid, event)
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
-        for function in self.on_answer:
-            function(jobid, event)
+        if self.on_answer is not None:
+            self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> Optional[PendingJob]:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""

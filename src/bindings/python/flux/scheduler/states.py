@@ -43,8 +43,8 @@ class StateTable:
         self.initial = initial
         self.moves = moves
         self.notes = notes
-        #: the same moves by state and event, for one look-up
-        self._next = {
+        #: the same moves by state and event: what runs for each job looks them up here
+        self.next = {
             (state, event): after
             for state, events in moves.items()
             for event, after in events.items()
@@ -57,13 +57,17 @@ class StateTable:
             IllegalMove: it cannot happen then
         """
         try:
-            return self._next[state, event]
+            return self.next[state, event]
         except KeyError:
-            raise IllegalMove(f"{self.name}: {event} while {state}") from None
+            raise self.illegal(state, event) from None
+
+    def illegal(self, state: str, event: str) -> IllegalMove:
+        """The error about a move that the table does not have."""
+        return IllegalMove(f"{self.name}: {event} while {state}")
 
     def allows(self, state: str, event: str) -> bool:
         """Whether `event` can happen in `state`.  O(1)."""
-        return (state, event) in self._next
+        return (state, event) in self.next
 
 
 # The states of a request.

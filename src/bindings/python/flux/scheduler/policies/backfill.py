@@ -156,7 +156,6 @@ class Backfill(PolicyScheduler):
             if job in self.promises:
                 self._backlog.allow()  # what was kept for it may let others start
             self.forget(job)
-            self._backlog.remove(job)
             self.defer(job, why)
         except InsufficientResources:
             return False

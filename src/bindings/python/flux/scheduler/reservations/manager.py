@@ -66,6 +66,7 @@ class ReservationManager:
         host (ReservationHost): the scheduler
         parse: function giving the pool's request for a jobspec
         changed: called when a window began or ended, or a reservation was made or given up
+        counted: called when there are more reservations, or fewer
 
     Attributes:
         entries (dict): the reservations, by name
@@ -77,10 +78,15 @@ class ReservationManager:
     """
 
     def __init__(
-        self, host: ReservationHost, parse: Callable[[Any], Any], changed: Callable[[], None]
+        self,
+        host: ReservationHost,
+        parse: Callable[[Any], Any],
+        changed: Callable[[], None],
+        counted: Callable[[], None],
     ) -> None:
         self._host = host
         self._changed = changed
+        self._counted = counted
         self.entries: dict[str, ReservationState] = {}
         selector = self._selector = NodeSelector(host, parse)
         self.future = FutureWindows(host, self.entries, selector)
@@ -116,6 +122,7 @@ class ReservationManager:
         if not anyway:
             self._check_nodes(reservation)
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
+        self._counted()
         entry.window = reservation.window_at(self._host.now())
         self.active.pin(entry)
         if not self.future.enter(entry):
@@ -170,6 +177,7 @@ class ReservationManager:
         entry = self.entries.pop(name, None)
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
+        self._counted()
         self.future.withdraw(entry)
         self.active.dismiss(entry)
         # A promise from the end of its window on would come due when nothing else happens.

@@ -39,6 +39,8 @@ class ReservationRule(AdmissionRule):
     """
 
     name = "reservation"
+    attributes = ("reservation",)
+    engaged = False  # there are no reservations yet
 
     host: ReservationHost
 
@@ -50,16 +52,15 @@ class ReservationRule(AdmissionRule):
         errors: ErrorReporter,
     ) -> None:
         super().__init__(host)
-        self._manager = ReservationManager(host, parse, self._changed)
+        self._manager = ReservationManager(host, parse, self._changed, self._engage)
         self.service = ReservationService(host, self._manager, commits, errors)
-        # Asked about for each job that is examined: the tables themselves are the quickest.
-        self._entries = self._manager.entries
-        self._askers = self._manager.group_jobs.askers
 
-    @property
-    def engaged(self) -> bool:  # type: ignore[override]
-        """Whether there are reservations, or jobs that name one."""
-        return bool(self._entries or self._askers)
+    def _engage(self) -> None:
+        """There are other reservations, or other jobs that name one."""
+        engaged = bool(self._manager.entries or self._manager.group_jobs)
+        if engaged != self.engaged:
+            self.engaged = engaged
+            self.host.admission.update()
 
     def _changed(self) -> None:
         """A window began or ended, or a reservation was made or given up."""
@@ -75,6 +76,7 @@ class ReservationRule(AdmissionRule):
             self._manager.group_jobs.add(
                 job, name, Asker(userid, attributes.queue, attributes.bank)
             )
+            self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
         return self._manager.group_jobs.reservation_of(job)
@@ -100,10 +102,11 @@ class ReservationRule(AdmissionRule):
         return self._manager.reasons.why(job)
 
     def forget(self, jobid: int) -> None:
-        self._manager.group_jobs.forget(jobid)
+        if self._manager.group_jobs.forget(jobid):
+            self._engage()
 
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
-        self._manager.group_jobs.forget(job.jobid)
+        self.forget(job.jobid)
 
     # -- a job that runs -------------------------------------------------------------------------------
 
