@@ -102,7 +102,7 @@ class CountedProfile:
         line (CountTimeline): free units by time.
         free (int): units that are free now, whatever was promised.
         promises (int): how many promises are counted in.
-        held (dict): job id to the units that are kept from others without a time (``Plan.hold()``).
+        open_units (dict): job id to the units of an open promise (``Plan.hold()``).
         total (int): units there are.
         maybe_overdrawn (bool): whether promises may add up to more than there is, because something
             came in between; if not, no search for such moments is needed.
@@ -114,7 +114,7 @@ class CountedProfile:
         "line",
         "free",
         "promises",
-        "held",
+        "open_units",
         "total",
         "_jobs",
         "maybe_overdrawn",
@@ -126,7 +126,7 @@ class CountedProfile:
     line: CountTimeline
     free: int
     promises: int
-    held: dict[int, int]
+    open_units: dict[int, int]
     total: int
     maybe_overdrawn: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
@@ -155,7 +155,7 @@ class CountedProfile:
             )
         self.promises = 0
         self.maybe_overdrawn = False
-        self.held = {}
+        self.open_units = {}
         self._jobs = {}
         self._bounds = StartBounds()
         gains = []
@@ -179,7 +179,7 @@ class CountedProfile:
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
-        new.held = self.held.copy()
+        new.open_units = self.open_units.copy()
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
         return new
@@ -278,7 +278,7 @@ class CountedProfile:
     @property
     def kept(self) -> int:
         """Units that are kept from all others, since nobody knows when they will be needed."""
-        return min(sum(self.held.values()), self.total) if self.held else 0
+        return min(sum(self.open_units.values()), self.total) if self.open_units else 0
 
     def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise in, even one that can no longer be kept."""

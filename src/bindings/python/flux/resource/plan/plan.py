@@ -239,7 +239,7 @@ class Plan:
         """
         strategy = self._in_step()
         promise = strategy.promises[jobid]
-        if promise.held:
+        if promise.is_open:
             return promise.start
         now = self._pool.clock()
         if promise.end <= now or not strategy.keeps(jobid, now):
@@ -249,7 +249,7 @@ class Plan:
         return strategy.advance(jobid, now)
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
-        """Keep resources for a job from now on, without end.
+        """Make an open promise: keep resources for a job from now on, without end.
 
         This is for a job that has no earliest time since it waits for jobs without an end: what it
         will need is kept from others. Ranks that have room now are taken first, then those that
@@ -317,7 +317,7 @@ class Plan:
         now = self._pool.clock()
         end = now + length_of(request)
         overdue = False
-        if promise is not None and not promise.held and promise.start <= now < promise.end:
+        if promise is not None and not promise.is_open and promise.start <= now < promise.end:
             # It starts late because others ended late, and will end late. That delays the jobs that
             # were promised what comes after it as well, and must not keep it from starting.
             overdue = True

@@ -248,7 +248,7 @@ class RankProfile:
         pool, profile, bookings = self._pool, self._profile, self._bookings
         parts = promise.parts or []
         start = max(promise.start, now)
-        if promise.held:
+        if promise.is_open:
             up = pool.eligible(None)
             return any(mask & ~up for mask, _ in parts)
         if promise.end <= now:
@@ -497,7 +497,7 @@ class RankProfile:
         moved = [
             promise
             for promise in self._promises.values()
-            if promise.parts and not promise.held and self._pool.countable(promise.request.shape)
+            if promise.parts and not promise.is_open and self._pool.countable(promise.request.shape)
         ]
         if len(moved) > MAX_REBOUND:
             moved = [one for one in moved if one.start < end and start < one.end]
@@ -527,7 +527,7 @@ class RankProfile:
         """
         promises = list(self._promises.values())
         if len(promises) > MAX_REBOUND_ON_MANY_RANKS or any(
-            promise.held or not promise.parts or not self._pool.countable(promise.request.shape)
+            promise.is_open or not promise.parts or not self._pool.countable(promise.request.shape)
             for promise in promises
         ):
             return False
@@ -577,7 +577,7 @@ class RankProfile:
                     self._room_alone(one.request.shape, one.start),
                 )
                 for one in self._promises.values()
-                if not one.held and self._pool.countable(one.request.shape)
+                if not one.is_open and self._pool.countable(one.request.shape)
             ]
         return any(
             begin < end

@@ -91,7 +91,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        """Keep resources for a job, which has no promise, from now on; False if they never fit."""
+        """Make an open promise to a job, which has no promise; False if the job never fits."""
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:
