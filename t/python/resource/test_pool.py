@@ -749,7 +749,9 @@ def test_a_hook_that_finds_nothing():
         pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(
             R()
         )
-        with pytest.raises(InsufficientResources, match="enough is free, but Rv1Pool finds no place"):
+        with pytest.raises(
+            InsufficientResources, match="enough is free, but Rv1Pool finds no place"
+        ):
             pool.alloc(1, ask(pool))
         with pytest.raises(InfeasibleRequest):
             pool.alloc(1, ask(pool, cores=9))

@@ -24,7 +24,7 @@ examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signat
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.attributes import SystemAttributes
@@ -48,7 +48,7 @@ class Deferral(NamedTuple):
     """
 
     reason: str
-    until: Optional[float] = None
+    until: float | None = None
     key: Hashable = None
 
 
@@ -94,7 +94,7 @@ class AdmissionHost(Protocol):
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer: ...
 
     def readmit(
-        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> None: ...
 
     def replan(self) -> None: ...
@@ -149,7 +149,7 @@ class AdmissionRule:
         """
         return None
 
-    def check(self, job: PendingJob) -> Optional[Deferral]:
+    def check(self, job: PendingJob) -> Deferral | None:
         """Whether `job` may start now: None, or why not. Asked before the pool is, each time a job is
         examined, so it should cost a look-up.
 
@@ -158,7 +158,7 @@ class AdmissionRule:
         """
         return None
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Give `job` resources that this rule keeps for it.
 
         Args:
@@ -170,16 +170,16 @@ class AdmissionRule:
         """
         return None
 
-    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
         """`job` may start now and does not fit: None, or why it waits apart from the queue."""
         return None
 
-    def latest_end(self, job: PendingJob) -> Optional[float]:
+    def latest_end(self, job: PendingJob) -> float | None:
         """The latest end that `job` may be given when it starts now, seconds since the epoch; None: the
         rule sets none."""
         return None
 
-    def why(self, job: PendingJob) -> Optional[str]:
+    def why(self, job: PendingJob) -> str | None:
         """What a job in the queue waits for on account of this rule, in a sentence; None: for nothing."""
         return None
 
@@ -242,7 +242,7 @@ class AdmissionRule:
 
     def expected_starts(
         self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
+    ) -> Iterator[tuple[PendingJob, float | None]]:
         """When jobs that this rule has deferred are expected to start, in their order; None: it cannot
         tell. A generator: each may cost a search of a plan."""
         for job, deferral in jobs:
@@ -250,7 +250,7 @@ class AdmissionRule:
 
     def start_of_newcomer(
         self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> Optional[tuple[Optional[float], str]]:
+    ) -> tuple[float | None, str] | None:
         """When a job that is not submitted would start, if that is up to this rule.
 
         Returns:
@@ -261,9 +261,7 @@ class AdmissionRule:
         """
         return None
 
-    def facts(
-        self, job: PendingJob, expected_start: Optional[float], first: bool
-    ) -> dict[str, Any]:
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """What ``sched.explain`` adds to its answer about `job`.
 
         Args:
@@ -405,7 +403,7 @@ class AdmissionControl:
                 end = min(end or latest, latest)
         return end
 
-    def why(self, job: PendingJob) -> Optional[Cause]:
+    def why(self, job: PendingJob) -> Cause | None:
         """What `job` waits for on account of a rule; None: of none."""
         found = self._deferred.get(job.jobid)
         if found is not None:
@@ -448,7 +446,7 @@ class AdmissionControl:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
         return sorted(job for job, _, _ in self._deferred.values())
 
-    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, Optional[float]]]:
+    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, float | None]]:
         """When the first of the deferred jobs are expected to start; None: nobody knows."""
         by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
         for job in self.deferred()[:most]:
@@ -465,7 +463,7 @@ class AdmissionControl:
         self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
 
     def readmit(
-        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> list[PendingJob]:
         """Take jobs that a rule has deferred, to be put into the queue again.
 

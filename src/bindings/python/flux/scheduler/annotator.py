@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Clock, ErrorReporter
@@ -36,12 +36,12 @@ class _Told:
     __slots__ = ("at", "estimate", "kind", "later", "reason", "timed")
 
     def __init__(self) -> None:
-        self.at: Optional[float] = None  # when something was told last
-        self.estimate: Optional[float] = None
-        self.kind: Optional[str] = None  # of the estimate: "promised" or "planned"
-        self.reason: Optional[str] = None
+        self.at: float | None = None  # when something was told last
+        self.estimate: float | None = None
+        self.kind: str | None = None  # of the estimate: "promised" or "planned"
+        self.reason: str | None = None
         #: the estimate to tell when the quiet time is over, and its kind
-        self.later: Optional[tuple[Optional[float], Optional[str]]] = None
+        self.later: tuple[float | None, str | None] | None = None
         self.timed = False  # the job is in the heap of those that are quiet
 
 
@@ -112,7 +112,7 @@ class Annotator:
                 self._arm(when - now)
         return False
 
-    def estimate(self, job: PendingJob, when: Optional[float], kind: Optional[str]) -> None:
+    def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         """Tell when a job is expected to start, now or when its quiet time is over; as `show_estimate`."""
         told = self._of(job)
         if not self._wanted:
@@ -136,7 +136,7 @@ class Annotator:
             told.kind = sched["t_estimate_kind"] = kind
         self._tell(job, told, sched)
 
-    def reason(self, job: PendingJob, reason: Optional[str]) -> bool:
+    def reason(self, job: PendingJob, reason: str | None) -> bool:
         """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was told."""
         told = self._of(job)
         if reason == told.reason or not self._wanted or not self.is_mature(job):
@@ -145,7 +145,7 @@ class Annotator:
         self._tell(job, told, {"reason_pending": reason})
         return True
 
-    def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
+    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """The expected start that was told (seconds since the epoch), and its kind, "promised" or
         "planned"; None if nothing was told."""
         told = self._told.get(job.jobid)

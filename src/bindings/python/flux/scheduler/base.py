@@ -35,7 +35,7 @@ import errno
 import gc
 import json
 from syslog import LOG_DEBUG
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.ResourcePool import ResourcePool
@@ -72,7 +72,7 @@ class Scheduler(BrokerModule):
     """
 
     #: Most requests the job manager sends at a time, a positive int or "unlimited".
-    queue_depth: Union[int, str] = "unlimited"
+    queue_depth: int | str = "unlimited"
 
     #: Longest delay that gathers a burst of events into one pass, seconds.
     SCHED_DELAY_MAX = 1.0
@@ -82,13 +82,13 @@ class Scheduler(BrokerModule):
 
     #: Whether passes are wanted while ``_queue`` is empty. None means yes if the class overrides
     #: `alloc`, since its queue may be somewhere else.
-    schedule_when_empty: Optional[bool] = None
+    schedule_when_empty: bool | None = None
 
     #: Whether hello may report jobs that have returned part of their resources.
     hello_partial_ok = True
 
     #: Class of the pool. None means the one that R's writer names, else ResourcePool.
-    pool_class: Optional[type] = None
+    pool_class: type | None = None
 
     #: Further arguments for the pool's class.
     pool_kwargs: dict[str, Any] = {}
@@ -113,7 +113,7 @@ class Scheduler(BrokerModule):
         parse_depth(self.queue_depth)
         self._pool: ResourcePool  # from when the resources are acquired
         self._parser: RequestParser  # as the pool
-        self._acquisition: Optional[host.Acquisition] = None
+        self._acquisition: host.Acquisition | None = None
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
@@ -175,7 +175,7 @@ class Scheduler(BrokerModule):
         """The time, in seconds since the epoch, as the reactor last saw it."""
         return self._clock.now()
 
-    def call_at(self, when: float, function: Optional[Callable[[], Any]] = None) -> host.Timer:
+    def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
         """Have a function called, or a pass begin, at a time at which nothing else need happen.
 
         Args:
@@ -395,7 +395,7 @@ class Scheduler(BrokerModule):
     # -- answers to sched.alloc ------------------------------------------------------------------------
 
     def alloc_success(
-        self, msg: Any, R: dict[str, Any], annotations: Optional[dict[str, Any]] = None
+        self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
         """Store R, then answer that the job has it.
 
@@ -436,7 +436,7 @@ class Scheduler(BrokerModule):
             msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
         )
 
-    def alloc_deny(self, msg: Any, note: Optional[str] = None) -> None:
+    def alloc_deny(self, msg: Any, note: str | None = None) -> None:
         """Answer that the job will never run.
 
         Args:
@@ -550,9 +550,7 @@ class Scheduler(BrokerModule):
         R's writer names, or the usual one."""
         return make_pool(self, R)
 
-    def _resources_changed(
-        self, update: Optional[dict[str, Any]], error: Optional[Exception]
-    ) -> None:
+    def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
         if update is None:
             if isinstance(error, OSError) and error.errno == errno.ECANCELED:
                 self.log.info(f"{error.strerror}: the scheduler ends")  # as asked for

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from syslog import LOG_DEBUG
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.constants import FLUX_RPC_STREAMING
 from flux.job import JobID, job_raise_async
@@ -43,7 +43,7 @@ class Clock:
         self.handle = handle
         self._reactor = handle.get_reactor()
         self._frozen = False
-        self._frozen_now: Optional[float] = None
+        self._frozen_now: float | None = None
 
     def now(self) -> float:
         """Seconds since the epoch, as the reactor last saw them."""
@@ -106,7 +106,7 @@ class Timer:
     def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
         self.when = when
         self.number = number  # of the call of `call_at`: of equal times the first goes first
-        self.function: Optional[Callable[[], Any]] = function
+        self.function: Callable[[], Any] | None = function
 
     def cancel(self) -> None:
         """Do not make the call; a call that was made already is not affected."""
@@ -176,7 +176,7 @@ class InstanceConfig:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._config: Optional[dict[str, Any]] = None
+        self._config: dict[str, Any] | None = None
 
     def get(self) -> dict[str, Any]:
         """The tables, as they were loaded last; none if they cannot be read."""
@@ -212,7 +212,7 @@ class ErrorReporter:
         self.log = log
         self.count = 0
 
-    def report(self, text: str, error: Optional[BaseException] = None, trace: bool = False) -> None:
+    def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
         """Log at ``err`` what went wrong, and count it.
 
         Args:
@@ -313,9 +313,7 @@ class Acquisition:
         """
         return self._next()
 
-    def then(
-        self, changed: Callable[[Optional[dict[str, Any]], Optional[Exception]], None]
-    ) -> None:
+    def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
         """Have ``changed(update, error)`` called for each further response, or for the error that ends
         them."""
 
@@ -382,7 +380,7 @@ def ready(handle: Any, queue_depth: Any) -> int:
 
 def current_R(
     handle: Any, jobids: list[int]
-) -> Iterator[tuple[int, Optional[dict[str, Any]], Optional[Exception]]]:
+) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
     """Look up the R that jobs have now, with updates of their expiration applied.
 
     Args:
@@ -503,7 +501,7 @@ class Hello:
                 self.errors.report(f"hello: malformed response: {job!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
-            held: Optional[ResourcePool] = None
+            held: ResourcePool | None = None
             try:
                 if error is not None:
                     raise error
@@ -620,7 +618,7 @@ class Committer:
         self._waiting: list[tuple[str, str, Callable[[], None]]] = []
         self._batch: list[tuple[str, str, Callable[[], None]]] = []
         self._armed = False
-        self._failing_since: Optional[float] = None
+        self._failing_since: float | None = None
         self._delay = FIRST_RETRY
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 

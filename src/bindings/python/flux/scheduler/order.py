@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.queue import ALL, Turns, in_order
@@ -100,7 +100,7 @@ class QueueOrder:
                     break
         self._found_of, self._heads = seen, found
 
-    def first_ahead_of(self, job: PendingJob) -> Optional[PendingJob]:
+    def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
         """The first job that `job` has to wait for; None if it is the first itself."""
         ranks = self.turn_of(job)
         for head, mask in self.heads():
@@ -110,7 +110,7 @@ class QueueOrder:
                 return head
         return None
 
-    def plan_in_turn(self, job: PendingJob, plan: Plan, turns: Turns) -> Optional[float]:
+    def plan_in_turn(self, job: PendingJob, plan: Plan, turns: Turns) -> float | None:
         """Find the start of a job that waits for its turn, and enter it into `plan` and `turns`.
 
         Args:
@@ -127,7 +127,7 @@ class QueueOrder:
             turns.give(ranks, math.inf)
             return None
         request = job.resource_request
-        when: Optional[float] = None
+        when: float | None = None
         try:
             when = plan.earliest(request, after=after)
             if when is not None and request.duration > 0:

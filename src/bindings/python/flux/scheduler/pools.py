@@ -8,7 +8,7 @@ import inspect
 import marshal
 import re
 from hashlib import blake2b
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -50,7 +50,7 @@ def _pool_class_from_uri(uri: Any) -> Any:
     return None
 
 
-def _pool_class_from_writer(writer: Any) -> Optional[type]:
+def _pool_class_from_writer(writer: Any) -> type | None:
     """Find the pool class that ``R.scheduling.writer`` names, or None.
 
     Args:
@@ -232,7 +232,7 @@ class RequestParser:
         self._known: dict[bytes, tuple[Any, bool]] = {}
         self._bytes = 0
 
-    def parse(self, jobspec: Any, read: Optional[Callable[[], dict[str, Any]]] = None) -> Any:
+    def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
         """The pool's request for `jobspec` (a dict), to be treated as read-only.
 
         Costs about a microsecond for each hundred bytes of a jobspec that was parsed before.
@@ -291,7 +291,7 @@ class RequestParser:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
-def id_of_deep_payload(text: str) -> Optional[int]:
+def id_of_deep_payload(text: str) -> int | None:
     """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
 
     Returns:

@@ -38,7 +38,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from math import inf
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.scheduler.requests import PendingJob
 
@@ -73,7 +73,7 @@ class Turns:
     def __init__(self) -> None:
         self._times: dict[int, float] = {}  # mask to time
 
-    def after(self, ranks: int) -> Optional[float]:
+    def after(self, ranks: int) -> float | None:
         """No job that wants some of `ranks` (a mask) has its turn before this; infinity: nobody knows
         when it has; None: at any time."""
         return max([time for mask, time in self._times.items() if mask & ranks], default=None)
@@ -219,7 +219,7 @@ class PendingQueue:
             if index is not None:
                 self._sift(index)
 
-    def _find(self, job: PendingJob) -> Optional[int]:
+    def _find(self, job: PendingJob) -> int | None:
         heap = self.heap
         size = len(heap)
         index = job.place
@@ -231,7 +231,7 @@ class PendingQueue:
             if index == 0:
                 break
             index = (index - 1) >> 1
-        found: Optional[int] = None
+        found: int | None = None
         for index, other in enumerate(heap):
             other.place = index
             if other is job:
@@ -302,10 +302,10 @@ class Backlog(PendingQueue):
         #: grows with everything that could help a blocked job
         self._epoch = 1
         #: the epoch when the round under way began, and when that was; None: no round is wanted
-        self._round: Optional[int] = None
+        self._round: int | None = None
         self._round_began = 0.0
         #: the place at which the round goes on; None: the head
-        self._resume: Optional[Place] = None
+        self._resume: Place | None = None
         #: effort spent in this step
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
@@ -383,7 +383,7 @@ class Backlog(PendingQueue):
     def __bool__(self) -> bool:
         return bool(self.heap or self.parked)
 
-    def _index(self, job: PendingJob) -> Optional[int]:
+    def _index(self, job: PendingJob) -> int | None:
         heap = self.heap
         index = bisect_left(heap, job)
         return index if index < len(heap) and heap[index] is job else None
@@ -449,7 +449,7 @@ class Backlog(PendingQueue):
             "unlooked_longest": max(unlooked, self.longest),
         }
 
-    def to_examine(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
+    def to_examine(self, clock: Callable[[], float]) -> Iterator[PendingJob | None]:
         """The jobs that a pass should examine, roughly in order.
 
         Between two jobs the caller answers, blocks or parks the one it was given.

@@ -17,7 +17,7 @@ holds resources is denied. `Requests._check` compares the table with these rules
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.job import JobID
 from flux.scheduler.attributes import SystemAttributes
@@ -73,16 +73,16 @@ class AllocRequest:
     def __init__(self, scheduler: Any, msg: Any) -> None:
         self._begin(scheduler, msg, msg.payload["id"], None)
 
-    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Optional[Requests]) -> None:
+    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Requests | None) -> None:
         self.scheduler = scheduler
         self.msg = msg
         self.jobid = jobid
         self.table = table
-        self.job: Optional[PendingJob] = None
+        self.job: PendingJob | None = None
         self.state = OPEN
-        self.userid: Optional[int] = None
+        self.userid: int | None = None
         #: the sched annotations that the job manager now shows for this job
-        self._shown: Optional[Annotations] = None
+        self._shown: Annotations | None = None
 
     @property
     def finalized(self) -> bool:
@@ -135,8 +135,8 @@ class AllocRequest:
 
     def success(
         self,
-        R: Union[ResourcePool, dict[str, Any], Any],
-        annotations: Optional[Annotations] = None,
+        R: ResourcePool | dict[str, Any] | Any,
+        annotations: Annotations | None = None,
         clear: bool = True,
     ) -> None:
         """Give the job its resources.
@@ -172,7 +172,7 @@ class AllocRequest:
                 raise
             self.table.failed(self, R, exc)
 
-    def deny(self, note: Optional[str] = None) -> None:
+    def deny(self, note: str | None = None) -> None:
         """Refuse for good: the job will never run here.
 
         Args:
@@ -326,9 +326,9 @@ class PendingJob:
         return str(JobID(self.jobid).f58)
 
     @property
-    def userid(self) -> Optional[int]:
+    def userid(self) -> int | None:
         """Whose job it is; None: not known."""
-        userid: Optional[int] = getattr(self.request, "userid", None)
+        userid: int | None = getattr(self.request, "userid", None)
         return userid
 
     @property
@@ -404,8 +404,8 @@ class Requests:
     def __init__(
         self,
         queue: PendingQueue,
-        order: Optional[Callable[[PendingJob], Any]] = None,
-        failed: Optional[Callable[[AllocRequest, Any, Exception], None]] = None,
+        order: Callable[[PendingJob], Any] | None = None,
+        failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
     ) -> None:
         self.queue = queue
         self.order = order
@@ -418,7 +418,7 @@ class Requests:
         #: length of the queue when the step under way began, without jobs deferred since
         self._before = 0
         #: the request that is being answered or annotated
-        self._sender: Optional[AllocRequest] = None
+        self._sender: AllocRequest | None = None
 
     def __contains__(self, jobid: object) -> bool:
         return jobid in self._open
@@ -477,7 +477,7 @@ class Requests:
             self.move(jobid, "request")
         return request
 
-    def get(self, jobid: int) -> Optional[AllocRequest]:
+    def get(self, jobid: int) -> AllocRequest | None:
         """The open request of a job, or None."""
         return self._open.get(jobid)
 
@@ -511,7 +511,7 @@ class Requests:
         if self.on_answer is not None:
             self.on_answer(jobid, event)
 
-    def job_of(self, jobid: int) -> Optional[PendingJob]:
+    def job_of(self, jobid: int) -> PendingJob | None:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""
         request = self._open.get(jobid)
         if request is None:

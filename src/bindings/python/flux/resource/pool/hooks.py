@@ -137,7 +137,9 @@ class Hooks(ResourcePoolImplementation):
                     f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"
                 ) from None
             if not inventory.ranks & bit or seen & bit:
-                raise ValueError(f"_select_resources: rank {rank} is not in the pool, or chosen twice")
+                raise ValueError(
+                    f"_select_resources: rank {rank} is not in the pool, or chosen twice"
+                )
             if not eligible & bit:
                 raise ValueError(f"_select_resources: rank {rank} is not up or not eligible")
             if core_mask >> inventory.shift or units & ~index.free(rank) or not units:

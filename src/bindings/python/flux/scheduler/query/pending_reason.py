@@ -7,7 +7,7 @@ import heapq
 import json
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
@@ -180,7 +180,7 @@ class PendingReason:
             )
         return found, False
 
-    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> Optional[dict[str, Any]]:
+    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> dict[str, Any] | None:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         plan = self._snapshot.plan()
@@ -218,7 +218,7 @@ class PendingReason:
             self._snapshot.spoil()
 
 
-def queue_of(job: PendingJob) -> Optional[str]:
+def queue_of(job: PendingJob) -> str | None:
     """The queue that a job was submitted to; None if it names none."""
     return SystemAttributes.of_job(job).queue
 

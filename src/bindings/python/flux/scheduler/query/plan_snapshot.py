@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.queue import ALL, Turns
@@ -48,11 +48,11 @@ class PlanSnapshot:
         #: what the copies were made of, and how long the one took that took longest
         self._seen: Any = None
         self._took = 0.0
-        self._plan: Optional[Plan] = None
-        self._full: Optional[Plan] = None
+        self._plan: Plan | None = None
+        self._full: Plan | None = None
         self._turns = Turns()
 
-    def plan(self) -> Optional[Plan]:
+    def plan(self) -> Plan | None:
         """A copy of the plan with the promises; None if the pool cannot plan.
 
         Whoever changes it puts back what was there, or calls `spoil`.
@@ -76,7 +76,7 @@ class PlanSnapshot:
         """The copy is not what it was: the next question has a new one."""
         self._plan = None
 
-    def with_queue(self) -> Generator[None, None, tuple[Optional[Plan], Turns]]:
+    def with_queue(self) -> Generator[None, None, tuple[Plan | None, Turns]]:
         """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S` goes: those
         without a promise are planned behind all that have one.
 
@@ -116,7 +116,7 @@ class PlanSnapshot:
             return not (ranks == ALL and turns.after(ranks) == math.inf)
         request = job.resource_request
         try:
-            when: Optional[float] = plan.earliest(request)
+            when: float | None = plan.earliest(request)
             if when is None or request.duration <= 0:
                 plan.hold(job.jobid, request)
             else:

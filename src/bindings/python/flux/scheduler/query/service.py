@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
@@ -156,7 +156,7 @@ class QueryService:
 
     def _by_rule(
         self, plan: Plan, request: Any, attributes: SystemAttributes, caller: Caller
-    ) -> Optional[dict[str, Any]]:
+    ) -> dict[str, Any] | None:
         """The verdict on a job whose start is up to an admission rule, as of one that names a
         reservation; it may also start now, on what lies idle. None: it is up to no rule."""
         now = self._source.now()
@@ -176,7 +176,7 @@ class QueryService:
             return {"verdict": verdict, "start": start, "reason": reason}
         return None
 
-    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
+    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, float | None, int]]:
         """When a newcomer would start behind all that wait, the plan in which it does, and how many
         pending jobs there was no time to plan."""
         policy = self._policy
@@ -192,7 +192,7 @@ class QueryService:
 
     def _simulate_backfill(
         self, request: Any, ranks: int, most: int
-    ) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
+    ) -> Generator[None, None, tuple[Plan, float | None, int]]:
         """As `_start_of`, where only the first `most` jobs are promised a start."""
         policy, source = self._policy, self._source
         now = source.now()
@@ -281,7 +281,7 @@ class QueryService:
             kind["steps"] = [[count, until] for count, until in found["steps"]]
         return answer
 
-    def _whole_node(self, ranks: Optional[int], cores: int) -> Any:
+    def _whole_node(self, ranks: int | None, cores: int) -> Any:
         """A request for one whole node, of certain ranks."""
         system: dict[str, Any] = {"duration": 1}
         if ranks is not None:
@@ -401,7 +401,7 @@ class QueryService:
                 )
         yield
         yield from policy.queue_order.find_heads()
-        reasons: dict[tuple[Optional[str], str], int] = {}
+        reasons: dict[tuple[str | None, str], int] = {}
         for job, _ in zip(policy.pending_jobs(), range(MAX_JOBS_LISTED)):
             if not job.request.finalized:
                 key = (queue_of(job), source.kind_of_wait(job))

@@ -5,7 +5,7 @@ and lent to the jobs of the group."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
@@ -135,9 +135,7 @@ class ActiveWindows:
 
     # -- jobs inside -----------------------------------------------------------------------------------
 
-    def allocate(
-        self, entry: ReservationState, job: PendingJob, plan: Plan
-    ) -> Optional[ResourcePool]:
+    def allocate(self, entry: ReservationState, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Place a job of the group on the reserved ranks; None if it does not fit there now."""
         pool = self._host.resources
         window = entry.window
@@ -213,7 +211,7 @@ class ActiveWindows:
         self._note_inside(jobid, name, expiration, entry.window)
         return True
 
-    def end_of(self, jobid: int) -> Optional[float]:
+    def end_of(self, jobid: int) -> float | None:
         """When a job that was started inside is ended by the end of the window; None: it is not."""
         entry = self._entries.get(self._inside.get(jobid, ("", 0.0))[0])
         if entry is None or entry.window is None or entry.reservation.at_end != "cancel":

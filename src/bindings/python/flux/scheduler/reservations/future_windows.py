@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
@@ -50,7 +50,7 @@ class FutureWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        self._plan: Optional[Plan] = None
+        self._plan: Plan | None = None
 
     def attach(self, plan: Plan) -> None:
         """Enter all reservations into a plan that has no promises yet; it is kept up to date."""
@@ -127,7 +127,7 @@ class FutureWindows:
         )
         return False
 
-    def _next_window(self, entry: ReservationState) -> Optional[Window]:
+    def _next_window(self, entry: ReservationState) -> Window | None:
         """The first of an entry's windows that has not begun."""
         if entry.active and entry.window is not None:
             return entry.reservation.window_after(entry.window)
@@ -199,7 +199,7 @@ class FutureWindows:
                 start = found
         return whole
 
-    def _wall(self, reservation: Reservation, start: float, end: float) -> Optional[float]:
+    def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
         """The first time in a span at which a window of another reservation begins or ends."""
         times = []
         for entry in self._entries.values():

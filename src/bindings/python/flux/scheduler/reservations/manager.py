@@ -38,7 +38,7 @@ what was made.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.host import name_of
@@ -187,7 +187,7 @@ class ReservationManager:
 
     # -- starting --------------------------------------------------------------------------------------
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Place a job of a group inside the window that lasts; None if there is none, or no room.
 
         Args:
@@ -204,7 +204,7 @@ class ReservationManager:
 
     def newcomer(
         self, name: str, request: Any, asker: Asker, waiting: Iterable[PendingJob]
-    ) -> tuple[Optional[float], Optional[str]]:
+    ) -> tuple[float | None, str | None]:
         """When a job that is not submitted would start in the reservation that it names.
 
         Args:
@@ -285,7 +285,7 @@ class ReservationManager:
             self._wake()
         return changed
 
-    def next_change(self) -> Optional[float]:
+    def next_change(self) -> float | None:
         """When `tick` has something to do next, seconds since the epoch; None: never."""
         times = [
             entry.window.end if entry.active else entry.window.start

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.reservations.manager import ReservationManager
@@ -80,24 +80,24 @@ class ReservationRule(AdmissionRule):
     def signature(self, job: PendingJob) -> Hashable:
         return self._manager.group_jobs.reservation_of(job)
 
-    def check(self, job: PendingJob) -> Optional[Deferral]:
+    def check(self, job: PendingJob) -> Deferral | None:
         entry, reason = self._manager.group_jobs.standing(job)
         if reason is not None:
             return Deferral(reason)
         return None
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         return self._manager.allocate(job, plan)
 
-    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None
         return Deferral(self._manager.reasons.why(job) or "")
 
-    def latest_end(self, job: PendingJob) -> Optional[float]:
+    def latest_end(self, job: PendingJob) -> float | None:
         return self._manager.active.end_of(job.jobid)
 
-    def why(self, job: PendingJob) -> Optional[str]:
+    def why(self, job: PendingJob) -> str | None:
         return self._manager.reasons.why(job)
 
     def forget(self, jobid: int) -> None:
@@ -162,12 +162,12 @@ class ReservationRule(AdmissionRule):
 
     def expected_starts(
         self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
+    ) -> Iterator[tuple[PendingJob, float | None]]:
         return self._manager.group_jobs.expected_starts(job for job, _ in jobs)
 
     def start_of_newcomer(
         self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> Optional[tuple[Optional[float], str]]:
+    ) -> tuple[float | None, str] | None:
         name = attributes.reservation
         if name is None:
             return None
@@ -176,9 +176,7 @@ class ReservationRule(AdmissionRule):
         start, reason = self._manager.newcomer(name, request, asker, waiting)
         return start, reason or ""
 
-    def facts(
-        self, job: PendingJob, expected_start: Optional[float], first: bool
-    ) -> dict[str, Any]:
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
         end; or None."""
         reasons = self._manager.reasons

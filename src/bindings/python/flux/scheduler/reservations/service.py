@@ -9,7 +9,7 @@ the configuration, tables ``[reservations.NAME]``, are read at load and at each 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.kvs import get_key_direct
 from flux.scheduler.host import name_of
@@ -53,7 +53,7 @@ class ReservationService:
         self._manager = manager
         self._commits = commits
         self._errors = errors
-        self._timer: Optional[Timer] = None
+        self._timer: Timer | None = None
 
     # -- the start -------------------------------------------------------------------------------------
 

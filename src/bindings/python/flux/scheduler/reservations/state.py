@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
 
@@ -40,10 +38,10 @@ class ReservationState:
     def __init__(self, reservation: Reservation, configured: bool) -> None:
         self.reservation = reservation
         self.configured = configured
-        self.window: Optional[Window] = None
+        self.window: Window | None = None
         self.state = PLANNED
         self.ranks = 0
-        self.placeholder: Optional[int] = None
+        self.placeholder: int | None = None
         self.keys: list[int] = []
         self.parts: list[tuple[float, int]] = []
         self.whole = True
@@ -58,7 +56,7 @@ class ReservationState:
         """Its window begins."""
         self.state = WINDOW.after(self.state, "begin")
 
-    def plan_next(self, window: Optional[Window]) -> None:
+    def plan_next(self, window: Window | None) -> None:
         """`window` is the next one; None: there is none, it is over."""
         self.window = window
         self.state = WINDOW.after(self.state, "last" if window is None else "next")
