@@ -76,6 +76,7 @@ class ReservationRule(AdmissionRule):
             self._manager.group_jobs.add(
                 job, name, Asker(userid, attributes.queue, attributes.bank)
             )
+            self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
         return self._manager.group_jobs.reservation_of(job)
