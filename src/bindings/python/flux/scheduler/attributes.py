@@ -36,7 +36,8 @@ class SystemAttributes:
 
     @classmethod
     def of_job(cls, job: PendingJob) -> SystemAttributes:
-        """Those of a pending job.  Costs parsing its jobspec again, which a long queue keeps as text."""
+        """Those of a pending job. Costs parsing its jobspec again, which a long queue keeps as
+        text."""
         try:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27, RFC 28)."""
+"""What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27,
+RFC 28)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.requests import RunningJob
 
-# -- time ------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -66,7 +67,8 @@ class Clock:
 
 
 class HostCapabilities:
-    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance does.
+    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance
+    does.
 
     A handle's class says it by attributes of these names. They are asked for at the class, since a
     handle may look unknown names up elsewhere, with other exceptions.
@@ -75,13 +77,13 @@ class HostCapabilities:
         handle: the Flux handle
 
     Attributes:
-        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A host
-            whose time is not the machine's brings its own, so that how fast this machine is does not
-            change what an emulated instance decides
-        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its start times
-            does not
-        takes_objects (bool): the job manager is in this process and takes R as an object: nobody needs it
-            in a KVS
+        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A
+            host whose time is not the machine's brings its own, so that how fast this machine is
+            does not change what an emulated instance decides
+        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its
+            start times does not
+        takes_objects (bool): the job manager is in this process and takes R as an object: nobody
+            needs it in a KVS
     """
 
     def __init__(self, handle: Any) -> None:
@@ -159,7 +161,8 @@ class Timers:
         due = []
         while self._due and self._due[0].when <= now:
             due.append(heapq.heappop(self._due))
-        # A function that asks to be called again at once is called in the next turn: messages come first.
+        # A function that asks to be called again at once is called in the next turn: messages come
+        # first.
         for timer in due:
             function, timer.function = timer.function, None
             if function is not None:
@@ -192,7 +195,7 @@ class InstanceConfig:
         self._config = config if isinstance(config, dict) else {}
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 class ErrorReporter:
@@ -253,7 +256,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-# -- keys ------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def kvs_dir(jobid: int) -> str:
@@ -267,7 +270,7 @@ def r_key(jobid: int) -> str:
     return kvs_dir(jobid) + ".R"
 
 
-# -- the start -------------------------------------------------------------------------------------------
+# -- the start -------------------------------------------------------------------------------------
 
 #: job-info.lookup: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
@@ -314,8 +317,8 @@ class Acquisition:
         return self._next()
 
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
-        """Have ``changed(update, error)`` called for each further response, or for the error that ends
-        them."""
+        """Have ``changed(update, error)`` called for each further response, or for the error that
+        ends them."""
 
         def received(future: Any) -> None:
             try:
@@ -574,12 +577,12 @@ class Hello:
             self.errors.report(f"{what}: {exc}")
 
 
-# -- storing R -------------------------------------------------------------------------------------------
+# -- storing R -------------------------------------------------------------------------------------
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that restarts,
-#: short enough that jobs do not wait for a scheduler that can start none.
+#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that
+#: restarts, short enough that jobs do not wait for a scheduler that can start none.
 KVS_TIMEOUT_S = 60.0
 
 

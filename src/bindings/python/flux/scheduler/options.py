@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The module arguments of a scheduler: reading those that all have, and refusing what nobody knows.
+"""The module arguments of a scheduler: reading those that all have, and refusing unknown ones.
 
 Each class takes its own arguments in its ``__init__``, after that of its base has taken others. So
 only when the outermost ``__init__`` returns is it known what is left: `checking_arguments` wraps

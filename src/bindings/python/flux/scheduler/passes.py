@@ -2,10 +2,10 @@
 """Passes over the queue: when they run, what follows them, and what they must not leave behind.
 
 An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
-that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn of
-the reactor and closed by the next event. After a pass that came to its end another driver runs the
-forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells others
-when all that they caused is done.
+that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn
+of the reactor and closed by the next event. After a pass that came to its end another driver runs
+the forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells
+others when all that they caused is done.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class PassRunner:
         begin: called to begin a pass; what it returns is stepped if it is a generator
         before: called before each step
         stepped: called after each step, before anything else can happen
-        ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception that
-            left it, or None; seconds, how long it took, None for a generator
+        ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception
+            that left it, or None; seconds, how long it took, None for a generator
         stopwatch: gives seconds, to measure with
         pause: ``pause(seconds a step took)`` -> seconds to wait before the next step
 
@@ -147,7 +147,8 @@ class PassRunner:
             self._start_timer.reset(after=delay)
 
     def close(self) -> Exception | None:
-        """Close the pass under way, if any: its ``finally`` blocks run. Returns what they raised."""
+        """Close the pass under way, if any: its ``finally`` blocks run. Returns what they
+        raised."""
         generator = self._generator
         if generator is None or self._running:
             return None
@@ -392,8 +393,9 @@ class Passes:
         self.clock.thaw()
 
 
-#: Equal answers of the job manager, one after another, after which it is believed to have nothing more to
-#: send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be waited for.
+#: Equal answers of the job manager, one after another, after which it is believed to have nothing
+#: more to send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be
+#: waited for.
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
@@ -408,7 +410,7 @@ class _Asker:
         heard: what the job manager said last, and how often
         last (bool): whether the job manager is asked for the last time
         full: what it had said when as many requests were open as it may send
-        again (bool): whether to ask anew when these are decided, since others may follow them
+        again (bool): whether to ask once more when these are decided, since others may follow them
     """
 
     __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
@@ -426,7 +428,8 @@ class _Asker:
 
 
 class Quiescence:
-    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and answered.
+    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and
+    answered.
 
     Who asks from inside the job manager, as an emulator does when the jobs of a step have come,
     asks before the requests for these jobs are sent, since the job manager sends one in a turn of

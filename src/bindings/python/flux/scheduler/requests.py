@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC 27).
+"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC
+27).
 
 The job manager asks for a job's resources with ``sched.alloc``. `Requests.open` enters the request
 into the table; usually a `PendingJob` waits in the queue for its sake, but a policy may keep the
-request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers it:
-the policy calls the first two, the library the last when the request is withdrawn. The request leaves
-the table in that moment. Its job may still be in the queue then, since the policy is in the middle of
-a pass: the table remembers it, and takes it out before any other code of the policy runs
+request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
+it: the policy calls the first two, the library the last when the request is withdrawn. The request
+leaves the table in that moment. Its job may still be in the queue then, since the policy is in the
+middle of a pass: the table remembers it, and takes it out before any other code of the policy runs
 (`Requests.sweep`, `Requests.end_step`).
 
-`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was denied,
-or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a job that
-holds resources is denied. `Requests._check` compares the table with these rules.
+`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was
+denied, or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a
+job that holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class AllocRequest:
     Attributes:
         jobid (int): the job it is for
         job (PendingJob or None): what waits for the answer in the queue
-        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied", "canceled"
+        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
+            "canceled"
         table (Requests or None): where it is open; None for one made by hand
         userid (int or None): whose job it is; None: not known
         scheduler, msg: as given
@@ -113,7 +115,7 @@ class AllocRequest:
         self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
+        """`R`; if its times were not set, with the time now and the end that its job asked for."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -144,7 +146,8 @@ class AllocRequest:
         Args:
             R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20). A pool without
                 ``starttime`` and ``expiration`` gets the time now, and the end that follows from
-                the job's duration or, without one, from the instance; a dict is taken as it is
+                the job's duration or, without one, from the instance; a dict is accepted without
+                checking
             annotations (dict): annotations to attach (RFC 27)
             clear (bool): remove the sched annotations that were set while the job was pending,
                 except those that `annotations` sets
@@ -262,9 +265,9 @@ class PendingJob:
         order: what jobs are sorted by; whoever changes it puts the queue in order
         came (float): when the request came, seconds since the epoch
 
-    A policy may hang attributes of its own on a job. What the library knows of a job beside these is in
-    tables by job id, except for what the queue needs at each comparison, which is documented at
-    ``__slots__`` below.
+    A policy may hang attributes of its own on a job. What the library knows of a job beside these
+    is in tables by job id, except for what the queue needs at each comparison, which is documented
+    at ``__slots__`` below.
     """
 
     __slots__ = (
@@ -281,12 +284,12 @@ class PendingJob:
         "next_order",  # what `order` will be when the heap is put in order
         "queued",  # whether the job is in the `Backlog`, and not parked
         "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
-        # What the job has in common with all that are refused together: the shape of its request, and the
-        # signatures of the admission rules. None: nothing that is known.
+        # What the job has in common with all that are refused together: the shape of its request,
+        # and the signatures of the admission rules. None: nothing that is known.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
-        # Resources are promised to this job, so what was found of other jobs of its signature says nothing
-        # about it.
+        # Resources are promised to this job, so what was found of other jobs of its signature says
+        # nothing about it.
         "exempt",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
@@ -367,8 +370,8 @@ class RunningJob:
         userid (int): who submitted it
         t_submit (float): when, seconds since the epoch
         R (ResourcePool): what it holds now; its expiration is the job's end
-        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for them;
-            else, or where they could not be read, none
+        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for
+            them; else, or where they could not be read, none
     """
 
     __slots__ = ("R", "attributes", "jobid", "priority", "t_submit", "userid")
@@ -391,8 +394,8 @@ class Requests:
     Args:
         queue (PendingQueue): where the jobs wait
         order: function giving the `PendingJob.order` of a job, or None: by priority
-        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the error
-            is raised
+        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the
+            error is raised
 
     Attributes:
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
@@ -426,7 +429,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._open)
 
-    # -- the states of jobs ----------------------------------------------------------------------------
+    # -- the states of jobs ------------------------------------------------------------------------
 
     def state_of(self, jobid: int) -> str:
         """The state of a job, one of `flux.scheduler.states.JOB`."""
@@ -458,7 +461,8 @@ class Requests:
         return len(self._states) - len(self._open)
 
     def defer(self, jobid: int) -> None:
-        """A pending job leaves the queue without an answer, in the step under way if there is one."""
+        """A pending job leaves the queue without an answer, in the step under way if there is
+        one."""
         self.move(jobid, "defer")
         self._before -= 1
 
@@ -467,11 +471,11 @@ class Requests:
         self.move(jobid, "readmit")
         self._before += 1
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a request that has come, and return it. That of a job that holds resources is entered
-        as well, to be denied."""
+        """Enter a request that has come, and return it. That of a job that holds resources is
+        entered as well, to be denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
@@ -482,8 +486,8 @@ class Requests:
         return self._open.get(jobid)
 
     def note_sender(self, request: AllocRequest) -> None:
-        """`request` is about to have the scheduler send something: its message need not be decoded again
-        to know whose it is."""
+        """`request` is about to have the scheduler send something: its message need not be decoded
+        again to know whose it is."""
         self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
@@ -512,7 +516,8 @@ class Requests:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """The queued job of an open request, or None; it searches for one that a policy queued itself."""
+        """The queued job of an open request, or None; it searches for one that a policy queued
+        itself."""
         request = self._open.get(jobid)
         if request is None:
             return None
@@ -530,7 +535,7 @@ class Requests:
             self.queue.remove(job)
         request.job = None
 
-    # -- around each step of the policy's code ---------------------------------------------------------
+    # -- around each step of the policy's code -----------------------------------------------------
 
     def sweep(self) -> None:
         """Take jobs out of the queue that were answered by code that ran outside of a pass."""
@@ -545,7 +550,8 @@ class Requests:
         self._before = len(self.queue)
 
     def end_step(self) -> None:
-        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
+        """A policy's code has run: what it has answered leaves the queue before anything else
+        happens."""
         answered = self.to_sweep
         if answered:
             # The usual policy pops what it answers, which this length tells without a search.

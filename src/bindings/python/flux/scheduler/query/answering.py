@@ -124,8 +124,8 @@ def encode(answer: dict[str, Any]) -> str:
 
 
 class Answering:
-    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the reactor, so that no
-    pass waits for longer, however many are asked for.
+    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the
+    reactor, so that no pass waits for longer, however many are asked for.
 
     Args:
         handle: the Flux handle

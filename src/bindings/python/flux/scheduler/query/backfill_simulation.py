@@ -70,7 +70,7 @@ class BackfillSimulation:
         """Play it through; yields after every job that is examined.
 
         Returns:
-            when the newcomer starts, seconds since the epoch; None: nobody knows
+            when the new job starts, in seconds since the epoch; None if that is not known
         """
         now = self._now
         while True:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 #: Age of a copy of the plan up to which questions are answered from it, seconds.
 MAX_SNAPSHOT_AGE_S = 1.0
 
-#: Seconds of real time that planning all pending jobs for one answer may take; what is left is reported as
-#: unplanned.
+#: Seconds of real time that planning all pending jobs for one answer may take; what is left is
+#: reported as unplanned.
 PLANNING_BUDGET_S = 0.1
 
 #: Pending jobs examined in one step of an answer, where each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old, even if
-#: the queue changes meanwhile: or questions would take the time that passes need.
+#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old,
+#: even if the queue changes meanwhile: or questions would take the time that passes need.
 COSTLY_COPY_S = 0.01
 
 
@@ -77,11 +77,12 @@ class PlanSnapshot:
         self._plan = None
 
     def with_queue(self) -> Generator[None, None, tuple[Plan | None, Turns]]:
-        """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S` goes: those
-        without a promise are planned behind all that have one.
+        """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S`
+        goes: those without a promise are planned behind all that have one.
 
         Returns:
-            the copy, and when a newcomer may have its turn; the copy is None if the pool cannot plan
+            the copy, and when a newcomer may have its turn; the copy is None if the pool cannot
+            plan
         """
         plan = self.plan()
         if plan is None or self._full is not None:

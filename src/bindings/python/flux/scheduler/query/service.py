@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The answers of ``sched.explain``, ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``."""
+"""The answers of ``sched.explain``, ``sched.when``, ``sched.windows``, ``sched.plan`` and
+``sched.stats``."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class QueryService:
     def _head(self) -> dict[str, Any]:
         return {"now": self._source.now(), "made": self._snapshot.made}
 
-    # -- why -------------------------------------------------------------------------------------------
+    # -- why ---------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
         """PendingReason pending jobs wait.
@@ -60,7 +61,8 @@ class QueryService:
             caller (Caller): who asks
 
         Returns:
-            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all `PendingReason.line`;
+            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all
+                `PendingReason.line`;
             ``others``: for a guest, how many jobs of others wait
 
         Raises:
@@ -99,7 +101,7 @@ class QueryService:
             answer["others"] = others
         return answer
 
-    # -- when ------------------------------------------------------------------------------------------
+    # -- when --------------------------------------------------------------------------------------
 
     def when(self, payload: Any, caller: Caller) -> Steps:
         """When a job that is not submitted would start if nothing else comes.
@@ -237,7 +239,7 @@ class QueryService:
             began = source.stopwatch()
         return plan, plan.earliest(request), simulation.left()
 
-    # -- windows ---------------------------------------------------------------------------------------
+    # -- windows -----------------------------------------------------------------------------------
 
     def windows(self, payload: Any, caller: Caller) -> Steps:
         """What could start now, and for how long: whole nodes, by kind.
@@ -297,7 +299,7 @@ class QueryService:
         }
         return self._source.parse(jobspec)
 
-    # -- plan ------------------------------------------------------------------------------------------
+    # -- plan --------------------------------------------------------------------------------------
 
     def plan(self, payload: Any, caller: Caller) -> Steps:
         """What runs, is promised and is reserved, up to a horizon.
@@ -363,7 +365,7 @@ class QueryService:
                 yield
         return answer
 
-    # -- statistics ------------------------------------------------------------------------------------
+    # -- statistics --------------------------------------------------------------------------------
 
     def stats(self, payload: Any, caller: Caller) -> Steps:
         """Figures for a live view and for monitoring; no names of jobs but those of promises.

@@ -98,14 +98,14 @@ class QuerySource:
         return self.policy.now()
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
-        """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
+        """The ids of the jobs that hold resources, and when each ends (0 if that is not known)."""
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
                 yield jobid, self.policy.admission.end_of(jobid, end)
 
     def kind_of_wait(self, job: PendingJob) -> str:
-        """What `job` waits for, in a word: the name of an admission rule such as ``reservation``, or
-        ``order``, ``down``, ``resources``."""
+        """What `job` waits for, in a word: the name of an admission rule such as ``reservation``,
+        or ``order``, ``down``, ``resources``."""
         policy = self.policy
         cause = policy.admission.why(job)
         if cause is not None:

@@ -32,8 +32,8 @@ EPSILON_S = 1e-3
 class FutureWindows:
     """Enters windows to come into the plan that jobs are started through, and takes them out.
 
-    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into it,
-    each part is entered from when it can be had.
+    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into
+    it, each part is entered from when it can be had.
 
     Args:
         host (ReservationHost): the scheduler
@@ -87,7 +87,8 @@ class FutureWindows:
         return entry.whole
 
     def withdraw(self, entry: ReservationState, again: bool = False) -> None:
-        """Take an entry's promises out of the plan, and enter those that it now needs if `again`."""
+        """Take an entry's promises out of the plan, and enter those that it now needs if
+        `again`."""
         if self._plan is not None:
             for key in entry.keys:
                 self._plan.cancel(key)
@@ -96,7 +97,7 @@ class FutureWindows:
             self.enter(entry)
 
     def mend(self) -> bool:
-        """Something was released or came up: enter anew what could not be had whole.
+        """Something was released or came up: enter again the windows that could not be had whole.
 
         Returns:
             whether all can be kept as well as if no job had a promise

@@ -75,7 +75,7 @@ class GroupJobs:
     def expected_starts(
         self, jobs: Iterable[PendingJob]
     ) -> Iterator[tuple[PendingJob, float | None]]:
-        """When jobs that wait for a reservation are expected to start; None: nobody knows.
+        """When jobs that wait for a reservation are expected to start; None if that is not known.
 
         That is told of a window to come, in which they are planned in order, beside what runs then.
         """
@@ -100,8 +100,8 @@ class GroupJobs:
     def start_in_window(
         self, entry: ReservationState, request: Any, waiting: Iterable[PendingJob]
     ) -> float | None:
-        """When a newcomer would start in a window to come, behind the jobs that wait for it; None:
-        nobody knows.
+        """When a new job would start in a window to come, behind the jobs that wait for it; None if
+        that is not known.
 
         Args:
             waiting: the deferred jobs, in the order of the queue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job waits for on account of a reservation."""
+"""What a job waits for because of a reservation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.reservations.host import ReservationHost
 
-#: A job that is planned to start within so many seconds of a window's end starts because the window ends.
+#: A job that is planned to start within so many seconds of a window's end starts because the window
+#: ends.
 SAME_TIME_S = 1.0
 
 
@@ -48,7 +49,7 @@ class ReservationReasons:
         self._active = active
 
     def why(self, job: PendingJob) -> str | None:
-        """What a job waits for on account of a reservation, in one sentence; None: of none."""
+        """What a job waits for because of a reservation, in one sentence; None if of none."""
         return self.blame(job)[0]
 
     def blamed(self, job: PendingJob) -> dict[str, Any] | None:
@@ -57,8 +58,8 @@ class ReservationReasons:
         return None if entry is None else self._shown(entry)
 
     def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
-        """The last reservation that is over when a job starts at `start`, of nodes that it could use:
-        its name, start and end; None if there is none but the job's own."""
+        """The last reservation that is over when a job starts at `start`, of nodes that it could
+        use: its name, start and end; None if there is none but the job's own."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [

@@ -125,7 +125,8 @@ class ReservationReport:
         return self._in_the_way(room, short, self._host.now())
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """The running jobs that keep so many of `room` (None: all of it) from being free at a time."""
+        """The running jobs that keep so many of `room` (None: all of it) from being free at a
+        time."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._active.running():

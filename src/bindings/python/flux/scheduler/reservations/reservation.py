@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A reservation: resources that an administrator keeps for a group of jobs, from one time to another.
+"""A reservation: resources that an administrator keeps for a group of jobs, from one time to
+another.
 
 While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the
 group holds the resources. A job belongs to the group if its jobspec names the reservation
@@ -172,7 +173,8 @@ class Reservation:
 
     @property
     def named(self) -> int | None:
-        """How many nodes it names; None if it names none, or they must meet a constraint as well."""
+        """How many nodes it names; None if it names none, or they must meet a constraint as
+        well."""
         if self.hosts is None or self.requires is not None:
             return None
         return len(set(Hostlist(self.hosts)))
@@ -331,11 +333,11 @@ class Reservation:
 
 
 def _quoted(value: object) -> object:
-    """A time that is no bare TOML date: the broker hands such a one on as ``{"iso-8601-ts": TEXT}``,
-    and has forgotten its offset.
+    """`value`, unless it is a TOML date without quotes: the broker hands that on as
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC, so that it cannot be read.
 
     Raises:
-        ValueError: it is one
+        ValueError: it is a date without quotes
     """
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")

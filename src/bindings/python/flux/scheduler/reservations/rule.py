@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations as an admission rule: the door through which the scheduler sees them."""
+"""Reservations as an admission rule: all that the scheduler knows of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flux.scheduler.reservations.host import ReservationHost
 
 
-#: Deferred jobs that are examined again at once when something is released. Each costs a search of the pool,
-#: and a release must not take longer the more jobs wait for a reservation.
+#: Deferred jobs that are examined again at once when something is released. Each costs a search of
+#: the pool, and a release must not take longer the more jobs wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
@@ -67,7 +67,7 @@ class ReservationRule(AdmissionRule):
         self.host.readmit(self)
         self.host.look_again()
 
-    # -- a job that waits ------------------------------------------------------------------------------
+    # -- a job that waits --------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         name = attributes.reservation
@@ -108,7 +108,7 @@ class ReservationRule(AdmissionRule):
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         self.forget(job.jobid)
 
-    # -- a job that runs -------------------------------------------------------------------------------
+    # -- a job that runs ---------------------------------------------------------------------------
 
     def wants_attributes(self) -> bool:
         return any(
@@ -133,13 +133,14 @@ class ReservationRule(AdmissionRule):
         self._manager.extended(jobid, expiration)
         return True
 
-    # -- the start, resources and plans ----------------------------------------------------------------
+    # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
         self.service.load()
 
     def ready(self) -> None:
-        # Only now may what is reserved be taken: before, the pool did not know what jobs hold.
+        # Windows may begin only now: until all running jobs were found, the pool took their nodes
+        # for free.
         self._manager.open()
         self.service.arm()
 
@@ -156,7 +157,7 @@ class ReservationRule(AdmissionRule):
     def plan_void(self) -> None:
         self._manager.future.forget()
 
-    # -- answers ---------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
         return self._manager.active.own_end_of(jobid, end)
@@ -178,8 +179,8 @@ class ReservationRule(AdmissionRule):
         return start, reason or ""
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
-        end; or None."""
+        """The reservation that `job` waits for, has to keep off, or is to start after: name, start
+        and end; or None."""
         reasons = self._manager.reasons
         found = reasons.blamed(job) if first else None
         if found is None and expected_start is not None:

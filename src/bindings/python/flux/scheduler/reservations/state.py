@@ -19,7 +19,7 @@ class ReservationState:
         placeholder (int or None): the id of the allocation that keeps what is free of them
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
-        whole (bool): these keep all that it wants; if not, they are made anew at each release
+        whole (bool): these keep all that it asks for; if not, they are made again at each release
     """
 
     __slots__ = (

@@ -231,7 +231,8 @@ class Recurrence:
             self._wall = datetime.fromtimestamp(self.start, tz)
 
     def begin(self, index: int) -> float:
-        """When the occurrence of this index begins (the first is 0); infinity past the year 9998."""
+        """When the occurrence of this index begins (the first is 0); infinity past the year
+        9998."""
         if index == 0 or self.every is None:
             return self.start if index == 0 else math.inf
         if self._wall is None:
