@@ -13,21 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-TOP = Path(__file__).resolve().parents[3]
-FLUX = TOP / "src" / "cmd" / "flux"
-
-
-def flux(*args, code=0, **options):
-    done = subprocess.run(
-        [str(FLUX), "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+from command_runner import FLUX, flux, rows, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +42,6 @@ def test_what_it_says(results):
     ]
     assert "jobs start at different times; the first:" in done.stdout
     assert all(json.loads(line)["policy"] for line in done.stderr.splitlines())
-
-
-def rows(directory):
-    with open(directory / "jobs.csv", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_jobs_csv_as_evalys_reads_it(results):
@@ -170,13 +151,6 @@ def together(table):
     other["submission_time"] = "0"
 
 
-def write_rows(directory, table):
-    with open(directory / "jobs.csv", "w", newline="") as stream:
-        writer = csv.DictWriter(stream, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-
-
 @pytest.mark.parametrize("number", range(len(BREAKS)))
 def test_check_finds(results, tmp_path, number):
     change, said = BREAKS[number]
@@ -203,7 +177,7 @@ def test_check_of_eventlogs(results, tmp_path):
 
 def test_compare(results):
     done = flux("compare", results[0], "--diff=1,3")
-    assert "1: sched-backfill reservations=1" in done.stdout
+    assert "2: sched-backfill reservations=1  (" in done.stdout  # the number it was run with
     assert "units idle" in done.stdout
     assert (
         "different workloads"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux simulate check``: the rules that a schedule must keep, whoever made it.
 
 - no unit is held by two jobs at a time, none is held that the machine does not have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The running instance as a workload: its jobs, its resources, from now on.
 
 It is asked by ordinary messages, through ``flux python``, so that it may be a real one; nothing in it

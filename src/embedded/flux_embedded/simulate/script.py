@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What happens in a simulation besides the jobs: a script, so that a bug report is a file.
 
 A line is a time or an event, and what is to be done then; ``#`` begins a comment:

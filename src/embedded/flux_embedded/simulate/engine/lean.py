@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The lean engine: a scheduler's module among peers that know just what it asks of them.
 
 There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
@@ -11,6 +12,7 @@ from flux_embedded.formats import states
 from flux_embedded.simulate.engine import peers
 from flux_embedded.simulate.engine.loop import Loop, Scheduler
 from flux_embedded.simulate.engine.manager import Manager
+from flux_embedded.simulate.job import userids
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
 EPOCH = 1735689600.0
@@ -19,6 +21,14 @@ EPOCH = 1735689600.0
 PATIENCE = 10000
 
 GRAINS = ("batch", "event-end", "event-submit")
+
+
+def default_queue(config):
+    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
+    table = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
 
 
 class LeanEngine:
@@ -75,6 +85,8 @@ class LeanEngine:
         self.observer = observer
         #: set to have the run end at the next instant
         self.interrupted = False
+        #: when the scheduler ended although there was more to come, seconds since the workload began
+        self.ended_at = None
         #: called now and then
         self.every = None
         self._turns = 0
@@ -92,7 +104,10 @@ class LeanEngine:
         self.log = peers.Log(self.kernel, log_level)
         self.names = peers.Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
-        self.manager = Manager(self.kernel, self, config.get("queues"))
+        users = userids([*jobs, *(job for job, _, _, _ in running)])
+        self.manager = Manager(
+            self.kernel, self, config.get("queues"), default_queue(config), users
+        )
         self.info = peers.JobInfo(self.kernel, self.manager)
         self.kvs = peers.Kvs(self.kernel)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
@@ -124,6 +139,8 @@ class LeanEngine:
                 raise self.kernel.failure
             self._unload()
             if self._reload is None:
+                if self._next_event() is not None and not self.interrupted:
+                    self.ended_at = self.now
                 return
             self.path, self.args = self._reload
             self._reload = None

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The charts of a report, each from the picture data of the policies."""
 
 import math

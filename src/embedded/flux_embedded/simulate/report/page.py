@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The report as a page: it needs no network, and no script to be read."""
 
 import os
@@ -32,8 +33,9 @@ def write_report(path, summaries, title="", notes=()):
 
 def page(summaries, title="", notes=()):
     """The page as text."""
-    names = [summary["policy"] for summary in summaries]
-    pictures = [summary["picture"] for summary in summaries]
+    whole = [summary for summary in summaries if not summary.get("failed")]
+    names = [summary["policy"] for summary in whole]
+    pictures = [summary["picture"] for summary in whole]
     key = charts.legend(names)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -89,24 +91,18 @@ def _list(lines, css):
 
 
 def _table(summaries):
-    head = "".join(f"<th>{escape(heading)}</th>" for heading, _, _ in table.FIGURES)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading, _ in table.COLUMNS)
     rows = []
-    for number, summary in enumerate(summaries):
-        figures = summary["figures"]
-        cells = [f'<th scope="row" class="{charts.style(number)}">{escape(summary["policy"])}</th>']
-        for heading, key, write in table.FIGURES:
-            if key is not None:
-                value = write(figures[key])
-            elif heading == "broken":
-                made = figures["promised"]
-                value = f"{figures['promises_broken']}/{made}" if made else "-"
-            else:
-                value = table.plain(summary["jobs_per_second"])
-            cells.append(f"<td>{escape(value)}</td>")
+    numbers = table.number_of(summaries)
+    for place, (number, summary) in enumerate(zip(numbers, summaries)):
+        name = escape(table.label(summary))
+        cells = [f'<th scope="row" class="{charts.style(place)}">{name}</th><td>{number}</td>']
+        cells += [f"<td>{escape(text(summary))}</td>" for _, text in table.COLUMNS]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     remarks = _list(table.remarks(summaries), "remarks")
     return (
-        f'<div class="scroll"><table><tr><th></th>{head}</tr>{"".join(rows)}</table></div>{remarks}'
+        f'<div class="scroll"><table><tr><th></th><th>#</th>{head}</tr>{"".join(rows)}</table></div>'
+        f"{remarks}"
     )
 
 

@@ -1,11 +1,14 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The files of one policy's result: jobs.csv, schedule.json, machine_states.csv, eventlogs, SWF."""
 
+import contextlib
 import csv
 import json
 import math
 import os
 
 from flux_embedded.formats import eventlog, states
+from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.job import jobspec
 from flux_embedded.simulate.results.metrics import mean
 from flux_embedded.simulate.results.outcome import FINAL, REJECTED
@@ -16,6 +19,15 @@ COLUMNS = (
     "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
     "metadata", "queue", "user", "backfilled", "first_promise",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Have an error while a file is written name the file: that the disk is full does not."""
+    try:
+        yield
+    except OSError as exc:
+        raise OSError(exc.errno, exc.strerror, exc.filename or path) from None
 
 
 def number(value):
@@ -156,7 +168,7 @@ def write_json(value, path):
 def write_swf(outcome, path):
     """The schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
-    users, queues = {}, {}
+    users, groups, queues = {}, {}, {}
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
     lines = []
     for index, job in enumerate(workload.jobs):
@@ -175,7 +187,7 @@ def write_swf(outcome, path):
             job.size,
         ]
         fields += [job.limit or -1, -1, codes.get(outcome.how[index], 5)]
-        fields += [users.setdefault(job.user, len(users) + 1) if job.user else -1, -1, -1]
+        fields += [_code(users, job.user), _code(groups, job.group), -1]
         fields += [queues.setdefault(job.queue, len(queues) + 1) if job.queue else -1, -1, -1, -1]
         lines.append(" ".join(number(float(value)) or "-1" for value in fields))
     with open(path, "w", encoding="utf-8") as stream:
@@ -187,9 +199,14 @@ def write_swf(outcome, path):
         stream.write("\n".join(lines) + "\n")
 
 
+def _code(codes, name):
+    """The number that stands for a name in a trace; -1 for none."""
+    return -1 if name is None else codes.setdefault(name, len(codes) + 1)
+
+
 def write_trace(workload, path):
     """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
-    users, queues = {}, {}
+    users, groups, queues = {}, {}, {}
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(
             f"; Version: 2.2\n; Computer: {workload.machine}\n; Installation: none: {workload.name}\n"
@@ -204,9 +221,9 @@ def write_trace(workload, path):
                 queues[job.queue] = len(queues) + 1
                 stream.write(f"; Queue: {queues[job.queue]} {job.queue}\n")
         for index, job in enumerate(workload.jobs, 1):
-            user = users.setdefault(job.user, len(users) + 1) if job.user else -1
             fields = [index, job.submit, -1, job.run, -1, -1, -1, job.size, job.limit or -1, -1, -1]
-            fields += [user, -1, -1, queues.get(job.queue, -1), -1, -1, -1]
+            fields += [_code(users, job.user), _code(groups, job.group), -1]
+            fields += [queues.get(job.queue, -1), -1, -1, -1]
             stream.write(" ".join(number(float(value)) for value in fields) + "\n")
 
 
@@ -231,8 +248,9 @@ def events_of(outcome, index):
     job = outcome.workload.jobs[index]
     submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
     how = outcome.how[index]
+    userid = outcome.workload.userids.get(job.user, OWNER)
     events = [
-        (submit, "submit", {"userid": 0, "urgency": job.urgency, "flags": 0, "version": 1}),
+        (submit, "submit", {"userid": userid, "urgency": job.urgency, "flags": 0, "version": 1}),
         (submit, "validate", None),
         (submit, "depend", None),
         (submit, "priority", {"priority": job.urgency}),

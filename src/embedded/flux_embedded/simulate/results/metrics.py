@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Figures about an outcome. doc/guide/comparing.rst says how each is defined."""
 
 import heapq
@@ -89,6 +90,18 @@ def figures(outcome):
     }
 
 
+#: Figures that count jobs, and so are true of a run that failed, too.
+COUNTS = (
+    "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
+    "promises_broken",
+)  # fmt: skip
+
+
+def counts_only(figures):
+    """`figures` without those that are no counts, which become NaN."""
+    return {key: value if key in COUNTS else math.nan for key, value in figures.items()}
+
+
 def out_of_order(outcome):
     """Indices of the jobs that started before one of their queue that came in earlier, with at least
     their urgency."""
@@ -113,8 +126,8 @@ class Sweep:
     Attributes:
         used (float): unit seconds in use up to then
         lost (float): unit seconds idle while a waiting job was no larger than what was idle
-        times, busy, queued (list): steps over the whole run, thinned out: units in use, and the area
-            that waits (units times seconds of the limit or run time)
+        times, busy, queued, waiting (list): steps over the whole run, thinned out: units in use, the area
+            that waits (units times seconds of the limit or run time), and how many jobs wait
     """
 
     def __init__(self, outcome):
@@ -137,11 +150,11 @@ class Sweep:
         events.sort()
         end_of_all = events[-1][0] if events else 0.0
         step = end_of_all / STEPS if end_of_all > 0 else 1.0
-        self.times, self.busy, self.queued = [], [], []
+        self.times, self.busy, self.queued, self.waiting = [], [], [], []
         gone = bytearray(len(jobs))
         waiting = []
-        busy = area = 0
-        busy_area = queue_area = 0.0
+        busy = area = length = 0
+        busy_area = queue_area = length_area = 0.0
         before = bucket = 0.0
         for when, kind, index in events:
             if when > before:
@@ -155,29 +168,33 @@ class Sweep:
                         self.lost += (units - busy) * part
                 busy_area += busy * span
                 queue_area += area * span
+                length_area += length * span
                 before = when
                 if when - bucket >= step:
-                    self._note(bucket, when, busy_area, queue_area)
-                    bucket, busy_area, queue_area = when, 0.0, 0.0
+                    self._note(bucket, when, busy_area, queue_area, length_area)
+                    bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
             job = jobs[index]
             weight = job.size * (job.limit or job.seconds)
             if kind == 2:
                 heapq.heappush(waiting, (job.size, index))
                 area += weight
+                length += 1
             elif kind == 0:
                 busy -= job.size
             else:
                 gone[index] = 1
                 area -= weight
+                length -= 1
                 if kind == 3:
                     busy += job.size
         if before > bucket:
-            self._note(bucket, before, busy_area, queue_area)
+            self._note(bucket, before, busy_area, queue_area, length_area)
 
-    def _note(self, begin, end, busy_area, queue_area):
+    def _note(self, begin, end, busy_area, queue_area, length_area):
         self.times.append(begin)
         self.busy.append(busy_area / (end - begin))
         self.queued.append(queue_area / (end - begin))
+        self.waiting.append(length_area / (end - begin))
 
 
 def class_of(size, run):

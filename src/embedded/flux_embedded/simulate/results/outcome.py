@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What became of each job, in columns: a million jobs take some hundred megabytes."""
 
 from array import array
@@ -51,6 +52,23 @@ class Outcome:
         self.notes = {}
         self.done = 0
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
+
+    #: What is kept of each job, besides `R`.
+    COLUMNS = (
+        "submit", "start", "end", "promise", "how", "told_backfilled", "allocated", "notes", "done",
+    )  # fmt: skip
+
+    def columns(self):
+        """What became of each job, without the workload, to be sent to another process."""
+        return {"epoch": self.epoch, **{name: getattr(self, name) for name in self.COLUMNS}}
+
+    @classmethod
+    def of(cls, workload, columns):
+        """The outcome of what `columns` gave."""
+        outcome = cls(workload, columns["epoch"])
+        for name in cls.COLUMNS:
+            setattr(outcome, name, columns[name])
+        return outcome
 
     # -- what the engine tells --------------------------------------------------------------------------
 

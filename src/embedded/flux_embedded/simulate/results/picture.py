@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a report draws of one result, thinned out so that a report of ten policies stays small."""
 
 from flux_embedded.simulate.results import metrics

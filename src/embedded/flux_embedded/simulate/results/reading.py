@@ -1,8 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Results read back from their directories."""
 
 import csv
 import json
 import os
+
+from flux_embedded.simulate.trace import variant_text
 
 
 class ResultError(ValueError):
@@ -43,13 +46,18 @@ class Result:
 
     Args:
         directory (str): with jobs.csv, summary.json and provenance.json
+        base (str): the directory of the call that made it
+
+    Attributes:
+        variant (str): what tells its workload from others of a sweep
 
     Raises:
         ResultError: a file is missing or damaged
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, base=None):
         self.directory = directory
+        self.base = base or os.path.dirname(os.path.abspath(directory))
         self.summary = _json(directory, "summary.json")
         self.provenance = _json(directory, "provenance.json")
         try:
@@ -59,6 +67,7 @@ class Result:
             raise ResultError(
                 f"{directory}: {exc.args[0]!r} is not in its summary or provenance"
             ) from None
+        self.variant = variant_text(self.provenance.get("variant") or {})
 
     def rows(self):
         """The jobs, in order of submission."""
@@ -86,6 +95,17 @@ def _json(directory, name):
         raise ResultError(f"{path}: not JSON: {exc}") from None
 
 
+#: Files of which a result has at least one, whole or not.
+OURS = {"summary.json", "jobs.csv", "schedule.json"}
+
+
+def directories(base):
+    """Directories with results of ours below one, also those that were never finished."""
+    for where, _, names in sorted(os.walk(base)):
+        if len(OURS.intersection(names)) >= 2:
+            yield where
+
+
 def find(directories):
     """The results in directories: each is one, or holds some (what was given with -o).
 
@@ -104,5 +124,5 @@ def find(directories):
         ]
         if not inner:
             raise ResultError(f"{directory}: no result of flux simulate in it")
-        found += [Result(where.rstrip("/")) for where in inner]
+        found += [Result(where.rstrip("/"), os.path.abspath(directory)) for where in inner]
     return found

@@ -1,17 +1,19 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """From records to the jobs of a simulation, and the machine they run on."""
 
+import functools
 import math
 import random
 from dataclasses import dataclass, field
 from typing import Optional
 
-from flux_embedded.simulate.job import NO_LIMIT, Job, Shape
+from flux_embedded.simulate.job import NO_LIMIT, Job, Shape, userids
 from flux_embedded.simulate.machine import Machine, uniform
 from flux_embedded.simulate.workload import lublin
 from flux_embedded.simulate.workload.columns import moment
 from flux_embedded.simulate.workload.estimates import estimator
 from flux_embedded.simulate.workload.formats import reader
-from flux_embedded.simulate.workload.record import Notes, Record, Source
+from flux_embedded.simulate.workload.record import Notes, OptionError, Record, Source
 
 #: Jobs that a model makes if nobody says how many.
 MODEL_JOBS = 2000
@@ -38,6 +40,7 @@ class Options:
     scale_arrivals: float = 1.0
     seed: int = 1
     shake: float = 0.0
+    dependencies: bool = False
 
 
 class Workload:
@@ -62,6 +65,8 @@ class Workload:
         #: jobs that run already, as `LeanEngine` has them, and ranks that are not to be used
         self.running = ()
         self.down = ""
+        #: more of the configuration that comes with the jobs
+        self.config = {}
         #: the configuration's queues, where the jobs come with some
         self.queues = {}
 
@@ -69,6 +74,11 @@ class Workload:
     def units(self):
         """Size of the machine in the workload's unit."""
         return self.machine.units(self.unit)
+
+    @functools.cached_property
+    def userids(self):
+        """User ids: {user: id}."""
+        return userids(self.jobs)
 
     def offered_load(self):
         """Area of all jobs over that of the machine, from the first to the last submission."""
@@ -121,7 +131,7 @@ def _read(options, notes):
 def _modelled(options, notes):
     name, _, text = options.model.partition(":")
     if name != "lublin":
-        raise ValueError(f"model {name!r}: the one known is lublin")
+        raise OptionError(f"model {name!r}: the one known is lublin")
     size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
     count = options.jobs or MODEL_JOBS
     rows = lublin.generate(text, count, size, options.seed)
@@ -186,9 +196,9 @@ def _window(text, first):
         else:
             low, high = first, first + 86400 * float(text)
     except ValueError:
-        raise ValueError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
+        raise OptionError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
     if not low < high:
-        raise ValueError(f"window {text!r}: it ends before it begins")
+        raise OptionError(f"window {text!r}: it ends before it begins")
     return low, high
 
 
@@ -248,8 +258,10 @@ def _assemble(records, machine, unit, options, notes, name):
     rng = random.Random(options.seed)
     epoch = records[0].submit
     scale, shake = options.scale_arrivals, options.shake
+    if not 0 <= shake < 1e9:
+        raise OptionError(f"shake {shake}: expected seconds, 0 or more")
     if not scale > 0 or not math.isfinite(scale):
-        raise ValueError(f"scale-arrivals {scale}: expected a number above 0")
+        raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     total = machine.units(unit)
@@ -273,12 +285,25 @@ def _assemble(records, machine, unit, options, notes, name):
         jobs.append(
             Job(
                 record.id, submit, record.run, limit, shape, size, record.user, record.queue,
-                record.urgency, extra,
+                record.urgency, extra, record.group,
             )
         )  # fmt: skip
     if shake:
         jobs.sort(key=lambda job: job.submit)
+    _look_at_users(jobs, notes)
     return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+
+
+def _look_at_users(jobs, notes):
+    users = {job.user for job in jobs}
+    if users == {None}:
+        notes.fact("the trace names no users: all jobs are the instance owner's")
+    elif len(users) == 1:
+        notes.fact(f"all jobs are of one user ({users.pop()}): nothing is seen of fairness")
+    else:
+        groups = {job.group for job in jobs} - {None}
+        more = f" in {len(groups):,} groups" if len(groups) > 1 else ""
+        notes.fact(f"{len(users - {None}):,} users{more}")
 
 
 def _limits(options, notes):
@@ -292,10 +317,10 @@ def _limits(options, notes):
         except ValueError:
             factor = 0.0
         if not 1 <= factor < 1e9:
-            raise ValueError(f"limits {text!r}: expected xF with F at least 1")
+            raise OptionError(f"limits {text!r}: expected xF with F at least 1")
         return lambda record, rng: max(record.run, 1.0) * factor
     if text != "trace":
-        raise ValueError(f"limits {text!r}: expected trace, run or xF")
+        raise OptionError(f"limits {text!r}: expected trace, run or xF")
     estimate = None if options.estimates == "none" else estimator(options.estimates)
 
     def limit(record, rng):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Tables with a header line: ``sacct -P``, the CSV of flux-fiction, Batsim's jobs.csv, and a plain one.
 
 Columns are found by name, in any order and among others; what they mean is the same in all of
@@ -225,6 +226,7 @@ def _record(source, number, row):
         queue.split(",")[0] if queue else None,
         urgency,
         extra or None,
+        row.first("account", "bank", "group"),
     )
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What Flux keeps of its own jobs: job-list, eventlogs, and the table of flux-accounting."""
 
 import json
@@ -102,6 +103,7 @@ def _listed(source, job):
         job.get("queue"),
         job.get("urgency", 16),
         {"wait": max(0.0, start - submit)},
+        job.get("bank"),
     )
 
 

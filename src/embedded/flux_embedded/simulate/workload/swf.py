@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The Standard Workload Format, version 2.2, as it is found."""
 
 import math
@@ -124,6 +125,7 @@ def _record(source, number, words, values):
         _queue(source, words[14], values[14]),
         16,
         extra,
+        words[12] if values[12] >= 0 else None,
     )
 
 

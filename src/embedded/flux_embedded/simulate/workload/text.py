@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Lines of a trace file, whatever it is packed and written in."""
 
 import gzip
