@@ -147,7 +147,7 @@ def from_file(text, path):
 
 
 def _first_traceback(lines):
-    for when, level, text in lines:
+    for _, level, text in lines:
         if level <= LOG_ERR and TRACEBACK in text:
             return text
     return None

@@ -44,7 +44,7 @@ class LeanEngine:
         name (str): the module's name; default: the file's
         epoch (float): seconds since the epoch at which the workload begins
         grain (str): "batch": one pass after all events of an instant; "event-end" and
-            "event-submit": one after each event, ends or submissions first
+            "event-submit": one after each event, ends or submissions first, and ends at limits with the first
         forecast (bool): let the scheduler estimate and explain
         config (dict): the configuration: queues, resource.exclude
         actions (list): (seconds, ``function(engine)``) to be done at a time, in order
@@ -100,6 +100,8 @@ class LeanEngine:
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
+        #: the latest instant of which something has happened, where there is a pass for each event
+        self._instant = None
         self.kernel = Loop(epoch, self._advance, self._flush)
         self.log = peers.Log(self.kernel, log_level)
         self.names = peers.Names(self.kernel)
@@ -261,20 +263,41 @@ class LeanEngine:
             steps.reverse()
         for step in steps:
             if step(when):
-                return
+                break
+        if when != self._instant:
+            # Who plans by limits counts what must end at this instant as free from its first pass on
+            # (golden/schedules/README.md, convention 2).
+            self._instant = when
+            self._end_at_limits(when)
+
+    def _end_at_limits(self, when):
+        """End the jobs whose limits are over; what ends before its limit waits for its turn."""
+        due = []
+        while self._ends and self._ends[0][0] <= when:
+            due.append(heapq.heappop(self._ends))
+        for entry in due:
+            active = entry[2]
+            if active.end_entry is not entry:
+                continue
+            limit = active.limit or active.job.limit
+            if limit and active.job.run >= limit:
+                self._finish(active)
+            else:
+                heapq.heappush(self._ends, entry)
 
     def _end(self, when):
         ends = self._ends
         while ends and ends[0][0] <= when:
             entry = heapq.heappop(ends)
-            active = entry[2]
-            if active.end_entry is entry:
-                job = active.job
-                limit = active.limit or job.limit
-                timeout = limit and job.run > limit
-                self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
+            if entry[2].end_entry is entry:
+                self._finish(entry[2])
                 return True
         return False
+
+    def _finish(self, active):
+        limit = active.limit or active.job.limit
+        timeout = limit and active.job.run > limit
+        self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
 
     def _act(self, when):
         if self._actions and self._actions[0][0] <= when:
