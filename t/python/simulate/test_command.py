@@ -128,7 +128,41 @@ BREAKS = [
     (lambda table: together(table), "is held by job .* and given to job"),
     (lambda table: ahead(table[290]), "is held by job|ahead of job"),
     (lambda table: table[50].update(first_promise="1"), "was promised a start"),
+    (lambda table: table.pop(17), "299 jobs are written, of 300"),
+    (lambda table: table.append(dict(table[-1])), "is held by job|301 jobs are written"),
+    (lambda table: longer(table[-1]), "ran .* s, with a run time of"),
+    (lambda table: table[20].update(profile="delay:1"), "ran .* s, with a run time of 1 s"),
+    (lambda table: table[30].update(waiting_time="1"), "its wait is .*, and 1 s is written"),
+    (lambda table: table[30].update(execution_time="1"), "its run time is .*, and 1 s is written"),
+    (lambda table: table[30].update(waiting_time=""), "its wait is .*, and nothing is written"),
+    (lambda table: table[30].update(stretch="0.5"), "its stretch is .*, not 0.5"),
+    (lambda table: table[30].update(starting_time=""), "has no start, and units"),
+    (lambda table: blank(table[30]), "299 jobs started, and its summary says 300"),
+    (lambda table: table[30].update(starting_time="nan"), "job 31: its start is nan, not a number"),
+    (lambda table: table[30].update(stretch="NaN"), "job 31: its stretch is nan, not a number"),
+    (lambda table: table[30].update(success="0"), "its success is '0'"),
+    (lambda table: wider(table), "of size .* has .* units"),
 ]
+
+
+def longer(row):
+    """A job ends a second later, in all columns."""
+    for key in ("finish_time", "execution_time", "turnaround_time"):
+        row[key] = str(float(row[key]) + 1)
+    row["stretch"] = str(float(row["turnaround_time"]) / float(row["execution_time"]))
+    row["requested_time"] = "-1"
+
+
+def blank(row):
+    """A job is as if it had never started."""
+    for key in list(row)[list(row).index("success") : list(row).index("consumed_energy")]:
+        row[key] = ""
+
+
+def wider(table):
+    """A job asked for fewer units than it was given."""
+    row = next(row for row in table if int(row["requested_number_of_resources"]) > 1)
+    row["requested_number_of_resources"] = str(int(row["requested_number_of_resources"]) - 1)
 
 
 def ahead(row):
@@ -160,6 +194,44 @@ def test_check_finds(results, tmp_path, number):
     change(table)
     write_rows(broken, table)
     assert re.search(said, flux("check", broken, code=1).stdout)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"nb_computing_machines": 64}, "nb_computing_machines is 64, and 128 by its jobs"),
+        ({"mean_waiting_time": 0}, "mean_waiting_time is 0, and"),
+        ({"nb_jobs_success": None}, "nb_jobs_success is None, and"),
+    ],
+)
+def test_check_of_totals(results, tmp_path, change, said):
+    shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
+    path = tmp_path / "broken" / "schedule.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert said in flux("check", tmp_path / "broken", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        (
+            r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z",
+            r"\1,127,1\n",
+            "1 units in use at .*, and jobs.csv 0",
+        ),
+        (
+            r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z",
+            "",
+            "says nothing at .*, and jobs.csv 0 units in use",
+        ),
+        (r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z", r"\1,3,3\n", "3 idle and 3 computing at .*, of 128"),
+    ],
+)
+def test_check_of_machine_states(results, tmp_path, old, new, said):
+    shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
+    path = tmp_path / "broken" / "machine_states.csv"
+    path.write_text(re.sub(old, new, path.read_text()))
+    assert re.search(said, flux("check", tmp_path / "broken", code=1).stdout)
 
 
 def test_check_of_eventlogs(results, tmp_path):

@@ -184,9 +184,11 @@ def simulate(workload, policy, settings, tell=None, catch=False):
     resource = getattr(engine, "resource", None)
     if resource is not None and len(resource.history) > 1:
         summary["available"] = outcome.available(resource.history)
+    if outcome.others:
+        summary["others"] = outcome.others
     if workload.running or settings.live:
         jobs = workload.jobs[:LISTED]
-        summary["asked"] = {job.id: (job.user or "", job.size) for job in jobs}
+        summary["asked"] = {job.id: (job.user or "", outcome.size[i]) for i, job in enumerate(jobs)}
         summary["starts"] = {
             job.id: outcome.epoch + outcome.start[i]
             for i, job in enumerate(jobs)

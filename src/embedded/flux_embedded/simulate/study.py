@@ -176,7 +176,7 @@ class Run:
                     "user": job.user,
                     "group": job.group,
                     "queue": job.queue,
-                    "size": job.size,
+                    "size": outcome.size[index],
                     "limit": job.limit or math.nan,
                     "submit": submit,
                     "start": start,

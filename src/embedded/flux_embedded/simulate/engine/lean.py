@@ -40,7 +40,8 @@ class LeanEngine:
         path (str): the scheduler's file
         args (list of str): its arguments
         observer: is told what happens: ``began(active)``, ``ended(active, how)``,
-            ``rejected(active, note)``, ``annotated(active)``
+            ``rejected(active, note)``, ``annotated(active)``; perhaps ``other_began(active)`` and
+            ``other_ended(active)``, of jobs that are in no trace
         name (str): the module's name; default: the file's
         epoch (float): seconds since the epoch at which the workload begins
         grain (str): "batch": one pass after all events of an instant; "event-end" and
@@ -121,7 +122,9 @@ class LeanEngine:
         if down:
             self.resource.down(self.resource.ranks_of(down))
         for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
-            self.end_at(self.manager.adopt(number, job, R, start), end)
+            active = self.manager.adopt(number, job, R, start)
+            self.end_at(active, end)
+            self._tell_of_other("other_began", active)
 
     @property
     def now(self):
@@ -182,7 +185,7 @@ class LeanEngine:
             self.at(self.now, function)
 
     def submit_extra(self, job):
-        """Submit a job that is in no trace; observers are not told of it."""
+        """Submit a job that is in no trace."""
         self.manager.submit(len(self.jobs) + self._adopted + self.manager.extra, -1, job)
 
     def extend(self, active, seconds):
@@ -321,7 +324,9 @@ class LeanEngine:
         self.end_at(active, self.kernel.time + active.job.seconds)
         if self._hooks:
             self._happened("start", active)
-        if self.observer is not None and active.index >= 0:
+        if active.index < 0:
+            self._tell_of_other("other_began", active)
+        elif self.observer is not None:
             self.observer.began(active)
 
     def end_at(self, active, when):
@@ -334,8 +339,16 @@ class LeanEngine:
         active.end_entry = None
         if self._hooks:
             self._happened("end", active)
-        if self.observer is not None and active.index >= 0:
+        if active.index < 0:
+            self._tell_of_other("other_ended", active)
+        elif self.observer is not None:
             self.observer.ended(active, how)
+
+    def _tell_of_other(self, what, active):
+        """A job that is in no trace has begun or ended, for observers that want to know."""
+        tell = getattr(self.observer, what, None)
+        if tell is not None:
+            tell(active)
 
     def rejected(self, active, note):
         if self.observer is not None and active.index >= 0:

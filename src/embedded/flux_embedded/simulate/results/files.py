@@ -11,7 +11,7 @@ from flux_embedded.formats import eventlog, states
 from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.job import jobspec
 from flux_embedded.simulate.results.metrics import mean
-from flux_embedded.simulate.results.outcome import FINAL, REJECTED
+from flux_embedded.simulate.results.outcome import FINAL, REJECTED, count_units
 
 COLUMNS = (
     "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",
@@ -62,7 +62,7 @@ def write_jobs(outcome, path):
                     workload.name,
                     f"delay:{number(job.run)}",
                     number(submit),
-                    job.size,
+                    outcome.size[index],
                     number(job.limit) if job.limit else -1,
                     int(how == states.COMPLETED) if how else "",
                     FINAL.get(how, ""),
@@ -101,10 +101,14 @@ def write_schedule(outcome, path):
         for i, turnaround in zip(ended, turnarounds)
         if outcome.end[i] > outcome.start[i]
     ]
-    computing = math.fsum(jobs[i].size * outcome.run_of(i) for i in outcome.started())
+    span = outcome.last
+    computing = math.fsum(outcome.size[i] * outcome.run_of(i) for i in outcome.started())
+    computing += math.fsum(
+        count_units(units) * (min(end or span, span) - max(start, 0.0))
+        for start, end, units in outcome.others.values()
+    )
     how = outcome.how
     success = how.count(states.COMPLETED)
-    span = outcome.last
     figures = {
         "batsim_version": "",
         "consumed_joules": -1,
@@ -136,14 +140,15 @@ def write_schedule(outcome, path):
 
 def write_machine_states(outcome, path):
     """``machine_states.csv``: units idle and in use, a row for each time at which that changes."""
-    changes = {}
-    jobs = outcome.workload.jobs
-    for index in outcome.started():
-        start, end = outcome.start[index], outcome.end[index]
-        size = jobs[index].size
-        changes[start] = changes.get(start, 0) + size
-        if end == end:
-            changes[end] = changes.get(end, 0) - size
+    held = [
+        (outcome.start[index], outcome.end[index], outcome.size[index])
+        for index in outcome.started()
+    ]
+    held += [
+        (max(start, 0.0), math.nan if end is None else end, count_units(units))
+        for start, end, units in outcome.others.values()
+    ]
+    changes = busy_changes(held)
     units = outcome.workload.units
     with open(path, "w", encoding="utf-8") as stream:
         stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
@@ -154,6 +159,16 @@ def write_machine_states(outcome, path):
             if changes[when]:
                 busy += changes[when]
                 stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
+
+
+def busy_changes(held):
+    """By how much the units in use change when, of (start, end or NaN, units)."""
+    changes = {}
+    for start, end, size in held:
+        changes[start] = changes.get(start, 0) + size
+        if end == end:
+            changes[end] = changes.get(end, 0) - size
+    return changes
 
 
 def write_json(value, path):
@@ -181,10 +196,10 @@ def write_swf(outcome, path):
             outcome.submit[index],
             wait,
             run,
-            job.size if ran else -1,
+            outcome.size[index] if ran else -1,
             -1,
             -1,
-            job.size,
+            outcome.size[index],
         ]
         fields += [job.limit or -1, -1, codes.get(outcome.how[index], 5)]
         fields += [_code(users, job.user), _code(groups, job.group), -1]

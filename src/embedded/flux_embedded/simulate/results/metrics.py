@@ -5,7 +5,7 @@ import heapq
 import math
 
 from flux_embedded.formats import states
-from flux_embedded.simulate.results.outcome import REJECTED
+from flux_embedded.simulate.results.outcome import REJECTED, count_units
 
 #: Run times below this count as this in the bounded slowdown, seconds.
 TAU = 10.0
@@ -52,9 +52,9 @@ def figures(outcome):
     sweep = Sweep(outcome)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + 1e-3)
-    area = math.fsum(jobs[i].size * outcome.run_of(i) for i in started)
+    area = math.fsum(outcome.size[i] * outcome.run_of(i) for i in started)
     weighted = math.fsum(
-        jobs[i].size
+        outcome.size[i]
         * outcome.run_of(i)
         * (outcome.start[i] - outcome.submit[i] + outcome.run_of(i))
         for i in started
@@ -147,6 +147,11 @@ class Sweep:
                     events.append((end, 0, index))
             elif end == end:
                 events.append((end, 1, index))  # withdrawn
+        for begin, end, held in outcome.others.values():
+            count = count_units(held)
+            events.append((max(begin, 0.0), 4, count))
+            if end is not None:
+                events.append((end, 4, -count))
         events.sort()
         end_of_all = events[-1][0] if events else 0.0
         step = end_of_all / STEPS if end_of_all > 0 else 1.0
@@ -173,20 +178,24 @@ class Sweep:
                 if when - bucket >= step:
                     self._note(bucket, when, busy_area, queue_area, length_area)
                     bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
+            if kind == 4:
+                busy += index
+                continue
             job = jobs[index]
-            weight = job.size * (job.limit or job.seconds)
+            size = outcome.size[index]
+            weight = size * (job.limit or job.seconds)
             if kind == 2:
-                heapq.heappush(waiting, (job.size, index))
+                heapq.heappush(waiting, (size, index))
                 area += weight
                 length += 1
             elif kind == 0:
-                busy -= job.size
+                busy -= size
             else:
                 gone[index] = 1
                 area -= weight
                 length -= 1
                 if kind == 3:
-                    busy += job.size
+                    busy += size
         if before > bucket:
             self._note(bucket, before, busy_area, queue_area, length_area)
 
@@ -212,7 +221,7 @@ def classes(outcome):
     for index in outcome.started():
         job = jobs[index]
         wait, run = outcome.start[index] - outcome.submit[index], outcome.run_of(index)
-        size, length = class_of(job.size, job.seconds)
+        size, length = class_of(outcome.size[index], job.seconds)
         keys = [f"{size} x {length}"]
         if job.queue is not None:
             keys.append(f"queue {job.queue}")

@@ -55,7 +55,7 @@ def gantt(outcome, around=None):
                 round(outcome.submit[index], 3),
                 round(outcome.start[index], 3),
                 round(end if end == end else outcome.last, 3),
-                job.size,
+                outcome.size[index],
                 job.limit,
                 job.user,
                 job.queue,

@@ -13,11 +13,14 @@ class ResultError(ValueError):
 
 
 class Row:
-    """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none."""
+    """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
+
+    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job.
+    """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
-        "backfilled", "promise", "line",
+        "backfilled", "promise", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -26,10 +29,17 @@ class Row:
         self.submit = float(values["submission_time"])
         self.size = int(values["requested_number_of_resources"])
         limit = float(values["requested_time"])
-        self.limit = limit if limit > 0 else None
+        self.limit = None if limit <= 0 else limit
         self.state = values["final_state"]
+        self.success = values["success"]
         self.start = _number(values["starting_time"])
         self.end = _number(values["finish_time"])
+        self.run = _number(values["execution_time"])
+        self.wait = _number(values["waiting_time"])
+        self.turnaround = _number(values["turnaround_time"])
+        self.stretch = _number(values["stretch"])
+        kind, _, seconds = values["profile"].partition(":")
+        self.profile = float(seconds) if kind == "delay" else None
         self.allocated = values["allocated_resources"]
         self.queue = values["queue"] or None
         self.user = values["user"] or None
@@ -82,6 +92,27 @@ class Result:
         except (KeyError, TypeError, ValueError, csv.Error) as exc:
             raise ResultError(f"{path}:{len(rows) + 2}: not a line of a result: {exc}") from None
         return rows
+
+    def totals(self):
+        """schedule.json, or None."""
+        if not os.path.exists(os.path.join(self.directory, "schedule.json")):
+            return None
+        return _json(self.directory, "schedule.json")
+
+    def machine_states(self):
+        """machine_states.csv as [(time, units idle, units in use)], or None."""
+        path = os.path.join(self.directory, "machine_states.csv")
+        if not os.path.exists(path):
+            return None
+        found = []
+        try:
+            with open(path, newline="", encoding="utf-8") as stream:
+                for values in csv.DictReader(stream):
+                    time, idle = float(values["time"]), int(values["nb_idle"])
+                    found.append((time, idle, int(values["nb_computing"])))
+        except (OSError, KeyError, TypeError, ValueError, csv.Error) as exc:
+            raise ResultError(f"{path}:{len(found) + 2}: not a line of a result: {exc}") from None
+        return found
 
 
 def _json(directory, name):

@@ -209,6 +209,8 @@ def _machine(records, source, options, notes):
     if machine is None:
         machine = _guess(records, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
+    if any(record.extra and "jobspec" in record.extra for record in records):
+        by_nodes = False  # they may share nodes
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = {
