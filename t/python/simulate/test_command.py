@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from command_runner import FLUX, flux, rows, write_rows
 
+from flux_embedded.formats import rset
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
@@ -319,7 +321,7 @@ def test_no_run_outlives_the_command(signum):
     [
         ([], "give one of TRACE"),
         (["sample", "--model=lublin"], "give one of TRACE"),
-        (["no-such-file"], "no-such-file: there is no such file"),
+        (["sample", "--live"], "give one of TRACE"),
         (["sample", "--scheduler=no-such"], "--scheduler=no-such: module not found"),
         (
             ["sample", "--scheduler=sched-fifo", "--scheduler=sched-fifo"],
@@ -328,22 +330,154 @@ def test_no_run_outlives_the_command(signum):
         (["sample", "--diff=1,2", "-o", "x"], "--diff=1,2: expected two numbers"),
         (["sample", "--model", "lublin"], "give one of"),
         (["--model=magic"], "model 'magic': the one known is lublin"),
-        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
-        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
+        (["sample", "--window=soon"], "window 'soon': expected"),
         (["sample", "--nodes=0"], "--nodes"),
-        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
+        (["sample", "--nodes=4,x"], "--nodes"),
+        (["sample", "--format=bogus"], "--format"),
+        (["sample", "--shake=-5"], "--shake"),
+        (["sample", "--limits=y2"], "limits 'y2': expected trace, run or xF"),
+        (["sample", "--estimates=guess"], "estimates 'guess': expected"),
+        (
+            ["sample", "--limits=run", "--estimates=tsafrir"],
+            "--estimates: --limits gives every job",
+        ),
+        (["sample", "--scale-arrivals=0"], "scale-arrivals 0.0: expected a number above 0"),
+        (["sample", "--nodes=8", "--R=R.json"], "--nodes: the machine is that of --R"),
+        (
+            ["sample", "--cores-per-node=8", "--conf=conf.toml"],
+            "make a machine; conf.toml is another one",
+        ),
+        (
+            ["sample", "--gpus-per-node=0", "--conf=conf.toml"],
+            "make a machine; conf.toml is another one",
+        ),
+        (["sample", "--R=R.json", "--conf=conf.toml"], "R and the resource.config"),
+        (["--live", "--nodes=8"], "--nodes: the machine is that of the running instance"),
+        (
+            ["--live", "--limits=run", "--seeds=3"],
+            "--limits, --seeds: the jobs are those of the running",
+        ),
+        (["--live", "--scale-arrivals=0.5"], "--scale-arrivals: the jobs are those of the running"),
+        (["--model=lublin", "--format=swf"], "--format: jobs of a model come from no file"),
+        (["sample", "--eventlogs", "--swf"], "--eventlogs, --swf: this needs the files of results"),
+        (["sample", "--resume"], "--resume: this needs the files of results"),
+        (
+            ["sample", "--force", "--resume", "-o", "x"],
+            "--force: --resume keeps what --force removes",
+        ),
+        (
+            ["sample", "--seeds=2", "--diff=1,2", "-o", "x"],
+            "--diff: with --seeds there are several",
+        ),
+        (
+            ["sample", "--save-trace=x", "--scheduler=sched-fifo"],
+            "--scheduler: --save-trace writes",
+        ),
         (["sample", "--jobs=5", "--engine=instance", "--grain=event-end"], "needs the lean engine"),
-        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
         (["check"], "give directories, or --live"),
     ],
 )
-def test_refusals(args, said, tmp_path):
-    done = subprocess.run(
-        [str(FLUX), "simulate", *args], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    assert done.returncode in (1, 2)
+def test_wrong_usage(args, said, tmp_path):
+    (tmp_path / "conf.toml").write_text('[[resource.config]]\nhosts = "n[0-3]"\ncores = "0-3"\n')
+    (tmp_path / "R.json").write_text(json.dumps(rset.uniform(["n0"], 4)))
+    done = flux(*args, code=2, cwd=tmp_path)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["no-such-file"], "no-such-file: there is no such file"),
+        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
+        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
+        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
+        (["sample", "--conf=/bin/ls"], "/bin/ls: "),
+        (["sample", "--R=R.json"], "R.json: no resource set"),
+        (["/bin/ls"], "/bin/ls:1: binary data"),
+        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
+    ],
+)
+def test_refusals(args, said, tmp_path):
+    (tmp_path / "R.json").write_text("[]")
+    done = flux(*args, code=1, cwd=tmp_path)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
+    child = subprocess.Popen(
+        [str(FLUX), "simulate", "sample", "--jobs=100", "--scheduler=sched-fifo", "-o", tmp_path / "out"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    child.stdout.readline()
+    child.stdout.close()
+    errors = child.stderr.read()
+    child.stderr.close()
+    child.wait(timeout=60)
+    assert child.returncode in (0, 141) and "Traceback" not in errors
+    assert (tmp_path / "out" / "report.html").exists()
+    assert len(rows(tmp_path / "out" / "sched-fifo")) == 100
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "schedule.json", "machine_states.csv"])
+def test_a_full_disk(tmp_path, name):
+    (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
+    (tmp_path / "out" / "sched-fifo" / name).symlink_to("/dev/full")
+    if name.endswith("json"):  # which is put in place of a file that is there
+        (tmp_path / "out" / "sched-fifo" / f"{name}.new").symlink_to("/dev/full")
+    done = flux(
+        "sample", "--jobs=100", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out", code=1,
+    )  # fmt: skip
+    assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
+    assert re.search(rf"not written: .*/sched-fifo/{name}.*: No space left on device", done.stderr)
+    assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
+
+
+def test_a_report_that_cannot_be_written(tmp_path):
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    done = flux("sample", "--jobs=20", "-o", tmp_path / "out", code=1)
+    assert re.search(r"(?m)^sched-backfill +1 +20 ", done.stdout)
+    assert re.search("not written: .*/report.html.*: Is a directory", done.stderr)
+    assert "/dev/full: No space left" in flux("sample", "--save-trace=/dev/full", code=1).stderr
+
+
+def test_results_of_another_call_are_not_mixed_with_new_ones(tmp_path):
+    out = tmp_path / "out"
+    call = ["sample", "--jobs=20", "-o", out, "-q"]
+    flux(*call, "--scheduler=sched-fifo")
+    (out / "mine.txt").write_text("not ours")
+    done = flux(*call, "--scheduler=sched-simple", code=1)
+    assert "has results of an earlier call (sched-fifo)" in done.stderr and "--force" in done.stderr
+    assert not (out / "sched-simple").exists()
+    flux(*call, "--scheduler=sched-simple", "--force")
+    assert sorted(path.name for path in out.iterdir()) == [
+        "mine.txt",
+        "report.html",
+        "sched-simple",
+    ]
+    done = flux(*call[:-1], "--scheduler=sched-fifo", "--resume")
+    assert re.search(r"left alone, and in no table here: .*sched-simple", done.stdout)
+
+
+def test_policies_keep_their_number(results, tmp_path):
+    out = tmp_path / "out"
+    names = ["sched-simple", "sched-backfill", "sched-fifo"]
+    done = flux(
+        "sample", "--jobs=60", *(f"--scheduler={name}" for name in names), "--diff=2,3", "-o", out
+    )
+    compared = flux("compare", out, "--diff=2,3").stdout
+    for number, name in enumerate(names, 1):
+        assert f"{number}: {name}  (" in compared
+        for text in (done.stdout, compared):
+            assert re.search(rf"(?m)^{name} +{number} +60 ", text)
+    for text in (done.stdout, compared):
+        assert re.search(r"2: sched-backfill, and 3: sched-fifo: \d+ of 60 jobs start", text)
+    assert "expected two numbers, of 1, 2, 3" in flux("compare", out, "--diff=0,4", code=2).stderr
+
+
+def test_what_the_table_says_about_its_figures(results):
+    assert "p90: by linear interpolation" in results[1].stdout.replace("\n", " ")
 
 
 def test_a_scheduler_that_fails_does_not_stop_the_others(tmp_path):
@@ -370,6 +504,7 @@ def test_seeds():
         "-q",
     )
     assert "Differences, paired by seed, with 95 % intervals:" in done.stdout
+    assert "wait mean ± 95 %" in done.stdout
     same = flux(
         "sample",
         "--jobs=60",
@@ -441,6 +576,11 @@ def test_script(tmp_path):
         ("5 drain 900", "script:1: drain: idset is out of range"),
         ("5 cancel 99", "script:1: cancel: job 99 is not active"),
         ("5 priority 1 77", "script:1: priority: urgency 77"),
+        ("-5 stop", "script:1: '-5': expected a time of 0 s or more"),
+        ("nan stop", "script:1: 'nan': expected a time of 0 s or more"),
+        ("25:00 stop", "script:1: '25:00' is no time of day"),
+        ("12:60 stop", "script:1: '12:60' is no time of day"),
+        ("1d 24:00 stop", "script:1: '24:00' is no time of day"),
         ("5 queue stop night", "script:1: queue: there is no queue 'night'"),
     ],
 )

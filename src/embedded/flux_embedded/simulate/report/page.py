@@ -6,6 +6,7 @@ from html import escape
 
 from flux_embedded.simulate.report import charts
 from flux_embedded.simulate.results import table
+from flux_embedded.simulate.results.files import naming
 from flux_embedded.simulate.results.picture import GANTT_JOBS
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,9 +27,10 @@ def write_report(path, summaries, title="", notes=()):
         notes (list of str): what was made of the trace
     """
     temporary = f"{path}.new"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(page(summaries, title, notes))
-    os.replace(temporary, path)
+    with naming(path):
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(page(summaries, title, notes))
+        os.replace(temporary, path)
 
 
 def page(summaries, title="", notes=()):

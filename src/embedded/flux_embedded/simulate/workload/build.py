@@ -21,6 +21,10 @@ MODEL_JOBS = 2000
 MODEL_NODES = 128
 
 
+#: Times before this are no dates: they are seconds since a trace began.
+AGO = 1e8
+
+
 @dataclass
 class Options:
     """What to make of traces; see ``flux simulate --help`` for the meaning of each."""
@@ -116,9 +120,16 @@ def _read(options, notes):
     records, first = [], None
     for path in options.traces:
         source = Source(path, notes)
+        before = len(records)
         for record in reader(source, options.format):
             records.append(
                 record._replace(submit=record.submit + source.start) if source.start else record
+            )
+        if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
+            raise source.error(
+                0,
+                "its times are seconds since the epoch and those of the other traces are not, or the other"
+                " way round: mixed kinds have no order",
             )
         if first is None:
             first = source
@@ -206,7 +217,8 @@ def _machine(records, source, options, notes):
     """The machine and the unit of sizes."""
     machine, unit = options.machine, options.unit
     by_nodes = all(record.nodes for record in records)
-    if machine is None:
+    guessed = machine is None
+    if guessed:
         machine = _guess(records, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
     if any(record.extra and "jobspec" in record.extra for record in records):
@@ -218,7 +230,46 @@ def _machine(records, source, options, notes):
             "core": "cores, which may be anywhere",
         }[unit]
         notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+    if guessed and not options.nodes:
+        _compare_with_starts(records, machine, unit, notes)
     return machine, unit
+
+
+#: What a trace may use at once beyond the machine: its times are whole seconds.
+ROUNDING = 1.05
+
+
+def _compare_with_starts(records, machine, unit, notes):
+    """Warn if the trace's own schedule takes more than the machine that it was given."""
+    events = []
+    for record in records:
+        wait = (record.extra or {}).get("wait")
+        if wait is None or not record.run:
+            continue
+        size = _shape(record, machine, unit)[1]
+        start = record.submit + wait
+        events += [(start, size), (start + record.run, -size)]
+    events.sort()
+    most = used = 0
+    for _, change in events:
+        used += change
+        most = max(most, used)
+    units = machine.units(unit)
+    if most > units * ROUNDING:
+        notes.warn(
+            f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
+            f" {most:,} at once: all waits here are of a machine that is too small. Give its size with"
+            " --nodes (and --cores-per-node)"
+        )
+
+
+def _warn_of_limits(jobs, notes):
+    without = sum(not job.limit for job in jobs)
+    if without == len(jobs):
+        notes.warn(
+            "no job has a limit: nobody knows when a running one ends, so backfilling policies have nothing"
+            " to plan by. --estimates=tsafrir makes limits up as users would, --limits=run takes the run time"
+        )
 
 
 def _guess(records, source, options, by_nodes):
@@ -293,6 +344,7 @@ def _assemble(records, machine, unit, options, notes, name):
     if shake:
         jobs.sort(key=lambda job: job.submit)
     _look_at_users(jobs, notes)
+    _warn_of_limits(jobs, notes)
     return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
 
 

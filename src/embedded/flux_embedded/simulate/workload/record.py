@@ -74,6 +74,11 @@ class Notes:
         if text not in self.facts:
             self.facts.append(text)
 
+    @property
+    def has_counted(self):
+        """Whether anything was left out or altered."""
+        return bool(self._counts)
+
     def get(self, what):
         """How often `what` happened."""
         return self._counts.get(what, (0,))[0]
@@ -106,6 +111,8 @@ class Source:
         self.procs = None
         self.nodes = None
         self.queues = {}
+        #: column -> kind of its times, where all must be of one kind
+        self.kinds = {}
 
     def error(self, line, reason):
         """A `TraceError` at a line."""
