@@ -2,6 +2,7 @@
 """The command: ``flux simulate``, ``flux simulate compare`` and ``flux simulate check``."""
 
 import contextlib
+import math
 import os
 import shlex
 import shutil
@@ -272,7 +273,7 @@ class Call:
         errors = self._errors(tasks, results)
         # The report first: whoever reads the table may have seen enough after its first lines.
         if options.output and summaries:
-            errors += self._write_report(summaries, workload)
+            errors += self._write_report(tasks, results)
         if summaries:
             self._show(summaries)
         for text in errors:
@@ -448,13 +449,26 @@ class Call:
 
     # -- after -----------------------------------------------------------------------------------------------
 
-    def _write_report(self, summaries, workload):
+    def _write_report(self, tasks, results):
         """Write the page; returns what went wrong."""
+        from flux_embedded.simulate import run, study
         from flux_embedded.simulate.report.page import write_report
 
         path = os.path.join(self.options.output, "report.html")
+        done = [(task, result) for task, result in zip(tasks, results) if isinstance(result, dict)]
+        work = done[0][0].workload
+        losses = study.losses_of_first(
+            [(result, task.workload, _starts(task, result)) for task, result in done]
+        )
         try:
-            write_report(path, summaries, title=workload.name, notes=workload.notes.lines())
+            write_report(
+                path,
+                [result for _, result in done],
+                work.name,
+                work.notes.lines(),
+                losses,
+                [run.provenance_of(task.settings, task.policy) for task, _ in done],
+            )
         except OSError as exc:
             return [f"not written: {exc.filename or path}: {exc.strerror}"]
         self.report = path
@@ -505,6 +519,19 @@ class Call:
             os.path.join(self.options.output, policies[number - 1].slug) for number in numbers
         ]
         self.print("\n" + "\n".join(first_difference(*directories, numbers)))
+
+
+def _starts(task, result):
+    """The starts of a run, of which an earlier call may have written the result; None: not to be had."""
+    from flux_embedded.simulate.results import reading
+
+    if "start" in result:
+        return result["start"]
+    try:
+        rows = reading.Result(task.directory).rows()
+    except ValueError:
+        return None
+    return [math.nan if row.start is None else row.start for row in rows]
 
 
 def _several(text):

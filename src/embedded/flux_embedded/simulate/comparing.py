@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux simulate compare``, and where two results part."""
 
+import math
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError, UsageError
 from flux_embedded.cmd.lib.pyargs import Parser
 from flux_embedded.simulate.report.svg import moment_text, span_text
 from flux_embedded.simulate.results import reading, table
+from flux_embedded.simulate.results.losses import losses
 from flux_embedded.simulate.workload.record import OptionError
 
 #: Jobs that are listed of a queue.
@@ -70,10 +72,30 @@ def _show(results, options):
         from flux_embedded.simulate.report.page import write_report
 
         notes = results[0].provenance.get("notes", [])
+        provenance = [result.provenance for result in results]
         try:
-            write_report(options.output, summaries, "Comparison", notes)
+            write_report(
+                options.output, summaries, "Comparison", notes, _losses(results), provenance
+            )
         except OSError as exc:
             raise ValueError(f"{exc.filename or options.output}: {exc.strerror}") from None
+
+
+def _losses(results):
+    """Who waits longer than under the first policy, on the first workload."""
+    case = (results[0].variant, results[0].provenance.get("seed"))
+    same = [
+        result
+        for result in results
+        if (result.variant, result.provenance.get("seed")) == case
+        and not result.summary.get("failed")
+    ]
+    rows = [result.rows() for result in same]
+    if not rows or any(len(some) != len(rows[0]) for some in rows):
+        return []
+    starts = [[math.nan if row.start is None else row.start for row in some] for some in rows]
+    jobs = [(row.user, row.size) for row in rows[0]]
+    return [losses(starts[0], some, jobs) for some in starts[1:]]
 
 
 def _numbers(results):

@@ -334,6 +334,8 @@ def _child(task, pipe):
                 # The run is good, and its figures can still be shown.
                 summary["not_written"] = f"{exc.filename or task.directory}: {exc.strerror}"
         summary = plain(summary)
+        # Not in its file: jobs.csv has both.
+        summary["start"] = outcome.start
         if task.keep:
             summary["columns"] = outcome.columns()
         pipe.send(("done", summary))

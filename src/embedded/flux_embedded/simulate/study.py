@@ -8,7 +8,7 @@ import platform
 
 from flux_embedded.formats import states
 from flux_embedded.simulate import __version__, policy, run
-from flux_embedded.simulate.results import metrics, statistics
+from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import REJECTED, UNFINISHED, Outcome
 from flux_embedded.simulate.trace import Trace, variant_text
 from flux_embedded.simulate.workload.record import OptionError
@@ -242,6 +242,28 @@ class Runs(list):
             rows.append(row)
         return as_table(rows)
 
+    def losses(self):
+        """Who waits longer, and who less, than under the first policy, as a line a policy and workload: see `results.losses`."""
+        return as_table(
+            [
+                {"policy": one.policy, **one.variant, "seed": one.seed, **found}
+                for first, one in self._pairs()
+                for found in [
+                    losses.losses(first.outcome.start, one.outcome.start, _asked(one.workload))
+                ]
+            ]
+        )
+
+    def _pairs(self):
+        """(first policy, other one) on each workload, without those that failed."""
+        bases = {}
+        for one in self:
+            case = (tuple(one.variant.items()), one.seed)
+            if one.number == 1:
+                bases[case] = one
+            elif case in bases and not one.failed and not bases[case].failed:
+                yield bases[case], one
+
     def report(self, path):
         """Write the page with tables and pictures to a file.
 
@@ -251,7 +273,37 @@ class Runs(list):
         from flux_embedded.simulate.report.page import write_report
 
         work = self[0].workload
-        write_report(path, [one.summary for one in self], work.name, work.notes.lines())
+        write_report(
+            path,
+            [one.summary for one in self],
+            work.name,
+            work.notes.lines(),
+            losses_of_first([(one.summary, one.workload, one.outcome.start) for one in self]),
+        )
+
+
+def _asked(workload):
+    return [(job.user, job.size) for job in workload.jobs]
+
+
+def losses_of_first(results):
+    """Who waits longer under each policy than under the first, on the first workload.
+
+    Args:
+        results (list): (summary, workload, starts) of each run; without starts it is left out
+
+    Returns:
+        list of dict: of `losses.losses`, for each policy but the first; [] if one of them cannot be compared
+    """
+    if not results:
+        return []
+    work = results[0][1]
+    same = [(starts, summary) for summary, other, starts in results if other is work]
+    good = [starts for starts, summary in same if not summary.get("failed")]
+    if any(starts is None for starts in good):
+        return []
+    jobs = _asked(work)
+    return [losses.losses(good[0], starts, jobs) for starts in good[1:]]
 
 
 def simulate(

@@ -70,6 +70,25 @@ COLUMNS = (
     ("jobs/s", _rate),
 )
 
+#: Figures that only a page has room for.
+MORE_COLUMNS = (
+    _figure("wait p95", "wait_p95", duration),
+    _figure("p99", "wait_p99", duration),
+    _figure("by area", "wait_weighted", duration),
+    _figure("bsld p95", "bsld_p95", plain),
+    _figure("p99", "bsld_p99", plain),
+    _figure("response by area", "response_weighted", duration),
+    _figure("makespan", "makespan", duration),
+    _figure("timeouts", "timeouts", plain),
+    _figure("refused", "rejected", plain),
+)
+
+MORE_LEGEND = (
+    "p95, p99: interpolated like p90; by area: mean weighted by size times run time, so that a policy that"
+    " helps many small jobs at the cost of few large ones does not look better than it is; makespan: to the"
+    " end of the last job"
+)
+
 LEGEND = (
     "#: number of the policy, for --diff; started: jobs, of those there are; wait: mean, median, 90 % and"
     " longest; bsld: bounded slowdown (tau 10 s); p90: by linear interpolation between the two nearest"
@@ -138,12 +157,14 @@ def class_table(summaries, figure="bsld"):
     return lines(rows)
 
 
-def remarks(summaries):
+def remarks(summaries, with_failures=True):
     """What a reader of the table must know besides."""
     found = []
     for summary in summaries:
         figures, name = summary["figures"], summary["policy"]
         if summary.get("failed"):
+            if not with_failures:
+                continue
             found.append(f"{name}: failed, so its figures are left out: {summary['failed']}")
             continue
         if summary.get("interrupted"):
@@ -217,13 +238,14 @@ def sweep_table(variants, key, write):
             if one is None or any(summary.get("failed") for summary in one):
                 row.append("-" if one is None else "failed")
                 continue
-            middle, width = interval(_values(one, key))
+            middle, width = interval(values_of(one, key))
             row.append(write(middle) if len(one) == 1 else f"{write(middle)} ± {write(width)}")
         rows.append(row)
     return lines(rows)
 
 
-def _values(summaries, key):
+def values_of(summaries, key):
+    """A figure of several results; NaN where there is none."""
     return [
         math.nan if (value := summary["figures"][key]) is None else value for summary in summaries
     ]
@@ -259,7 +281,7 @@ def seeds_table(groups):
     for name, summaries in groups:
         row = [name, str(len(summaries))]
         for _, key, write in keys:
-            middle, width = interval(_values(summaries, key))
+            middle, width = interval(values_of(summaries, key))
             row.append(f"{write(middle)} ± {write(width)}")
         rows.append(row)
     text = lines(rows)
@@ -270,7 +292,7 @@ def seeds_table(groups):
     for name, summaries in groups[1:]:
         row = [name]
         for _, key, write in keys:
-            first, second = _values(reference, key), _values(summaries, key)
+            first, second = values_of(reference, key), values_of(summaries, key)
             middle, width = paired(first, second)
             said = verdict(first, second)
             value = f"{'+' if middle > 0 else ''}{write(middle)} ± {write(width)}"

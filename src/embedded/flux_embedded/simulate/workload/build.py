@@ -235,8 +235,10 @@ def _machine(records, source, options, notes):
     return machine, unit
 
 
-#: What a trace may use at once beyond the machine: its times are whole seconds.
+#: How many times the machine a trace may use at once: of whole seconds a job may end after the next one has begun.
+#: A machine that the trace names may have been exclusive nodes of which jobs used a part.
 ROUNDING = 1.05
+NAMED = 1.5
 
 
 def _compare_with_starts(records, machine, unit, notes):
@@ -255,7 +257,7 @@ def _compare_with_starts(records, machine, unit, notes):
         used += change
         most = max(most, used)
     units = machine.units(unit)
-    if most > units * ROUNDING:
+    if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
         notes.warn(
             f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
             f" {most:,} at once: all waits here are of a machine that is too small. Give its size with"
