@@ -47,14 +47,12 @@ def compare_main(argv):
 
 def in_order(results):
     """Results in the order of their calls: by workload, then by the number of the policy there."""
-    places = {}
-    for result in results:
-        case = (result.base, result.variant, result.provenance.get("seed"))
-        places.setdefault(case, len(places))
+    bases = list(dict.fromkeys(result.base for result in results))
     return sorted(
         results,
         key=lambda result: (
-            places[result.base, result.variant, result.provenance.get("seed")],
+            bases.index(result.base),
+            result.summary.get("case", 0),
             result.summary.get("number", 0),
         ),
     )
