@@ -164,7 +164,7 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     lines += [f"b{n},{7300 + n},3600,3600,1,1002" for n in range(2)]
     (tmp_path / "jobs.csv").write_text("\n".join(lines) + "\n")
     call = [tmp_path / "jobs.csv", "--scheduler=sched-fifo", "-q", "--nodes=1"]
-    plugin = f"{FAIRSHARE} half-life=604800 period=60"
+    plugin = "priority-fairshare.py half-life=604800 period=60"  # found by name, as flux jobtap load does
 
     def order(name, *more):
         flux(*call, *more, "-o", tmp_path / name)
@@ -185,14 +185,18 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("nowhere.py", "nowhere.py: there is no such file"),
+        ("./nowhere.py", "nowhere.py: there is no such file"),
+        ("nowhere.py", "failed: "),
+        ("", "jobtap: expected a file"),
         (f"{FAIRSHARE} half-life", "'half-life': expected KEY=VALUE"),
         (f"{FAIRSHARE} night=1", "expected shares=FILE or one of half-life"),
         (f"{FAIRSHARE} shares=/nowhere", "/nowhere"),
     ],
 )
 def test_plugins_that_do_not_load(text, said):
-    done = flux("sample", "--jobs=5", "--jobtap", text, code=2 if "KEY" in said else 1)
+    done = flux(
+        "sample", "--jobs=5", "--jobtap", text, code=2 if "expected KEY" in said or not text else 1
+    )
     assert said in done.stderr
 
 

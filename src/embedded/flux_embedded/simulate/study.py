@@ -70,7 +70,7 @@ def settings_of(
         Outages.parse(failures)
     for text in jobtap:
         path, _ = plugin_of(text)
-        if not os.path.exists(path):
+        if os.path.isabs(path) and not os.path.exists(path):
             raise ValueError(f"{path}: there is no such file")
     return run.Settings(
         engine=engine,

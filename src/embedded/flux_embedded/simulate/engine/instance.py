@@ -107,10 +107,14 @@ class _Log:
 def plugin_of(text):
     """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
 
+    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
+
     Raises:
         OptionError: an argument is none
     """
     words = shlex.split(text)
+    if not words:
+        raise OptionError("jobtap: expected a file")
     conf = {}
     for word in words[1:]:
         key, equals, value = word.partition("=")
@@ -120,7 +124,10 @@ def plugin_of(text):
             conf[key] = json.loads(value)
         except ValueError:
             conf[key] = value
-    return os.path.abspath(words[0]), conf
+    name = words[0]
+    if "/" not in name and not os.path.isfile(name):
+        return name, conf
+    return os.path.abspath(name), conf
 
 
 class InstanceEngine:
