@@ -7,6 +7,8 @@ length ends in another round of the same instant.
 """
 
 import heapq
+import math
+import os
 
 from flux_embedded.formats import idset, rset, states
 from flux_embedded.simulate.engine import peers
@@ -72,8 +74,6 @@ class LeanEngine:
     ):
         if grain not in GRAINS:
             raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
-        import os
-
         config = config or {}
         self.machine = machine
         self.jobs = jobs
@@ -96,6 +96,7 @@ class LeanEngine:
         #: indices of the jobs that come by the clock, in order, and when; others follow another job
         self._coming = [index for index, job in enumerate(jobs) if job.after is None]
         self._times = [jobs[index].submit + epoch for index in self._coming]
+        self._times.append(math.inf)
         self._followers = followers(jobs)
         #: followers whose users think before they submit them
         self._thinking = 0
@@ -194,7 +195,7 @@ class LeanEngine:
 
     def has_work(self):
         """Whether a job runs, or it is known when one comes."""
-        return bool(self.manager.running or self._thinking or self._next < len(self._times))
+        return bool(self.manager.running or self._thinking or self._next < len(self._coming))
 
     def take_down(self, ranks):
         """Ranks (bounds) go offline, and jobs on them fail, as they do where a broker is lost."""
@@ -267,22 +268,24 @@ class LeanEngine:
         ends = self._ends
         while ends and ends[0][2].end_entry is not ends[0]:
             heapq.heappop(ends)
-        times = []
-        if ends:
-            times.append(ends[0][0])
-        if self._actions:
-            times.append(self._actions[0][0])
-        if self._next < len(self._times):
-            times.append(self._times[self._next])
-        return min(times) if times else None
+        when = self._times[self._next]
+        if ends and ends[0][0] < when:
+            when = ends[0][0]
+        if self._actions and self._actions[0][0] < when:
+            when = self._actions[0][0]
+        return None if when == math.inf else when
 
     def _all_of(self, when):
-        while self._end(when):
-            pass
-        while self._act(when):
-            pass
-        while self._submit(when):
-            pass
+        ends, actions, times = self._ends, self._actions, self._times
+        while ends and ends[0][0] <= when:
+            entry = heapq.heappop(ends)
+            if entry[2].end_entry is entry:
+                self._finish(entry[2])
+        while actions and actions[0][0] <= when:
+            heapq.heappop(actions)[2](self)
+        while times[self._next] <= when:
+            self._next += 1
+            self._arrive(self._coming[self._next - 1])
 
     def _one_of(self, when):
         steps = [self._end, self._act, self._submit]
@@ -333,7 +336,7 @@ class LeanEngine:
         return False
 
     def _submit(self, when):
-        if self._next < len(self._times) and self._times[self._next] <= when:
+        if self._times[self._next] <= when:
             index = self._coming[self._next]
             self._next += 1
             self._arrive(index)
