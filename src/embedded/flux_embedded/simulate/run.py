@@ -325,7 +325,9 @@ def _child(task, pipe):
 
     try:
         outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
-        summary["picture"] = picture_data(outcome)
+        if task.directory is not None or task.keep:
+            # Without either nobody will draw it.
+            summary["picture"] = picture_data(outcome)
         summary["number"] = task.number
         summary["case"] = task.case.place
         summary["variant"] = {key: str(value) for key, value in task.case.variant.items()}
