@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 from flux_embedded.simulate.trace import sample_path
 from flux_embedded.simulate.workload.formats import FORMATS
@@ -170,7 +170,7 @@ def main(argv):
         check_usage(options)
         return Call(options, argv).run()
     except OptionError as exc:
-        raise UsageError(f"{parser.format_usage()}flux-simulate: error: {exc}\n", code=2) from None
+        return parser.error(str(exc))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
 
