@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from flux.kvs import get_key_direct
+from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.manager import ReservationManager
