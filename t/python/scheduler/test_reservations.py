@@ -647,7 +647,7 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
         ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "its last window ended at"),
         (
             {"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"},
-            "hosts=m[1-3]: not of",
+            "hosts=m[1-3]: not in",
         ),
         (
             {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
