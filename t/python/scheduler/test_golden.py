@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what its scheduler said.
+"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what
+its scheduler said.
 
 Times are of this run, so of R the times are compared as durations, and of estimates whether there
 is one. What we say beyond the reference (reasons, the clearing of annotations before a cancel) is
@@ -298,7 +299,8 @@ def requests(topic):
 
 @pytest.fixture(scope="module")
 def occupied():
-    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3 drained."""
+    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3
+    drained."""
     rigs = {}
 
     def get(module, idle=False):

@@ -221,7 +221,7 @@ def test_malformed_hello_entries_are_counted(entry):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- trap 10: a failed start that leaves the instance without a scheduler and without an error ---------
+# -- trap 10: a failed start that leaves the instance without a scheduler and without an error -----
 
 
 def failing_start(rig, cls=Guide, *args):
@@ -362,7 +362,7 @@ def test_unload_answers_nothing_on_the_way_out():
     assert all(errnum == errno.EHOSTUNREACH for _, errnum, _ in rig.received[before:])
 
 
-# -- pool classes -----------------------------------------------------------------------------------------
+# -- pool classes ----------------------------------------------------------------------------------
 
 
 def test_pool_options_it_does_not_know_are_dropped_with_a_warning():

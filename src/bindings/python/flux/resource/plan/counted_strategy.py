@@ -91,7 +91,7 @@ class CountedStrategy(Strategy):
             demand = self._demands[promise.request.shape]
             assert demand is not None
             self.promises[jobid] = promise = CountedPromise(
-                promise.start, promise.end, promise.request, demand, promise.held
+                promise.start, promise.end, promise.request, demand, promise.is_open
             )
             self._enter(jobid, promise)
             self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
@@ -131,7 +131,7 @@ class CountedStrategy(Strategy):
         """Begin to count units; False if others have promises on some of their ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
-                if other.promises or other.held:
+                if other.promises or other.open_units:
                     return False
                 del self._profiles[which]
         profile = CountedProfile.of(self._pool, kind, self._pool.clock())
@@ -172,7 +172,7 @@ class CountedStrategy(Strategy):
         stale = []
         for jobid, promise in self.promises.items():
             kind, count = promise.demand.kind, promise.demand.count
-            if promise.held:
+            if promise.is_open:
                 if count > self._profiles[kind].total:
                     stale.append(jobid)
                 continue
@@ -205,7 +205,7 @@ class CountedStrategy(Strategy):
         assert demand is not None
         if demand.count > self._profiles[demand.kind].total:
             return False
-        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, held=True))
+        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, is_open=True))
         return True
 
     def keeps(self, jobid: int, now: float) -> bool:
@@ -231,8 +231,8 @@ class CountedStrategy(Strategy):
         if promise is None:
             return None
         profile = self._profiles[promise.demand.kind]
-        if promise.held:
-            profile.held.pop(jobid, None)
+        if promise.is_open:
+            profile.open_units.pop(jobid, None)
         else:
             count = promise.demand.count
             profile.remove(promise.start, promise.end, count, self._pool.clock())
@@ -246,8 +246,8 @@ class CountedStrategy(Strategy):
     def _enter(self, jobid: int, promise: CountedPromise) -> None:
         """Count a promise in."""
         profile = self._profiles[promise.demand.kind]
-        if promise.held:
-            profile.held[jobid] = profile.to_hold(self._pool, promise.demand.count)
+        if promise.is_open:
+            profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)
         else:
             profile.enter(promise.start, promise.end, promise.demand.count)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a request does not fit, in numbers and in a sentence for its user.
 
-``explain()`` finds the numbers on a pool's view; ``why_pending()`` is the only place that makes a
-sentence of them.
+``explain()`` finds the numbers by a pool's view, and ``why_pending()`` is the only place that makes
+a sentence of them. ``infeasible()`` makes that of a request that can never fit.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def left_out(
     one: str = "is too small",
     more: str = "are too small",
 ) -> str:
-    """Why ranks do not count for a request, if there are such.
+    """The end of a sentence: how many ranks a request cannot use, and why; empty if it can use all.
 
     Args:
         inventory (Inventory): what there is.
         match (int): mask of the ranks that meet the constraint.
-        small (int): how many of these do not count.
-        one, more (str): what one, or several, of these are.
+        small (int): how many of these the request cannot use all the same.
+        one, more (str): why not, of one and of several such ranks.
     """
     total = popcount(inventory.ranks)
     text = ""
@@ -150,8 +150,8 @@ def facts(
         large (int): mask of the ranks that match and are large enough when idle, up or not.
         up (int): mask of the ranks that match and are up.
         free (int): how many of these have room for one node's share, or one slot.
-        have (int): how many nodes, or slots, can be had on them.
-        each (str): what each node or slot needs; ``exclusive``: all of it.
+        have (int): how many nodes, or slots, fit on them.
+        each (str): what each node or slot needs; ``exclusive``: all of the node.
         small (str): what to call a rank that matches and is not in ``large``.
     """
     inventory = pool.inventory
@@ -179,7 +179,7 @@ def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constr
 
     Args:
         answer (dict): the numbers of ``explain()``.
-        each (str): what each node or slot needs; ``exclusive``: all of it.
+        each (str): what each node or slot needs; ``exclusive``: all of the node.
         down (int): how many ranks are large enough, and down.
         small (str): what to call ranks that are not large enough.
         constrained (bool): whether the request has a constraint.

@@ -13,7 +13,11 @@ from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, mask_of, members, p
 
 
 def load_json(text: str | bytes, what: str) -> Any:
-    """Parse JSON text; what is wrong with it, its depth included, is a ValueError."""
+    """Parse JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:
