@@ -93,11 +93,13 @@ class Task:
     @property
     def running(self):
         """Whether it has said that it runs."""
-        return self._instance.handle.task.is_running
+        return getattr(self._instance.scheduler, "_runs", False)
 
     @property
     def aux(self):
-        return self._instance.handle.task.aux
+        """What the broker keeps of the module, such as its debug flags."""
+        handle = self._instance.handle
+        return (handle.task if handle.handle is None else handle.handle.task).aux
 
     @property
     def watchers(self):
