@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The lean engine: a scheduler's module among peers that know just what it asks of them.
 
 There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
@@ -11,6 +12,7 @@ from flux_embedded.formats import states
 from flux_embedded.simulate.engine import peers
 from flux_embedded.simulate.engine.loop import Loop, Scheduler
 from flux_embedded.simulate.engine.manager import Manager
+from flux_embedded.simulate.job import userids
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
 EPOCH = 1735689600.0
@@ -19,6 +21,14 @@ EPOCH = 1735689600.0
 PATIENCE = 10000
 
 GRAINS = ("batch", "event-end", "event-submit")
+
+
+def default_queue(config):
+    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
+    table = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
 
 
 class LeanEngine:
@@ -30,11 +40,12 @@ class LeanEngine:
         path (str): the scheduler's file
         args (list of str): its arguments
         observer: is told what happens: ``began(active)``, ``ended(active, how)``,
-            ``rejected(active, note)``, ``annotated(active)``
+            ``rejected(active, note)``, ``annotated(active)``; perhaps ``other_began(active)`` and
+            ``other_ended(active)``, of jobs that are in no trace
         name (str): the module's name; default: the file's
         epoch (float): seconds since the epoch at which the workload begins
         grain (str): "batch": one pass after all events of an instant; "event-end" and
-            "event-submit": one after each event, ends or submissions first
+            "event-submit": one after each event, ends or submissions first, and ends at limits with the first
         forecast (bool): let the scheduler estimate and explain
         config (dict): the configuration: queues, resource.exclude
         actions (list): (seconds, ``function(engine)``) to be done at a time, in order
@@ -75,6 +86,8 @@ class LeanEngine:
         self.observer = observer
         #: set to have the run end at the next instant
         self.interrupted = False
+        #: when the scheduler ended although there was more to come, seconds since the workload began
+        self.ended_at = None
         #: called now and then
         self.every = None
         self._turns = 0
@@ -88,11 +101,16 @@ class LeanEngine:
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
+        #: the latest instant of which something has happened, where there is a pass for each event
+        self._instant = None
         self.kernel = Loop(epoch, self._advance, self._flush)
         self.log = peers.Log(self.kernel, log_level)
         self.names = peers.Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
-        self.manager = Manager(self.kernel, self, config.get("queues"))
+        users = userids([*jobs, *(job for job, _, _, _ in running)])
+        self.manager = Manager(
+            self.kernel, self, config.get("queues"), default_queue(config), users
+        )
         self.info = peers.JobInfo(self.kernel, self.manager)
         self.kvs = peers.Kvs(self.kernel)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
@@ -104,7 +122,9 @@ class LeanEngine:
         if down:
             self.resource.down(self.resource.ranks_of(down))
         for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
-            self.end_at(self.manager.adopt(number, job, R, start), end)
+            active = self.manager.adopt(number, job, R, start)
+            self.end_at(active, end)
+            self._tell_of_other("other_began", active)
 
     @property
     def now(self):
@@ -124,6 +144,8 @@ class LeanEngine:
                 raise self.kernel.failure
             self._unload()
             if self._reload is None:
+                if self._next_event() is not None and not self.interrupted:
+                    self.ended_at = self.now
                 return
             self.path, self.args = self._reload
             self._reload = None
@@ -163,7 +185,7 @@ class LeanEngine:
             self.at(self.now, function)
 
     def submit_extra(self, job):
-        """Submit a job that is in no trace; observers are not told of it."""
+        """Submit a job that is in no trace."""
         self.manager.submit(len(self.jobs) + self._adopted + self.manager.extra, -1, job)
 
     def extend(self, active, seconds):
@@ -244,20 +266,41 @@ class LeanEngine:
             steps.reverse()
         for step in steps:
             if step(when):
-                return
+                break
+        if when != self._instant:
+            # Who plans by limits counts what must end at this instant as free from its first pass on
+            # (golden/schedules/README.md, convention 2).
+            self._instant = when
+            self._end_at_limits(when)
+
+    def _end_at_limits(self, when):
+        """End the jobs whose limits are over; what ends before its limit waits for its turn."""
+        due = []
+        while self._ends and self._ends[0][0] <= when:
+            due.append(heapq.heappop(self._ends))
+        for entry in due:
+            active = entry[2]
+            if active.end_entry is not entry:
+                continue
+            limit = active.limit or active.job.limit
+            if limit and active.job.run >= limit:
+                self._finish(active)
+            else:
+                heapq.heappush(self._ends, entry)
 
     def _end(self, when):
         ends = self._ends
         while ends and ends[0][0] <= when:
             entry = heapq.heappop(ends)
-            active = entry[2]
-            if active.end_entry is entry:
-                job = active.job
-                limit = active.limit or job.limit
-                timeout = limit and job.run > limit
-                self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
+            if entry[2].end_entry is entry:
+                self._finish(entry[2])
                 return True
         return False
+
+    def _finish(self, active):
+        limit = active.limit or active.job.limit
+        timeout = limit and active.job.run > limit
+        self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
 
     def _act(self, when):
         if self._actions and self._actions[0][0] <= when:
@@ -281,7 +324,9 @@ class LeanEngine:
         self.end_at(active, self.kernel.time + active.job.seconds)
         if self._hooks:
             self._happened("start", active)
-        if self.observer is not None and active.index >= 0:
+        if active.index < 0:
+            self._tell_of_other("other_began", active)
+        elif self.observer is not None:
             self.observer.began(active)
 
     def end_at(self, active, when):
@@ -294,8 +339,16 @@ class LeanEngine:
         active.end_entry = None
         if self._hooks:
             self._happened("end", active)
-        if self.observer is not None and active.index >= 0:
+        if active.index < 0:
+            self._tell_of_other("other_ended", active)
+        elif self.observer is not None:
             self.observer.ended(active, how)
+
+    def _tell_of_other(self, what, active):
+        """A job that is in no trace has begun or ended, for observers that want to know."""
+        tell = getattr(self.observer, what, None)
+        if tell is not None:
+            tell(active)
 
     def rejected(self, active, note):
         if self.observer is not None and active.index >= 0:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A kernel without turns: the scheduler is its only task, and everybody else answers at once.
 
 In an instance each service is a task of its own, and a message waits for its turn. Here a request
