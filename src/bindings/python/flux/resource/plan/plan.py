@@ -131,6 +131,58 @@ class Plan:
             found = self._bound.earliest(request, start)
         return None if found == INFINITY else found
 
+    def fits(
+        self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None
+    ) -> bool:
+        """Whether a request could start now and keep all promises but a job's own.
+
+        Two searches of the span where promises are counted; nothing is changed.
+
+        Args:
+            duration (float): for so many seconds, 0: without end; None: for the request's own
+            jobid (int): the job whose promise does not count, since it would be over
+        """
+        self._sync()
+        counted = self._counted(request)
+        now = self._now()
+        length = length_of(request) if duration is None else duration or INFINITY
+        end = now + length
+        own = None if jobid is None else self._promises.get(jobid)
+        if counted is not None:
+            counts, count = counted
+            if counts.free < count:
+                return False
+            if own is None or own.start >= end:
+                return counts.room(now, end) >= count
+            if (
+                own.units is not None
+                and not own.held
+                and own.units.which == (counts.ranks, counts.whole)
+            ):
+                # Up to its own promise without it, and from there with what that keeps.
+                if own.start > now and counts.room(now, own.start) < count:
+                    return False
+                least = counts.room(max(own.start, now), min(end, own.end))
+                if least + own.units.count < count:
+                    return False
+                return end <= own.end or counts.room(own.end, end) >= count
+        before = None if jobid is None else self._withdraw(jobid)
+        try:
+            return self._place(request, counted, now, end) is not None
+        finally:
+            if jobid is not None:
+                self._restore(jobid, before)
+
+    def has_free(self, request: ResourceRequest) -> bool:
+        """Whether a request would fit now if nothing were promised. O(1) where promises are counted, else
+        as ``ResourcePool.explain()``."""
+        self._sync()
+        counted = self._counted(request)
+        if counted is not None:
+            return counted[0].free >= counted[1]
+        pool = self._pool
+        return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
+
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and for how long.
 

@@ -17,13 +17,19 @@ in a `PromiseBook`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
+from flux.scheduler.history import narrow_to_wide, user_only
+from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
+from flux.scheduler.policies.ranked import RankedPasses
+from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog, in_order
+from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -41,6 +47,26 @@ JOBS_PER_TURN = 64
 
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has ended then.
 LATE_S = 1e-3
+
+#: No job is expected to run for less than so many seconds: ranks divide by it.
+LEAST_RUN_S = 1.0
+
+#: What a job without a limit counts as in ranks, seconds.
+NO_LIMIT_S = 365 * 86400.0
+
+#: Classes of jobs by what ``predict=`` says: see `flux.scheduler.history`.
+PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
+
+
+def _rank_of(option: str, value: str) -> tuple[Formula, Callable[..., Any] | None]:
+    """The formula, or the function of a file, that an argument names."""
+    if value in RANKS:
+        return RANKS[value], None
+    if ":" not in value:
+        raise ValueError(
+            f"{option}={value!r} is invalid: expected {', '.join(RANKS)} or FILE:FUNCTION"
+        )
+    return RANKS["fcfs"], function_of_file(option, value)
 
 
 class Backfill(PolicyScheduler):
@@ -72,28 +98,79 @@ class Backfill(PolicyScheduler):
     _queue_class = Backlog
     _backlog: Backlog
     promises_limit: int | None = 1
+    promises_all = False
     guarantee = "kept"
+    within = 86400.0
+    predict = "limits"
     looks_past_heads = True
     by_queue = True
+    #: who makes passes in an order of ranks; None: passes go by the queue
+    ranked: RankedPasses | None = None
+    has_candidate_ranks = False
+    #: the first submission of a job that was ever pending here, seconds since the epoch
+    first_submission = inf
+    _rank_formula = _candidate_formula = staticmethod(RANKS["fcfs"])
+    _rank_function: Callable[..., Any] | None = None
+    _candidate_function: Callable[..., Any] | None = None
+    _prediction_function: Callable[..., Any] | None = None
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.take_order()
-        for name in ("reservations", "promises"):
+        for name in ("reservations", "promises", "promise"):
             for value in self.take_argument(name):
-                if value != "unlimited" and not (value.isascii() and value.isdigit()):
-                    raise ValueError(
-                        f"{name}={value!r} is invalid: expected a number or 'unlimited'"
-                    )
-                self.promises_limit = None if value == "unlimited" else int(value)
+                self.take_promises(name, value)
         for value in self.take_argument("guarantee"):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
+        self.take_ranks()
         self.promises: PromiseBook | None = None
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises or ()
         self._promise_timer: Timer | None = None
+
+    def take_promises(self, name: str, value: str) -> None:
+        """Take how many jobs are promised a start from an argument, whatever it is called."""
+        self.promises_all = value == "all"
+        if value == "head":
+            self.promises_limit = 1
+        elif value in ("all", "unlimited"):
+            self.promises_limit = None
+        elif value.isascii() and value.isdigit():
+            self.promises_limit = int(value)
+        else:
+            raise ValueError(
+                f"{name}={value!r} is invalid: expected a number, 'head', 'unlimited' or 'all'"
+            )
+
+    def take_ranks(self) -> None:
+        """Take the arguments that say who is asked first, and choose how passes are made."""
+        own = type(self)
+        ranked = own.rank is not Backfill.rank
+        for value in self.take_argument("rank"):
+            self._rank_formula, self._rank_function = _rank_of("rank", value)
+            ranked = value != "fcfs"
+        candidates = self.take_argument("candidates")
+        for value in candidates:
+            self._candidate_formula, self._candidate_function = _rank_of("candidates", value)
+        for value in self.take_argument("predict"):
+            self._prediction_function = None
+            self.predict = value
+            if value in PREDICTIONS:
+                self.history.classes = PREDICTIONS[value]
+            elif value != "limits":
+                self._prediction_function = function_of_file("predict", value)
+        for value in self.take_argument("within"):
+            self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
+        self.has_candidate_ranks = (
+            bool(candidates) or own.candidate_rank is not Backfill.candidate_rank
+        )
+        self._predicts = self.predict != "limits" or own.predicted is not Backfill.predicted
+        if self.promises_all:
+            self.ranked = LatestStartPasses(self, self._backlog)
+        elif ranked or self.has_candidate_ranks:
+            self.ranked = RankedPasses(self, self._backlog)
 
     @property
     def book(self) -> PromiseBook:
@@ -109,10 +186,87 @@ class Backfill(PolicyScheduler):
         """The plan that the promises are made in."""
         return self.book.plan
 
+    # -- who is asked first ----------------------------------------------------------------------------
+
+    def rank(self, job: PendingJob) -> float:
+        """What jobs of equal priority are ordered by when it is decided who may start, the smallest first.
+
+        Called for each pending job in a pass in which one may start; override it for ranks of a site's own.
+
+        Args:
+            job (PendingJob): the job; `expected_run` says how long it is expected to run
+        """
+        if self._rank_function is not None:
+            return usable(self._asked("rank", self._rank_function, job))
+        return self._by(self._rank_formula, job)
+
+    def candidate_rank(self, job: PendingJob) -> float:
+        """What jobs are ordered by that may go ahead of one that waits, whatever their priority, if
+        ``candidates=`` was given or this is overridden; otherwise they are asked in the order of `rank`."""
+        if self._candidate_function is not None:
+            return usable(self._asked("candidates", self._candidate_function, job))
+        return self._by(self._candidate_formula, job)
+
+    def predicted(self, job: PendingJob) -> float | None:
+        """How long a job is expected to run, in seconds, as ``predict=`` says; None: nobody knows.
+
+        Promises never rest on this. What is below 0, infinite or NaN counts as not known.
+        """
+        if self._prediction_function is not None:
+            guess: float | None = self._asked("predict", self._prediction_function, job)
+            return guess
+        if self.predict == "limits":
+            return None
+        return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
+
+    def latest_start(self, job: PendingJob) -> float:
+        """The time (seconds since the epoch) from which on the latest start of a job is looked for: with
+        ``promise=all``, its submission and ``within=``. Called once for each job."""
+        return job.t_submit + self.within
+
+    def expected_run(self, job: PendingJob) -> float:
+        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at most its
+        limit; its limit, where nothing is."""
+        limit = min(job.limit, NO_LIMIT_S)
+        if self._predicts:
+            guess = self.predicted(job)
+            # A NaN fails this comparison, too.
+            if guess is not None and 0 <= guess < limit:
+                limit = guess
+        return max(LEAST_RUN_S, limit)
+
+    def _queued(self, job: PendingJob, jobspec: Any) -> None:
+        super()._queued(job, jobspec)
+        self.first_submission = min(self.first_submission, job.t_submit)
+
+    def _by(self, formula: Formula, job: PendingJob) -> float:
+        waited = max(0.0, self.now() - job.t_submit)
+        since = max(0.0, job.t_submit - self.first_submission)
+        return formula(waited, self.expected_run(job), job.resource_request.ncores, since + 1)
+
+    def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
+        """What a site's function says of a job; None if it raises, which is logged once."""
+        try:
+            return function(self, job)
+        except Exception as exc:
+            if option not in self._warned:
+                self._warned.add(option)
+                self._errors.report(f"{option}: {function.__name__} of {job.name}", exc)
+            return None
+
+    @property
+    def has_priorities(self) -> bool:
+        """Whether pending jobs differ in priority.  O(1)."""
+        queue = self._backlog.heap
+        return bool(queue) and queue[0].order != queue[-1].order
+
     # -- a pass ----------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
         if self.require_plan() is None:
+            return
+        if self.ranked is not None:
+            yield from self.ranked.schedule()
             return
         if self.guarantee == "kept":
             for job in self.book.due(self.now()):
@@ -180,6 +334,9 @@ class Backfill(PolicyScheduler):
         """Start a job."""
         head = self.head_of(job)
         promised = job in self.book
+        if isinstance(self.ranked, LatestStartPasses):
+            self.ranked.begin(job, alloc)
+            return
         self.forget(job)
         if promised:
             self._backlog.allow()  # another job may be promised something now
@@ -289,6 +446,8 @@ class Backfill(PolicyScheduler):
 
     def forget(self, job: PendingJob) -> None:
         """A job is about to leave the queue, or its place there."""
+        if self.ranked is not None:
+            self.ranked.forget(job)
         self.book.drop(job)
         self.blocked.drop(job)
 
@@ -314,11 +473,16 @@ class Backfill(PolicyScheduler):
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The first job ahead of this one that has a promise it could delay."""
         for other in self.promises or ():
-            if not other < job:
+            if self.ranked is None and not other < job:
                 return None
             if self.shares_ranks(job, other):
                 return other
         return None
+
+    def show_latest_start(self, job: PendingJob, when: float | None) -> None:
+        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more."""
+        if self._host.wants_forecast:
+            job.request.annotate({"sched": {"t_latest": when}})
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -334,7 +498,9 @@ class Backfill(PolicyScheduler):
     def leave_place(self, jobid: int) -> None:
         """A pending job is about to leave its place in the queue, and gives up its promise."""
         job = self.pending(jobid)
-        if job is not None:
+        if job is not None and self.ranked is not None:
+            self.forget(job)
+        elif job is not None:
             self.blocked.drop(job)
             if self.promises is not None and job in self.promises:
                 self.revoke(job)
@@ -350,6 +516,8 @@ class Backfill(PolicyScheduler):
     def ranks_lost(self) -> None:
         # A new plan is cheaper than to see which promises can still be kept.
         lost, self.promises = self.promises or (), None
+        if self.ranked is not None:
+            self.ranked.plan_void()
         for job in lost:
             job.exempt = False
             self.show_estimate(job, None)
@@ -360,7 +528,21 @@ class Backfill(PolicyScheduler):
         self._backlog.unpark()
         self.released()
 
+    def start_schedule(self) -> None:
+        if self.ranked is not None and self._passes.main.active:
+            self.ranked.again = True
+        else:
+            super().start_schedule()
+
+    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        super().expiration(msg, jobid, expiration)
+        if self.ranked is not None:
+            self.ranked.doubt("extended")
+
     def released(self) -> None:
+        if self.ranked is not None:
+            self.ranked.released()
+            return
         self._backlog.wake(self.now())
         if self.promises and self._promise_timer is None:
             self.wake_at(self.promises.next_after(self.now()))
@@ -454,4 +636,6 @@ class Backfill(PolicyScheduler):
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
         stats.update(self._backlog.stats(self.now()), reserved=len(self.promises or ()))
+        if self.ranked is not None:
+            stats.update(self.ranked.stats())
         return stats
