@@ -2,24 +2,24 @@
 
 import heapq
 
-from flux.resource import InsufficientResources
+from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler import Scheduler
 
 
-class First(Scheduler):
+class MyScheduler(Scheduler):
     def schedule(self):
         while self._queue:
             job = self._queue[0]
             try:
                 alloc = self.resources.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                return
-            except OSError as reason:
-                job.request.deny(str(reason))
+                break
+            except InfeasibleRequest as exc:
+                job.request.deny(str(exc))
             else:
                 job.request.success(alloc)
             heapq.heappop(self._queue)
 
 
 def mod_main(h, *args):
-    First(h, *args).run()
+    MyScheduler(h, *args).run()

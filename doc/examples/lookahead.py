@@ -9,7 +9,7 @@ class LookAhead(PolicyScheduler):
     _queue_class = Backlog
 
     def schedule(self):
-        for job in self._backlog.to_look_at(self.now):
+        for job in self._backlog.to_examine(self.now):
             if job is None:
                 yield
                 continue

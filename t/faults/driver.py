@@ -10,9 +10,10 @@ from collections import deque
 from books import ids
 from eventlog_rules import Violation
 from eventlog_rules import check as check_eventlog
-from history import NAMES, NODES, SHAPES, is_calm, jobspec
+from history import NAMES, NODES, SHAPES, is_calm, jobspec_of_job
 from watch import Watch
 
+from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
 from flux_embedded.kernel import VirtualClock
 
@@ -37,20 +38,17 @@ CONFIG = {
 def topology_R():
     """R of the same nodes with a topology; a rank that goes offline leaves it for good."""
     topo = {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": f"0-{NODES - 1}", "children": {"core": "0-3", "gpu": "0-1"}}],
-            "starttime": 0,
-            "expiration": 0,
-            "nodelist": [f"node[0-{NODES - 1}]"],
-            "properties": {"big": f"2-{NODES - 1}"},
-        },
-        "scheduling": {
+    return make_R(
+        NODES,
+        4,
+        2,
+        hosts=f"node[0-{NODES - 1}]",
+        properties={"big": f"2-{NODES - 1}"},
+        scheduling={
             "writer": "TreePool",
             "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}],
         },
-    }
+    )
 
 
 class Driver:
@@ -159,7 +157,7 @@ class Driver:
     def do_submit(self, jobs):
         futures = []
         for job in jobs:
-            payload = {"jobspec": jobspec(job), "urgency": job["urgency"], "flags": 0}
+            payload = {"jobspec": jobspec_of_job(job), "urgency": job["urgency"], "flags": 0}
             futures.append((job, self.h.rpc("job-ingest.submit", payload)))
         for job, future in futures:
             jobid = future.get()["id"]

@@ -6,6 +6,8 @@ run again. `make(seed)` is the only place where chance comes in.
 
 import random
 
+from flux.scheduler.testing import jobspec
+
 #: What jobs ask for. nodes 0: slots go anywhere.
 SHAPES = [
     {"nodes": 0, "slots": 1, "cores": 1, "gpus": 0},
@@ -166,33 +168,23 @@ def _job(chance, calm):
     }
 
 
-def jobspec(job):
+def jobspec_of_job(job):
     """The jobspec (RFC 25) of a job as `make` describes it."""
     shape = SHAPES[job["shape"]]
-    contents = [{"type": "core", "count": shape["cores"]}]
-    if shape["gpus"]:
-        contents.append({"type": "gpu", "count": shape["gpus"]})
-    graph = {"type": "slot", "count": shape["slots"], "with": contents, "label": "task"}
-    if shape["nodes"]:
-        graph = {"type": "node", "count": shape["nodes"], "with": [graph]}
-        if shape.get("exclusive"):
-            graph["exclusive"] = True
-    system = {
-        "duration": job["duration"],
-        "cwd": "/",
-        "environment": {},
-        "exec": {"test": {"run_duration": f"{job['run']}s"}},
-    }
+    system = {"environment": {}}
     if "reservation" in job:
         system["reservation"] = job["reservation"]
-    if CONSTRAINTS[job["constraint"]] is not None:
-        system["constraints"] = CONSTRAINTS[job["constraint"]]
-    return {
-        "version": 1,
-        "resources": [graph],
-        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": system},
-    }
+    return jobspec(
+        shape["slots"],
+        shape["cores"],
+        shape["gpus"],
+        nodes=shape["nodes"] or None,
+        duration=job["duration"],
+        exclusive=bool(shape.get("exclusive")),
+        constraints=CONSTRAINTS[job["constraint"]],
+        run_duration=job["run"],
+        **system,
+    )
 
 
 def matches(constraint, rank, properties):

@@ -41,6 +41,15 @@ def test_linked_files_exist(srcdir, name):
         assert target.startswith("http") or (srcdir / target).exists(), target
 
 
+def test_the_policy_of_the_readme_is_the_first_example_of_the_guide(srcdir):
+    """The other tests of that policy take it from the example."""
+    shown = re.search(r"```python\n(.*?)```", (srcdir / "README.md").read_text(), re.DOTALL).group(
+        1
+    )
+    example = (srcdir / "doc" / "examples" / "first.py").read_text()
+    assert example.partition('"""\n\n')[2] == shown
+
+
 def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
     lines = (srcdir / "scripts" / "quickstart.jobs").read_text().splitlines()
     jobs = [line for line in lines if line.strip() and not line.startswith("#")]

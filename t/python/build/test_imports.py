@@ -18,7 +18,7 @@ FUNCTIONS = ["resource_list", "resource_status"]
 SUBMODULES = [
     "ResourceSet", "ResourceSetImplementation", "Rv1Set", "list", "status", "journal", "ResourcePool",
     "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool", "request", "pool.masks",
-    "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text", "masks", "placement", "planning",
+    "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text",
 ]  # fmt: skip
 
 # A stand-in for an installed flux-core: packages without what is ours, and with the imports among its modules that make

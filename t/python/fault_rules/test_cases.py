@@ -16,4 +16,4 @@ import faults  # noqa: E402
 @pytest.mark.parametrize("path", sorted((FAULTS / "cases").glob("*.json")), ids=lambda p: p.stem)
 def test_case(path):
     case = json.loads(path.read_text())
-    assert faults.run(case["history"], case["scheduler"], case["pool"]) is None
+    assert faults.run_history(case["history"], case["scheduler"], case["pool"]) is None

@@ -15,6 +15,8 @@ from check_instance import holdings, overlaps  # noqa: E402
 from eventlog_rules import Violation, check  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
+from flux.scheduler.testing import make_R  # noqa: E402
+
 
 def log(*events):
     """An eventlog from names, or (name, context) pairs."""
@@ -104,22 +106,14 @@ def test_time_must_not_run_backwards():
         check(entries)
 
 
-def make_R(ranks="0-1", cores="0-3", gpus=None, hosts="n[0-1]", **execution):
-    children = {"core": cores}
-    if gpus is not None:
-        children["gpu"] = gpus
-    lite = [{"rank": ranks, "children": children}]
-    return {"version": 1, "execution": {"R_lite": lite, "nodelist": [hosts], **execution}}
-
-
 @pytest.mark.parametrize(
     "R",
     [
-        make_R(hosts="n[0-2]"),
-        make_R(cores=""),
-        make_R(gpus=""),
-        make_R(ranks="1,0"),
-        make_R(starttime=5, expiration=4),
+        make_R("0-1", "0-3", hosts="n[0-2]"),
+        make_R("0-1", ""),
+        make_R("0-1", "0-3", gpus=""),
+        make_R("1,0", "0-3", hosts="n[0-1]"),
+        make_R("0-1", "0-3", starttime=5, expiration=4),
         {"version": 2, "execution": {}},
     ],
 )
@@ -129,24 +123,24 @@ def test_illegal_R_is_caught(R):
 
 
 def test_books_catch_what_is_given_twice_or_not_held():
-    books = Books(make_R())
-    books.allocate(1, make_R("0", "0-1", hosts="n0"))
+    books = Books(make_R("0-1", "0-3"))
+    books.allocate(1, make_R("0", "0-1"))
     with pytest.raises(Violation, match="held by job 1"):
-        books.allocate(2, make_R("0", "1", hosts="n0"))
+        books.allocate(2, make_R("0", "1"))
     with pytest.raises(Violation, match="does not have"):
-        books.allocate(2, make_R("0", "4", hosts="n0"))
+        books.allocate(2, make_R("0", "4"))
     with pytest.raises(Violation, match="a second time"):
-        books.allocate(1, make_R("1", "0", hosts="n1"))
+        books.allocate(1, make_R("1", "0"))
     with pytest.raises(Violation, match="in part"):
-        books.free(1, make_R("0", "0", hosts="n0"), True)
+        books.free(1, make_R("0", "0"), True)
     with pytest.raises(Violation, match="does not hold"):
-        books.free(1, make_R("1", "0", hosts="n1"), True)
-    books.free(1, make_R("0", "0-1", hosts="n0"), True)
+        books.free(1, make_R("1", "0"), True)
+    books.free(1, make_R("0", "0-1"), True)
     with pytest.raises(Violation, match="holds nothing"):
-        books.free(1, make_R("0", "0-1", hosts="n0"), True)
-    books.allocate(3, make_R())
+        books.free(1, make_R("0", "0-1"), True)
+    books.allocate(3, make_R("0-1", "0-3"))
     with pytest.raises(Violation, match="leaves"):
-        books.free(3, make_R("0", hosts="n0"), True)
+        books.free(3, make_R("0", "0-3"), True)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +155,8 @@ def test_books_catch_what_is_given_twice_or_not_held():
     ],
 )
 def test_fits(shape, fits):
-    books = Books(make_R())
-    books.allocate(1, make_R("0", "0-1", hosts="n0"))
+    books = Books(make_R("0-1", "0-3"))
+    books.allocate(1, make_R("0", "0-1"))
     assert books.fits(shape, {0, 1}) is fits
 
 
@@ -182,7 +176,7 @@ class Kernel:
 @pytest.fixture
 def watch():
     watch = Watch(Kernel(), strict=True)
-    watch.see("S", Message(2, "resource.acquire", {"resources": make_R(), "up": "0"}))
+    watch.see("S", Message(2, "resource.acquire", {"resources": make_R("0-1", "0-3"), "up": "0"}))
     watch.kernel.turns = 100
     return watch
 
@@ -190,7 +184,7 @@ def watch():
 def ask(watch, jobid, priority=16):
     job = {"shape": 0, "constraint": 0, "duration": 0, "run": 0, "urgency": 16}
     watch.jobs[jobid] = job
-    body = {"id": jobid, "priority": priority, "jobspec": history.jobspec(job)}
+    body = {"id": jobid, "priority": priority, "jobspec": history.jobspec_of_job(job)}
     del body["jobspec"]["attributes"]["system"]["environment"]
     watch.see("S", Message(1, "sched.alloc", body))
     watch.kernel.turns += 100
@@ -206,7 +200,7 @@ def succeed(watch, jobid, R):
     watch.see("J", Message(2, "sched.alloc", {"id": jobid, "type": 0, "R": R}))
 
 
-ONE = make_R("0", "0", hosts="n0", nslots=1)
+ONE = make_R("0", "0", nslots=1)
 
 
 def test_a_correct_exchange_passes(watch):
@@ -232,7 +226,7 @@ def test_two_answers_are_caught(watch):
 
 def test_a_down_rank_is_caught(watch):
     ask(watch, 5)
-    R = make_R("1", "0", hosts="n1", nslots=1)
+    R = make_R("1", "0", nslots=1)
     commit(watch, 5, R)
     with pytest.raises(Violation, match="which is down"):
         succeed(watch, 5, R)
@@ -248,7 +242,7 @@ def test_a_job_out_of_order_is_caught(watch):
 
 def test_too_much_is_caught(watch):
     ask(watch, 5)
-    R = make_R("0", "0-1", hosts="n0", nslots=1)
+    R = make_R("0", "0-1", nslots=1)
     commit(watch, 5, R)
     with pytest.raises(Violation, match="asked for"):
         succeed(watch, 5, R)
@@ -324,7 +318,7 @@ def test_calm_histories_are_told_from_others():
 
 
 def test_overlaps_of_recorded_jobs_are_caught():
-    R = make_R("0", "0", hosts="n0")
+    R = make_R("0", "0")
     first = (1, log(*NORMAL), R)
     assert overlaps(holdings([first])) is None
     with pytest.raises(Violation, match="was held by jobs 1 and 2"):

@@ -3,6 +3,7 @@
 import errno
 import json
 
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.broker.instance import Instance
 from flux_embedded.formats import eventlog, jobid
 from flux_embedded.kernel.clock import VirtualClock
@@ -11,29 +12,8 @@ from flux_embedded.kernel.service import Service, request
 SERVICES = ("kvs", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
 
 
-def jobspec(cores=1, duration=0, command=("true",), run=None, nodes=None, **system):
-    """A version 1 jobspec; `run` is its mock run duration in seconds."""
-    slot = {"type": "slot", "count": 1, "with": [{"type": "core", "count": cores}], "label": "task"}
-    resources = [slot] if nodes is None else [{"type": "node", "count": nodes, "with": [slot]}]
-    if run is not None:
-        system["exec"] = {"test": {"run_duration": f"{run}s", **system.pop("test", {})}}
-    return {
-        "resources": resources,
-        "tasks": [{"command": list(command), "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": {"duration": duration, "cwd": "/", **system}},
-        "version": 1,
-    }
-
-
 #: What job-list.list takes: all jobs with all attributes.
 ALL = {"max_entries": 0, "attrs": ["all"]}
-
-
-def make_R(ranks="0", cores="0", start=0.0, expiration=0.0, host="n0"):
-    """An allocated R."""
-    execution = {"R_lite": [{"rank": ranks, "children": {"core": cores}}], "starttime": start}
-    execution.update({"expiration": expiration, "nslots": 1, "nodelist": [host]})
-    return {"version": 1, "execution": execution}
 
 
 class Scheduler(Service):
@@ -114,7 +94,7 @@ class Scheduler(Service):
 
     def allocate(self, id, R=None, annotations=None):
         """SUCCESS, with R committed first."""
-        R = R or make_R(start=self.now())
+        R = R or make_R(starttime=self.now())
         self.rpc("kvs.commit", {"ops": [["put", jobid.kvs_dir(id) + ".R", json.dumps(R)]]})
         body = {"type": 0, "R": R}
         if annotations:

@@ -3,7 +3,9 @@
 import errno
 
 import pytest
-from jobs_instance import ALL, make_R
+from jobs_instance import ALL
+
+from flux.scheduler.testing import make_R
 
 DEPEND, SCHED, RUN, INACTIVE = 2, 8, 16, 64
 
@@ -53,7 +55,7 @@ def test_severity_text(inst):
 
 def test_raiseall(inst):
     inst.load_sched(auto=lambda body: make_R())
-    running = inst.submit(run=100)
+    running = inst.submit(run_duration=100)
     inst.sched.auto = None
     pending = [inst.submit() for _ in range(3)]
     body = {**EVERYBODY, "type": "cancel", "severity": 0, "states": 14}
@@ -103,7 +105,7 @@ def test_urgency_range(inst):
 
 def test_kill(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     inst.rpc("job-manager.kill", {"id": id, "signum": 10})
     inst.advance(101)
     # a job of the mock execution has no process: nothing there is to be reached
@@ -118,7 +120,7 @@ def test_kill(inst):
 
 def test_killall(inst):
     inst.load_sched(auto=lambda body: make_R())
-    ids = [inst.submit(run=100) for _ in range(2)]
+    ids = [inst.submit(run_duration=100) for _ in range(2)]
     body = {**EVERYBODY, "signum": 15}
     assert inst.rpc("job-manager.killall", body) == {"count": 2, "errors": 0}
     assert error(inst, "killall", {"signum": 15}) == (errno.EPROTO, "error decoding request")
@@ -135,10 +137,10 @@ def test_killall(inst):
 def test_wait(inst):
     inst.load_sched(auto=lambda body: make_R())
     good, bad = (
-        inst.submit(run=1, flags=4),
+        inst.submit(run_duration=1, flags=4),
         inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}}),
     )
-    plain = inst.submit(run=1)
+    plain = inst.submit(run_duration=1)
     assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
     future = inst.handle.rpc("job-manager.wait", {"id": good})
     inst.run()
@@ -158,7 +160,7 @@ def test_wait(inst):
 
 def test_wait_for_any(inst):
     inst.load_sched(auto=lambda body: make_R())
-    ids = [inst.submit(run=seconds, flags=4) for seconds in (3, 1)]
+    ids = [inst.submit(run_duration=seconds, flags=4) for seconds in (3, 1)]
     futures = [inst.handle.rpc("job-manager.wait", {"id": ANY}) for _ in range(3)]
     inst.advance(5)
     assert [future.get()["id"] for future in futures[:2]] == [ids[1], ids[0]]
@@ -180,7 +182,7 @@ def test_wait_for_a_failed_job(inst, kind, note, text):
 def test_drain_and_idle(inst):
     inst.load_sched(auto=lambda body: make_R())
     assert inst.rpc("job-manager.drain") is None
-    inst.submit(run=2)
+    inst.submit(run_duration=2)
     inst.sched.auto = None
     pending = inst.submit()
     drain, idle = inst.handle.rpc("job-manager.drain"), inst.handle.rpc("job-manager.idle")
@@ -611,10 +613,12 @@ def test_begin_time_of_a_cancelled_job(inst):
 
 def test_singleton(inst):
     inst.load_sched(auto=lambda body: make_R())
-    one = inst.submit(run=5, job={"name": "x"})
-    other = inst.submit(run=5, job={"name": "y"})
+    one = inst.submit(run_duration=5, job={"name": "x"})
+    other = inst.submit(run_duration=5, job={"name": "y"})
     two, three = (
-        inst.submit(run=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}])
+        inst.submit(
+            run_duration=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}]
+        )
         for _ in range(2)
     )
     assert [inst.state(id) for id in (one, other, two, three)] == [RUN, RUN, 2, 2]

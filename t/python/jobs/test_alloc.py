@@ -3,7 +3,8 @@
 import errno
 
 import pytest
-from jobs_instance import jobspec, make_R
+
+from flux.scheduler.testing import jobspec, make_R
 
 SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 
@@ -40,7 +41,7 @@ def test_alloc_request(inst):
 
 def test_success(inst):
     inst.load_sched()
-    id = inst.submit(run=5)
+    id = inst.submit(run_duration=5)
     inst.sched.allocate(id, make_R(), {"sched": {"resource_summary": "x", "t_estimate": None}})
     inst.run()
     alloc = inst.eventlog(id)[4]
@@ -52,7 +53,7 @@ def test_success(inst):
 
 def test_two_requests_answered_in_reverse(inst):
     inst.load_sched()
-    one, two = inst.submit(run=9), inst.submit(run=9)
+    one, two = inst.submit(run_duration=9), inst.submit(run_duration=9)
     inst.sched.allocate(two, make_R(cores="1"))
     inst.sched.allocate(one, make_R(cores="0"))
     inst.run()
@@ -153,7 +154,7 @@ def test_cancel_of_a_pending_job(inst):
 
 def test_cancel_crosses_success(inst):
     inst.load_sched()
-    id = inst.submit(run=5)
+    id = inst.submit(run_duration=5)
     inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
     inst.cancel(id)
     assert inst.state(id) == CLEANUP  # the request is still out
@@ -199,7 +200,7 @@ def test_hold_crosses_success(inst):
 
 def test_urgency_is_refused_once_allocated(inst):
     inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run=5)
+    id = inst.submit(run_duration=5)
     with pytest.raises(OSError, match="urgency cannot be changed once resources are allocated"):
         urgency(inst, id, 20)
 
@@ -227,7 +228,7 @@ def test_order_of_requests(inst):
 def test_limited_mode(inst):
     """limit 2, five jobs; one success makes room for a third; an urgent one displaces the last."""
     inst.load_sched(mode="limited", limit=2)
-    jobs = [inst.submit(run=100) for _ in range(5)]
+    jobs = [inst.submit(run_duration=100) for _ in range(5)]
     assert seen(inst) == [("alloc", jobs[0]), ("alloc", jobs[1])]
     counts = {"queue_length": 3, "alloc_pending": 2, "running": 0}
     assert inst.rpc("job-manager.alloc-query") == counts
@@ -381,7 +382,7 @@ def test_malformed_response_suspends(inst, body):
 
 def test_unload_and_reload(inst):
     inst.load_sched(auto=lambda body: None)
-    running = inst.submit(run=1000)
+    running = inst.submit(run_duration=1000)
     inst.sched.auto = None
     pending = inst.submit()
     inst.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
@@ -438,9 +439,9 @@ def test_expiration_update(inst, number):
     inst.load_sched()
     if number:
         inst.sched.expiration_error = OSError(number, "no such method")
-    id = inst.submit(jobspec(run=100, duration=50))
+    id = inst.submit(jobspec(run_duration=100, duration=50))
     now = inst.kernel.time
-    inst.sched.allocate(id, make_R(start=now, expiration=now + 50))
+    inst.sched.allocate(id, make_R(starttime=now, expiration=now + 50))
     inst.run()
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     assert inst.sched.of("expiration") == [{"id": id, "expiration": now + 20}]
@@ -459,7 +460,7 @@ def test_expiration_update(inst, number):
 def test_expiration_update_where_R_says_no_start(inst):
     """A scheduler need not stamp R: the job must not end at once for that."""
     inst.load_sched()
-    id = inst.submit(jobspec(run=100, duration=50))
+    id = inst.submit(jobspec(run_duration=100, duration=50))
     now = inst.kernel.time
     inst.sched.allocate(id, make_R())
     inst.run()
@@ -472,7 +473,7 @@ def test_expiration_update_where_R_says_no_start(inst):
 def test_expiration_refused(inst):
     inst.load_sched(auto=lambda body: None)
     inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     with pytest.raises(OSError, match="scheduler refused expiration update"):
         inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     assert inst.events(id)[-1] == "start"
@@ -480,7 +481,7 @@ def test_expiration_refused(inst):
 
 def test_expiration_without_scheduler(inst):
     inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     inst.unload_sched()
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
@@ -488,7 +489,7 @@ def test_expiration_without_scheduler(inst):
 
 def test_scheduler_goes_away_during_an_expiration_update(inst):
     inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     inst.sched.methods["sched.expiration"] = (lambda msg: None, False, False)
     answer = inst.handle.rpc(
         "job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}}
@@ -502,7 +503,7 @@ def test_scheduler_goes_away_during_an_expiration_update(inst):
 def test_scheduler_reload_with_updated_expiration(inst):
     """The scheduler finds the new end time through job-info."""
     inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     inst.unload_sched()
     inst.load_sched()

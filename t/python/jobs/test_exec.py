@@ -6,8 +6,9 @@ import socket
 import time
 
 import pytest
-from jobs_instance import JobsInstance, jobspec, make_R
+from jobs_instance import JobsInstance
 
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.formats import taskmap
 from flux_embedded.kernel.clock import RealClock
 from flux_embedded.kernel.service import Service, request
@@ -21,7 +22,7 @@ def real():
     inst = JobsInstance(clock=RealClock())
 
     def auto(body):
-        R = make_R(ranks="0-1", cores="0-1", host="n[0-1]")
+        R = make_R(ranks="0-1", cores="0-1", hosts="n[0-1]")
         R["execution"]["nslots"] = body["jobspec"]["resources"][0]["count"]
         return R
 
@@ -86,7 +87,7 @@ def names(inst, id, path="guest.exec.eventlog"):
 
 def test_mock_exec_eventlog(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=2)
+    id = inst.submit(run_duration=2)
     assert names(inst, id) == ["init", "starting", "recoverable"]
     inst.advance(2)
     assert names(inst, id)[3:] == ["complete", "done"]
@@ -139,7 +140,7 @@ def test_one_final_release_in_every_path(inst, kind):
     inst.kernel.intercept = lambda endpoint, msg: (
         msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
     )
-    id = inst.submit(run=10)
+    id = inst.submit(run_duration=10)
     inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
     inst.advance(20)
     inst.kernel.intercept = None
@@ -149,8 +150,8 @@ def test_one_final_release_in_every_path(inst, kind):
 def test_expiration_moved_while_running(inst):
     """From t+10 to t+20: the timeout comes at t+20."""
     now = inst.kernel.time
-    inst.load_sched(auto=lambda body: make_R(start=now, expiration=now + 10))
-    id = inst.submit(run=100, duration=10)
+    inst.load_sched(auto=lambda body: make_R(starttime=now, expiration=now + 10))
+    id = inst.submit(run_duration=100, duration=10)
     inst.advance(5)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     inst.advance(30)
@@ -204,7 +205,7 @@ def test_bad_exec_hello(inst, payload):
 
 def test_reattach_after_a_new_hello(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=10)
+    id = inst.submit(run_duration=10)
     inst.rpc("job-manager.exec-hello", {"service": "job-exec"})
     inst.advance(10)
     assert inst.events(id).count("start") == 1 and inst.events(id)[-1] == "clean"
@@ -387,8 +388,8 @@ def test_input_of_a_task_that_does_not_read(real):
 def test_node_failure(command):
     inst = JobsInstance(size=3, clock=RealClock())
     try:
-        inst.load_sched(auto=lambda body: make_R(ranks="1-2", host="n[1-2]"))
-        id = inst.submit(jobspec(command=command) if command else jobspec(run=30))
+        inst.load_sched(auto=lambda body: make_R(ranks="1-2", hosts="n[1-2]"))
+        id = inst.submit(jobspec(command=command) if command else jobspec(run_duration=30))
         wait(inst, id, "start")
         inst.rpc("overlay.disconnect", {"rank": 2})
         wait(inst, id)
@@ -468,7 +469,7 @@ def place(spec, R):
 
 
 def test_layout():
-    R = make_R(ranks="0-1", cores="0-3", host="n[0-1]")
+    R = make_R(ranks="0-1", cores="0-3", hosts="n[0-1]")
     R["execution"]["nslots"] = 8
     assert [node for _, node, _ in place(tasks(8), R)] == [0, 0, 0, 0, 1, 1, 1, 1]
     spec = jobspec(nodes=2)
@@ -559,7 +560,7 @@ def test_override(inst):
     """A mock job with exec.test.override starts when it is told to, and ends so."""
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(exec={"test": {"override": 1}})
-    other = inst.submit(run=100)
+    other = inst.submit(run_duration=100)
 
     def told(event, jobid=id, **more):
         payload = {"event": event, "jobid": jobid, **more}
@@ -586,8 +587,8 @@ def test_override(inst):
 
 def test_critical_ranks(inst):
     """A job outlives the ranks that it can do without."""
-    inst.load_sched(auto=lambda body: make_R("0-1", host="n[0-1]"))
-    id = inst.submit(run=100)
+    inst.load_sched(auto=lambda body: make_R("0-1", hosts="n[0-1]"))
+    id = inst.submit(run_duration=100)
     inst.rpc("job-exec.critical-ranks", {"id": id, "ranks": "0"})
     for payload, number in (
         ({"id": 99, "ranks": "0"}, errno.ENOENT),

@@ -3,8 +3,9 @@
 import errno
 
 import pytest
-from jobs_instance import JobsInstance, make_R
+from jobs_instance import JobsInstance
 
+from flux.scheduler.testing import make_R
 from flux_embedded.formats import idset, rset
 
 FOUR = {
@@ -60,7 +61,7 @@ def test_fragment():
 
 
 def test_free_without_housekeeping_returns_R_as_allocated(four):
-    four.submit(run=1)
+    four.submit(run_duration=1)
     four.advance(1)
     assert four.sched.of("free")[0]["R"] == FOUR
 
@@ -93,7 +94,7 @@ def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
 
 def test_housekeeping_in_pieces(four):
     housekeeping(four, **{"release-after": "0s"})
-    id = four.submit(run=1)
+    id = four.submit(run_duration=1)
     four.advance(1)
     assert four.events(id)[-3:] == ["release", "free", "clean"]
     assert four.state(id) == 64 and frees(four) == []
@@ -112,7 +113,7 @@ def test_housekeeping_in_pieces(four):
 
 def test_housekeeping_release_after(four):
     housekeeping(four, **{"release-after": "3s"})
-    four.submit(run=1)
+    four.submit(run_duration=1)
     four.advance(3.5)
     assert frees(four) == []
     four.advance(1)
@@ -123,14 +124,14 @@ def test_housekeeping_release_after(four):
 
 def test_housekeeping_all_at_once(four):
     housekeeping(four)
-    four.submit(run=1)
+    four.submit(run_duration=1)
     four.advance(10)
     assert frees(four) == [("0-3", True)]
 
 
 def test_hello_during_housekeeping(four):
     housekeeping(four, **{"release-after": "0s"})
-    id = four.submit(run=1)
+    id = four.submit(run_duration=1)
     four.advance(3)
     four.unload_sched()
     four.load_sched()
@@ -141,10 +142,10 @@ def test_hello_during_housekeeping(four):
 
 def test_hello_without_partial_ok_ends_housekeeping(four):
     housekeeping(four, **{"release-after": "0s"})
-    partly = four.submit(run=1)
+    partly = four.submit(run_duration=1)
     four.advance(3)
     housekeeping(four, **{"release-after": "100s"})
-    whole = four.submit(run=0)
+    whole = four.submit(run_duration=0)
     four.advance(1)
     four.unload_sched()
     four.load_sched(partial_ok=False)
@@ -159,7 +160,7 @@ def test_hello_without_partial_ok_ends_housekeeping(four):
 
 def test_housekeeping_without_scheduler(four):
     housekeeping(four)
-    id = four.submit(run=1)
+    id = four.submit(run_duration=1)
     four.advance(1)
     four.unload_sched()
     four.advance(20)
@@ -170,7 +171,7 @@ def test_housekeeping_without_scheduler(four):
 
 def test_housekeeping_kill(four):
     housekeeping(four, **{"mock-duration": "inf"})
-    id = four.submit(run=1)
+    id = four.submit(run_duration=1)
     four.advance(100)
     assert frees(four) == []
     four.rpc("job-manager.housekeeping-kill", {"jobid": id, "ranks": "0-1", "signum": 15})
@@ -195,7 +196,7 @@ def joined():
 
 def test_rank_lost_during_housekeeping_keeps_its_resources(joined):
     housekeeping(joined, **{"release-after": "0s"})
-    joined.submit(run=1)
+    joined.submit(run_duration=1)
     joined.advance(2)
     offline(joined, 2)
     joined.advance(100)
@@ -212,7 +213,7 @@ def test_rank_lost_during_housekeeping_keeps_its_resources(joined):
 
 def test_rank_lost_before_housekeeping_keeps_its_resources(joined):
     housekeeping(joined, **{"release-after": "0s"})
-    id = joined.submit(run=50)
+    id = joined.submit(run_duration=50)
     joined.advance(1)
     offline(joined, 3)
     assert joined.events(id)[-2:] == ["free", "clean"]
@@ -224,7 +225,7 @@ def test_rank_lost_before_housekeeping_keeps_its_resources(joined):
 
 def test_rank_lost_during_housekeeping_of_all_at_once(joined):
     housekeeping(joined)
-    joined.submit(run=1)
+    joined.submit(run_duration=1)
     joined.advance(2)
     offline(joined, 2)
     joined.advance(100)
@@ -243,7 +244,7 @@ def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
         hang = f"test $FLUX_EMBEDDED_RANK != 2 -o -e {tmp_path}/go || exec sleep 60"
         script = f"echo x >>{tmp_path}/$FLUX_EMBEDDED_RANK; {hang}"
         housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run=0)
+        inst.submit(run_duration=0)
         inst.kernel.run(until=lambda: len(frees(inst)) == 3 and (tmp_path / "2").exists())
         offline(inst, 2)
         (visit,) = inst.jm.housekeeping.jobs.values()
@@ -268,7 +269,7 @@ def test_housekeeping_scripts_really_run():
             "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
         )
         housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run=0)
+        inst.submit(run_duration=0)
         inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])
         assert sorted(rank for rank, _ in frees(inst)) == ["0", "1", "2", "3"]
         texts = [entry.text for entry in inst.ctx.ring.entries()]
@@ -302,9 +303,9 @@ def test_resource_status_is_empty(inst):
 
 def test_resource_status_adds_up(inst):
     cores = iter(["0", "2-3"])
-    inst.load_sched(auto=lambda body: make_R(ranks="1", cores=next(cores), host="n1"))
-    inst.submit(run=10)
-    inst.submit(run=10)
+    inst.load_sched(auto=lambda body: make_R(ranks="1", cores=next(cores), hosts="n1"))
+    inst.submit(run_duration=10)
+    inst.submit(run_duration=10)
     allocated = inst.rpc("job-manager.resource-status")["allocated"]["execution"]
     assert allocated["R_lite"] == [{"rank": "1", "children": {"core": "0,2-3"}}]
     assert allocated["nodelist"] == ["n1"]

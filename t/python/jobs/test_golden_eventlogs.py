@@ -4,9 +4,10 @@ import errno
 import json
 
 import pytest
-from jobs_instance import JobsInstance, jobspec, make_R
+from jobs_instance import JobsInstance
 from shared import data_path
 
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.formats import jobid
 from flux_embedded.kernel.clock import RealClock
 
@@ -65,7 +66,7 @@ class Case(JobsInstance):
                 return None
             duration = body["jobspec"]["attributes"]["system"]["duration"]
             now = sched.now()
-            R = make_R(start=now, expiration=now + duration if duration else 0.0)
+            R = make_R(starttime=now, expiration=now + duration if duration else 0.0)
             sched.allocate(body["id"], R, SUMMARY)
             return None
 
@@ -163,7 +164,7 @@ def test_denied(virtual):
 
 
 def test_held_and_released(virtual):
-    id = virtual.submit(jobspec(run=0.1), urgency=0)
+    id = virtual.submit(jobspec(run_duration=0.1), urgency=0)
     check("held, pending", virtual.eventlog(id))
     virtual.rpc("job-manager.urgency", {"id": id, "urgency": 16})
     check("held, then released, completed", virtual.finish(id))
@@ -199,7 +200,7 @@ def dependency(scheme, id):
 
 
 def test_dependencies(virtual):
-    first = virtual.submit(run=100)
+    first = virtual.submit(run_duration=100)
     second = virtual.submit(dependencies=dependency("afterok", first))
     check("dependency not satisfied (DEPEND)", virtual.eventlog(second))
     virtual.cancel(first)
@@ -207,14 +208,14 @@ def test_dependencies(virtual):
 
 
 def test_dependency_satisfied(virtual):
-    first = virtual.submit(run=0.1)
+    first = virtual.submit(run_duration=0.1)
     virtual.finish(first)
-    second = virtual.submit(run=0.1, dependencies=dependency("afterok", first))
+    second = virtual.submit(run_duration=0.1, dependencies=dependency("afterok", first))
     check("dependency satisfied", virtual.finish(second))
 
 
 def test_running_duration_updated(virtual):
-    id = virtual.submit(run=1000)
+    id = virtual.submit(run_duration=1000)
     for duration in (7200, 9000, 0):
         virtual.rpc(
             "job-manager.update", {"id": id, "updates": {"attributes.system.duration": duration}}
@@ -230,7 +231,9 @@ def test_running_duration_updated(virtual):
 
 def test_begin_time(virtual):
     when = virtual.kernel.time + 5
-    id = virtual.submit(run=0.1, dependencies=[{"scheme": "begin-time", "value": str(when)}])
+    id = virtual.submit(
+        run_duration=0.1, dependencies=[{"scheme": "begin-time", "value": str(when)}]
+    )
     check("begin-time in the future (DEPEND)", virtual.eventlog(id))
     virtual.advance(4.9)
     assert virtual.state(id) == 2
@@ -239,7 +242,7 @@ def test_begin_time(virtual):
 
 
 def test_no_scheduler(inst):
-    id = inst.submit(run=0.1)
+    id = inst.submit(run_duration=0.1)
     check("no scheduler loaded (SCHED)", inst.eventlog(id))
     inst.load_sched()
     inst.sched.allocate(id, make_R(), SUMMARY)
@@ -250,7 +253,7 @@ def test_no_scheduler(inst):
 
 
 def test_scheduler_reloaded_while_running(virtual):
-    id = virtual.submit(run=10)
+    id = virtual.submit(run_duration=10)
     virtual.unload_sched()
     virtual.allocate_all()
     check("scheduler reloaded while the job runs", virtual.finish(id))
@@ -287,7 +290,7 @@ def test_mock(virtual, name, test, duration):
 
 
 def test_mock_cancelled(virtual):
-    id = virtual.submit(run="10s")
+    id = virtual.submit(run_duration="10s")
     virtual.cancel(id)
     check("mock execution cancelled", virtual.finish(id))
 
@@ -295,7 +298,7 @@ def test_mock_cancelled(virtual):
 def test_housekeeping(virtual):
     conf = {"job-manager": {"housekeeping": {"command": ["sleep", "1"], "mock-duration": "1s"}}}
     virtual.rpc("config.load", conf)
-    id = virtual.submit(run=1)
+    id = virtual.submit(run_duration=1)
     check("housekeeping configured", virtual.finish(id))
     assert virtual.sched.of("free") == []
 

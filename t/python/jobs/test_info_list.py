@@ -4,7 +4,9 @@ import errno
 import json
 
 import pytest
-from jobs_instance import ALL, jobspec, make_R
+from jobs_instance import ALL
+
+from flux.scheduler.testing import jobspec, make_R
 
 ENODATA = errno.ENODATA
 
@@ -42,7 +44,7 @@ def error(inst, topic, payload):
 
 @pytest.fixture
 def auto(inst):
-    inst.load_sched(auto=lambda body: make_R(start=inst.kernel.time))
+    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
     return inst
 
 
@@ -54,7 +56,7 @@ def lookup(inst, id, *keys, flags=0):
 
 
 def test_lookup_flags(auto):
-    id = auto.submit(run=100, duration=60)
+    id = auto.submit(run_duration=100, duration=60)
     auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
     start = auto.kernel.time
     plain = lookup(auto, id, "R", "jobspec")
@@ -118,7 +120,7 @@ def watch(inst, id, path="eventlog", flags=0):
 
 
 def test_watch(auto):
-    id = auto.submit(run=5)
+    id = auto.submit(run_duration=5)
     stream = watch(auto, id)
     assert stream.names() == ["submit", "validate", "depend", "priority", "alloc", "start"]
     assert stream.errnum is None
@@ -130,7 +132,7 @@ def test_watch(auto):
 
 
 def test_watch_of_the_exec_eventlog(auto):
-    id = auto.submit(run=5)
+    id = auto.submit(run_duration=5)
     stream = watch(auto, id, "guest.exec.eventlog")
     assert stream.names() == ["init", "starting", "recoverable"]
     auto.advance(5)
@@ -141,7 +143,7 @@ def test_watch_of_the_exec_eventlog(auto):
 
 def test_watch_waitcreate(inst):
     inst.load_sched()
-    id = inst.submit(run=5)
+    id = inst.submit(run_duration=5)
     without = watch(inst, id, "guest.exec.eventlog")
     assert without.take() == [] and (without.errnum, without.text) == (
         errno.ENOENT,
@@ -186,8 +188,8 @@ def test_watch_cancel(inst):
 
 def test_update_watch(inst):
     inst.load_sched()
-    id = inst.submit(run=50)
-    inst.sched.allocate(id, make_R(start=inst.kernel.time))
+    id = inst.submit(run_duration=50)
+    inst.sched.allocate(id, make_R(starttime=inst.kernel.time))
     inst.run()
     stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R", "flags": 0})
     assert stream.take()[0]["R"]["execution"]["expiration"] == 0.0
@@ -226,11 +228,11 @@ def ids(inst, **payload):
 @pytest.fixture
 def five(auto):
     """Two inactive jobs, one running, two pending."""
-    done = auto.submit(run=1, duration=100)
+    done = auto.submit(run_duration=1, duration=100)
     auto.advance(1)
     failed = auto.submit(exec={"test": {"run_duration": "1s", "wait_status": 256}})
     auto.advance(1)
-    running = auto.submit(jobspec(run=100, job={"name": "runner"}, bank="b", project="p"))
+    running = auto.submit(jobspec(run_duration=100, job={"name": "runner"}, bank="b", project="p"))
     auto.sched.auto = None
     low, high = auto.submit(urgency=5), auto.submit(urgency=20, cores=3)
     auto.advance(1)
@@ -381,7 +383,7 @@ def test_list_id(auto):
     assert error(auto, "job-list.list-id", {"id": 1234}) == no_attrs
     no_state = {"id": 1234, "attrs": [], "state": 1}
     assert error(auto, "job-list.list-id", no_state)[0] == errno.EPROTO
-    id = auto.submit(run=5)
+    id = auto.submit(run_duration=5)
     future = auto.handle.rpc(
         "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
     )
@@ -470,7 +472,7 @@ def test_job_manager_comes_back(five):
 
 
 def test_expiration_and_duration_follow_updates(auto):
-    id = auto.submit(run=50)
+    id = auto.submit(run_duration=50)
     auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
     job = auto.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
     assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
@@ -493,9 +495,9 @@ def test_odd_jobspecs_do_not_break_the_list(inst):
 
 
 def test_journal(auto):
-    over, old = auto.submit(run=1), None
+    over, old = auto.submit(run_duration=1), None
     auto.advance(2)
-    old = auto.submit(run=1)
+    old = auto.submit(run_duration=1)
     full = Stream(auto, "job-manager.events-journal", {"full": True})
     active = Stream(auto, "job-manager.events-journal", {})
     some = Stream(auto, "job-manager.events-journal", {"allow": {"finish": 1, "depend": 1}})
@@ -531,7 +533,7 @@ def test_bad_journal_request(auto, body):
 
 
 def test_journal_in_batches(auto):
-    id = auto.submit(run=1)
+    id = auto.submit(run_duration=1)
     stream = Stream(auto, "job-manager.journal-batches", None)
     (first,) = stream.take()
     assert [entry["seq"] for entry in first["events"]] == list(range(1, 7))

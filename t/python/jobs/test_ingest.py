@@ -4,8 +4,9 @@ import errno
 import json
 
 import pytest
-from jobs_instance import ALL, jobspec
+from jobs_instance import ALL
 
+from flux.scheduler.testing import jobspec
 from flux_embedded.services.job_ingest.ids import IdGenerator
 
 QUEUES = {
@@ -317,21 +318,21 @@ ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True]
                                   "system.exec.test", "system.shell"])  # fmt: skip
 def test_odd_jobspecs(inst, path):
     """Each is refused or goes on to its end; the services live on, and so do other jobs of the batch."""
-    from jobs_instance import make_R
+    from flux.scheduler.testing import make_R
 
     inst.unload("job-ingest")
     inst.load_module("job-ingest", "disable-validator")
     inst.load_sched(auto=lambda body: make_R())
     futures = []
     for value in ODD:
-        spec = jobspec(run=1)
+        spec = jobspec(run_duration=1)
         where = spec
         *way, last = path.replace("system", "attributes.system").split(".")
         for key in way:
             where = where[key]
         where[last] = value
         futures.append(inst.handle.rpc("job-ingest.submit", {"jobspec": spec}))
-    good = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec(run=1)})
+    good = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec(run_duration=1)})
     inst.advance(5)
     for future in futures:
         try:

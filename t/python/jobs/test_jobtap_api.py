@@ -5,9 +5,9 @@ import textwrap
 from contextlib import contextmanager
 
 import pytest
-from jobs_instance import make_R
 
 from flux.jobtap import CURRENT_JOB, PRIORITY_UNAVAIL, JobtapError, Rejected
+from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -32,7 +32,7 @@ def raises(number):
 def running(inst):
     """A job in RUN."""
     inst.load_sched(auto=lambda body: make_R())
-    return inst.submit(run=100)
+    return inst.submit(run_duration=100)
 
 
 def test_attributes(inst, p):
@@ -444,7 +444,7 @@ def test_removal_of_the_plugin_ends_its_prologs_and_epilogs(inst):
     ]
     assert inst.eventlog(prolog)[-1]["context"] == {"description": "one", "status": 256}
     assert inst.sched.of("free") == []
-    finished = inst.submit(run=100)
+    finished = inst.submit(run_duration=100)
     inst.cancel(finished)
     other.epilog_finish(finished, "two", 0)
     inst.jm.jobtap.remove("other.py")
@@ -493,7 +493,7 @@ def test_what_cannot_be_json_is_refused(inst, p, bad):
     with raises(errno.EINVAL):
         inst.submit(dependencies=[{"scheme": "x", "value": "y"}])
     inst.load_sched(auto=lambda body: make_R())
-    other = inst.submit(run=1)
+    other = inst.submit(run_duration=1)
     inst.advance(1)
     assert inst.events(other)[-1] == "clean" and inst.jm.job_or_error(other).annotations == {"x": 1}
     p.add_handler("plugin.query", lambda p, topic, args: {"x": bad})
@@ -533,7 +533,7 @@ def test_sys_exit_in_a_plugin_ends_nothing(inst, p):
     with raises(errno.EIO):
         inst.rpc("job-manager.api.leave", {})
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     inst.advance(1)
     assert inst.events(id)[-1] == "clean"
     p.add_handler("job.validate", leave)

@@ -6,9 +6,9 @@ import signal
 import threading
 
 import pytest
-from jobs_instance import make_R
 
 from flux.jobtap import CURRENT_JOB, JobtapError
+from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -48,7 +48,7 @@ def test_1_a_negative_answer_refuses(inst, p, answer):
         inst.rpc("config.load", {"config": {}})
     p.add_handler("job.state.*", lambda p, topic, args: answer)
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE  # what cannot be refused goes on
 
@@ -335,7 +335,7 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     p.handle.timer_watcher_create(1.0, boom).start()
     p.handle.rpc("kvs.dir", {"key": "."}).then(boom)
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE and len(others) == 6
     text = "\n".join(logged(inst))

@@ -3,9 +3,9 @@
 import sys
 
 import pytest
-from jobs_instance import make_R
 
 from flux.jobtap import CURRENT_JOB
+from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
 
@@ -205,7 +205,7 @@ def test_events_are_committed_before_what_they_announce(inst):
 
 def test_commit_failure_is_tried_again(inst):
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=5)
+    id = inst.submit(run_duration=5)
     inst.rpc("kvs.fault", {"fail_commits": 3, "match": "eventlog"})
     inst.advance(5)
     inst.advance(10)

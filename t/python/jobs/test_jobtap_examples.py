@@ -1,8 +1,9 @@
 """The example plugins that come with the instance."""
 
 import pytest
-from jobs_instance import JobsInstance, make_R
+from jobs_instance import JobsInstance
 
+from flux.scheduler.testing import make_R
 from flux_embedded.kernel.clock import RealClock
 
 PRIORITY, SCHED, RUN, INACTIVE = 4, 8, 16, 64
@@ -19,9 +20,9 @@ def load(inst, name):
 def test_alloc_bypass(inst):
     load(inst, "alloc-bypass.py")
     inst.load_sched()
-    id = inst.submit(run=1, **{"alloc-bypass": {"R": make_R(ranks="3", host="n3")}})
-    assert inst.state(id) == RUN and inst.jm.jobs[id].R == make_R(ranks="3", host="n3")
-    other = inst.submit(run=1)
+    id = inst.submit(run_duration=1, **{"alloc-bypass": {"R": make_R(ranks="3", hosts="n3")}})
+    assert inst.state(id) == RUN and inst.jm.jobs[id].R == make_R(ranks="3", hosts="n3")
+    other = inst.submit(run_duration=1)
     assert [body["id"] for body in inst.sched.of("alloc")] == [other]
     with pytest.raises(OSError, match="not a resource set"):
         inst.submit(**{"alloc-bypass": {"R": {"version": 2}}})
@@ -41,7 +42,7 @@ def test_alloc_check(inst):
     plugin = load(inst, "alloc-check.py")
     cores = iter(["0-1", "2", "1-2", "3"])
     inst.load_sched(auto=lambda body: make_R(cores=next(cores)))
-    one, two, both = (inst.submit(run=10) for _ in range(3))
+    one, two, both = (inst.submit(run_duration=10) for _ in range(3))
     inst.advance(1)
     assert inst.state(one) == inst.state(two) == RUN
     context = inst.eventlog(both)[-1 - inst.events(both)[::-1].index("exception")]["context"]
@@ -51,7 +52,7 @@ def test_alloc_check(inst):
     inst.advance(20)
     assert plugin.held == {}
     # Loaded while jobs run, it knows what they hold.
-    running = inst.submit(run=100)
+    running = inst.submit(run_duration=100)
     inst.rpc("job-manager.jobtap", {"remove": "alloc-check.py"})
     plugin = load(inst, "alloc-check.py")
     assert plugin.held == {(0, "core", 3): running}
@@ -63,7 +64,7 @@ def test_alloc_check(inst):
 @pytest.fixture
 def real():
     inst = JobsInstance(clock=RealClock())
-    inst.load_sched(auto=lambda body: make_R(ranks="0-1", host="n[0-1]"))
+    inst.load_sched(auto=lambda body: make_R(ranks="0-1", hosts="n[0-1]"))
     load(inst, "perilog.py")
     yield inst
     inst.stop()
@@ -85,7 +86,7 @@ def test_perilog(real, tmp_path):
     out = tmp_path / "out"
     line = f"echo $0 $FLUX_EMBEDDED_RANK >>{out}"
     commands(real, prolog=line, epilog=line + "; test $FLUX_EMBEDDED_RANK = 0 || exit 3")
-    id = real.submit(run=0)
+    id = real.submit(run_duration=0)
     events = finish(real, id)
     assert [event["name"] for event in events][4:] == [
         "alloc", "prolog-start", "prolog-finish", "start", "finish", "epilog-start", "release", "epilog-finish",
@@ -100,7 +101,7 @@ def test_perilog(real, tmp_path):
 
 def test_start_waits_for_the_prolog_and_free_for_the_epilog(real):
     commands(real, prolog="sleep 0.1", epilog="sleep 0.1")
-    id = real.submit(run=0)
+    id = real.submit(run_duration=0)
     names = [event["name"] for event in finish(real, id)]
     assert names.index("prolog-finish") < names.index("start")
     assert names.index("epilog-finish") < names.index("free")
@@ -108,7 +109,7 @@ def test_start_waits_for_the_prolog_and_free_for_the_epilog(real):
 
 def test_prolog_fails(real):
     commands(real, prolog="exit 1", epilog="true")
-    id = real.submit(run=0)
+    id = real.submit(run_duration=0)
     names = [event["name"] for event in finish(real, id)]
     assert "start" not in names and "epilog-start" not in names
     assert names[-4:] == ["exception", "prolog-finish", "free", "clean"]
@@ -117,7 +118,7 @@ def test_prolog_fails(real):
 
 def test_cancel_during_the_prolog(real):
     commands(real, prolog="sleep 30")
-    id = real.submit(run=0)
+    id = real.submit(run_duration=0)
     job = real.jm.jobs[id]
     real.kernel.run(until=lambda: job.was_posted("prolog-start"))
     real.cancel(id)

@@ -3,7 +3,9 @@
 import textwrap
 
 import pytest
-from jobs_instance import ALL, make_R
+from jobs_instance import ALL
+
+from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -46,7 +48,7 @@ def topics(plugin):
 def test_whole_life_in_order(inst, load):
     plugin = load(RECORD, topics=["job.*"])
     inst.load_sched(auto=lambda body: make_R())
-    inst.submit(run=1)
+    inst.submit(run_duration=1)
     inst.advance(1)
     assert topics(plugin) == [
         "job.create", "job.validate", "job.new", "job.state.depend", "job.state.priority", "job.state.sched",
@@ -57,7 +59,7 @@ def test_whole_life_in_order(inst, load):
 def test_args(inst, load):
     plugin = load(RECORD, topics=["job.*"])
     inst.load_sched(auto=lambda body: {**make_R(), "scheduling": {"secret": 1}})
-    id = inst.submit(run=1, urgency=20, environment={"A": "b"})
+    id = inst.submit(run_duration=1, urgency=20, environment={"A": "b"})
     inst.cancel(id, note="enough")
     args = dict(plugin.log)
     new = args["job.new"]
@@ -157,7 +159,7 @@ def test_a_plugin_that_raises_stops_nobody(inst, load):
     )
     other = load(RECORD, "other.py", topics=["job.state.*"])
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     inst.advance(1)
     assert inst.state(id) == INACTIVE and topics(other)[-1] == "job.state.inactive"
     assert any(
@@ -184,7 +186,7 @@ def test_answer_of_the_wrong_type_is_reported(inst, load):
 
 def test_load_announces_active_jobs(inst, load):
     inst.load_sched(auto=lambda body: make_R())
-    running, done = inst.submit(run=100), inst.submit(run=1)
+    running, done = inst.submit(run_duration=100), inst.submit(run_duration=1)
     inst.advance(2)
     inst.sched.auto = None
     pending = inst.submit()
@@ -204,7 +206,7 @@ def plugin_init(p):
 
 def test_load_sort_order(inst, load):
     inst.load_sched(auto=lambda body: make_R())
-    running = inst.submit(run=100)
+    running = inst.submit(run_duration=100)
     inst.sched.auto = None
     inst.submit()
     inst.submit(dependencies=[{"scheme": "afterany", "value": str(running)}])
@@ -369,7 +371,7 @@ def test_R_forced_in_state_sched(inst, load):
         """
     )
     inst.load_sched()
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     assert inst.state(id) == RUN
     assert inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]["execution"][
         "nodelist"
@@ -394,7 +396,7 @@ def test_a_forced_R_that_is_none(inst, load, R):
         """,
         R=R,
     )
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     assert inst.events(id)[-2:] == ["exception", "clean"]
 
 
@@ -407,7 +409,7 @@ def test_annotations_from_a_callback(inst, load):
         """
     )
     inst.load_sched()
-    id = inst.submit(run=1)
+    id = inst.submit(run_duration=1)
     assert inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"] == {
         "test": "value"
     }
@@ -422,8 +424,8 @@ def test_annotations_from_a_callback(inst, load):
 def test_event_callbacks_by_subscription(inst, load):
     plugin = load(RECORD, topics=["job.event.*"])
     inst.load_sched(auto=lambda body: make_R())
-    one = inst.submit(run=1)
-    inst.submit(run=1)
+    one = inst.submit(run_duration=1)
+    inst.submit(run_duration=1)
     assert plugin.log == []
     plugin.job_subscribe(one)
     inst.rpc("job-manager.raise", {"id": one, "type": "x", "severity": 3})

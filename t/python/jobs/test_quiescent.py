@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from jobs_instance import jobspec
 
+from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import JOB_SERVICES, Instance
 from flux_embedded.kernel.clock import VirtualClock
 
@@ -53,7 +53,7 @@ def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
     for _ in range(3):
         instance.handle.rpc(
             "job-ingest.submit",
-            {"jobspec": jobspec(nodes=1, duration=60, run=50), "urgency": 16, "flags": 0},
+            {"jobspec": jobspec(nodes=1, duration=60, run_duration=50), "urgency": 16, "flags": 0},
         )
     instance.kernel.run_until_idle()
     instance.stop()

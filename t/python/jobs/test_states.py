@@ -3,9 +3,10 @@
 import errno
 
 import pytest
-from jobs_instance import ALL, JobsInstance, jobspec, make_R
+from jobs_instance import ALL, JobsInstance
 from shared import optional_jsonl, recorded_cases
 
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.formats import states
 from flux_embedded.formats.states import (
     CLEANUP,
@@ -128,11 +129,13 @@ def restart(inst):
 
 def test_restart(inst):
     inst.load_sched(auto=lambda body: make_R())
-    done, running = inst.submit(run=1), inst.submit(run=100)
+    done, running = inst.submit(run_duration=1), inst.submit(run_duration=100)
     inst.advance(2)
     inst.sched.auto = None
     held, waiting = inst.submit(urgency=0), inst.submit(urgency=20)
-    dependent = inst.submit(dependencies=[{"scheme": "afterok", "value": str(running)}], run=1)
+    dependent = inst.submit(
+        dependencies=[{"scheme": "afterok", "value": str(running)}], run_duration=1
+    )
     timed = inst.submit(
         dependencies=[{"scheme": "begin-time", "value": str(inst.kernel.time + 500)}]
     )
@@ -162,7 +165,7 @@ def test_restart(inst):
 def test_restart_without_execution(inst):
     """A job whose execution is gone for good ends with an exception, and its resources come back."""
     inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run=100)
+    id = inst.submit(run_duration=100)
     inst.unload("job-exec")
     inst.unload("job-manager")
     inst.load_module("job-manager")
@@ -177,8 +180,8 @@ def test_restart_without_execution(inst):
 
 
 def test_jobspec_and_R_updates_survive(inst):
-    inst.load_sched(auto=lambda body: make_R(start=inst.kernel.time))
-    id = inst.submit(run=100)
+    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
+    id = inst.submit(run_duration=100)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 50}})
     expiration = inst.jm.jobs[id].R["execution"]["expiration"]
     restart(inst)
@@ -198,7 +201,7 @@ def test_events_are_not_lost_at_unload(inst):
 
 def test_callbacks_at_restart(inst, tmp_path):
     """job.create, job.new and job.dependency.SCHEME are called for the jobs that are found."""
-    inst.submit(run=1)
+    inst.submit(run_duration=1)
     plugin = tmp_path / "record.py"
     plugin.write_text(
         "def plugin_init(p):\n"
@@ -234,7 +237,7 @@ def test_two_instances_are_the_same_run():
         )
         inst.load_sched(auto=lambda body: make_R())
         for number in range(5):
-            inst.submit(run=number)
+            inst.submit(run_duration=number)
         inst.advance(10)
         inst.stop()
         return trace

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler.testing import jobspec
 
 
 def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
@@ -32,12 +33,7 @@ def load(srcdir, name):
 
 
 def request(pool, nodes, cores=4, **system):
-    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": cores}]}
-    node = {"type": "node", "count": nodes, "with": [slot]}
-    system.setdefault("duration", 60.0)
-    return pool.parse_resource_request(
-        {"version": 1, "resources": [node], "tasks": [], "attributes": {"system": system}}
-    )
+    return pool.parse_resource_request(jobspec(nodes=nodes, cores=cores, duration=60.0, **system))
 
 
 @pytest.fixture(params=["rackaware", "rackmasks"])

@@ -19,7 +19,7 @@ def vertex(kind, count=1, *children, **more):
     return dict(entry, **more)
 
 
-def jobspec(*resources, version=1, **system):
+def jobspec_of_vertices(*resources, version=1, **system):
     system.setdefault("duration", 0)
     return {
         "version": version,
@@ -30,7 +30,7 @@ def jobspec(*resources, version=1, **system):
 
 
 def read(*resources, **system):
-    return ResourceRequest.from_jobspec(jobspec(*resources, **system))
+    return ResourceRequest.from_jobspec(jobspec_of_vertices(*resources, **system))
 
 
 class Containers(ResourceRequest):
@@ -135,7 +135,7 @@ def deep(levels):
     ],
 )
 def test_refused(resources, words):
-    spec = jobspec()
+    spec = jobspec_of_vertices()
     spec["resources"] = resources
     with pytest.raises(ValueError, match=words):
         ResourceRequest.from_jobspec(spec)
@@ -161,14 +161,14 @@ def test_refused(resources, words):
     ],
 )
 def test_refused_attributes(attributes, words):
-    spec = jobspec(SLOT)
+    spec = jobspec_of_vertices(SLOT)
     spec["attributes"] = attributes
     with pytest.raises(ValueError, match=words):
         ResourceRequest.from_jobspec(spec)
 
 
 def test_version_999_needs_no_duration():
-    spec = jobspec(SLOT, version=999)
+    spec = jobspec_of_vertices(SLOT, version=999)
     spec["attributes"] = None
     assert ResourceRequest.from_jobspec(spec).duration == 0
     assert read(SLOT, duration=-1).duration == 0
@@ -184,7 +184,7 @@ def test_no_jobspec(spec):
 
 
 def test_jobspec_forms():
-    spec = jobspec(SLOT)
+    spec = jobspec_of_vertices(SLOT)
     request = ResourceRequest.from_jobspec(json.dumps(spec))
     assert request.jobspec == spec and request.jobspec is not request.jobspec
     for form in (
@@ -213,7 +213,7 @@ def test_shapes_are_shared_and_replaced():
 
 
 def containers(*resources):
-    return Containers.from_jobspec(jobspec(*resources)).shape
+    return Containers.from_jobspec(jobspec_of_vertices(*resources)).shape
 
 
 def test_containers():

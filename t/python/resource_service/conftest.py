@@ -19,6 +19,6 @@ def make():
 @pytest.fixture
 def four(make):
     """Four ranks of two cores."""
-    from resource_help import make_R
+    from resource_help import vm_R
 
-    return make(4, make_R())
+    return make(4, vm_R())

@@ -2,18 +2,15 @@
 
 import pytest
 
+from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
 from flux_embedded.kernel import Task, VirtualClock
 from flux_embedded.kernel.handle import Flux
 
 
-def make_R(ranks="0-3", cores="0-1", hosts="vm,vm,vm,vm", **more):
-    """An R of ranks that are all alike."""
-    R = {"version": 1, "execution": {"R_lite": [{"rank": ranks, "children": {"core": cores}}]}}
-    R["execution"].update(starttime=0.0, expiration=0.0, nodelist=[hosts])
-    for key, value in more.items():
-        (R if key == "scheduling" else R["execution"])[key] = value
-    return R
+def vm_R(ranks="0-3", cores="0-1", hosts="vm,vm,vm,vm", **more):
+    """R of ranks on hosts that all have one name, as in a test instance on one machine."""
+    return make_R(ranks, cores, hosts=hosts, **more)
 
 
 class Holder:

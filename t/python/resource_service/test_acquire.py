@@ -3,17 +3,17 @@
 import errno
 
 import pytest
-from resource_help import make_R
+from resource_help import vm_R
 
 from flux_embedded.services.resource.acquire import property_changes
 
 
 def test_first_response(four):
-    assert four.acquire().sent() == [{"resources": make_R(), "up": "0-3"}]
+    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-3"}]
 
 
 def test_one_answer_without_a_stream(four):
-    assert four.call("acquire")["resources"] == make_R()
+    assert four.call("acquire")["resources"] == vm_R()
     assert four.fails("acquire")[0] == errno.EBUSY
 
 
@@ -29,7 +29,7 @@ def test_one_holder_at_a_time(four):
     holder.leave()
     # The one before us is forgotten: a full first response, not a delta.
     (first,) = four.acquire("other").sent()
-    assert first["up"] == "0,2-3" and first["resources"] == make_R()
+    assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
 def test_guests_and_strangers(four):
@@ -48,7 +48,7 @@ def test_guests_and_strangers(four):
     ):
         with pytest.raises(PermissionError):
             guest.rpc(f"resource.{topic}", {}, flags=2).get()
-    assert guest.rpc("resource.sched-status").get()["all"] == make_R()
+    assert guest.rpc("resource.sched-status").get()["all"] == vm_R()
     holder = four.acquire()
     holder.sent()
     guest.rpc("resource.disconnect", flags=1)  # of a sender that is not the holder
@@ -89,7 +89,7 @@ def test_a_rank_lost_by_the_overlay(four):
     four.call("overlay.disconnect", rank=2)
     assert holder.sent() == [{"down": "2", "shrink": "2"}]
     holder.leave()
-    assert four.acquire().sent() == [{"resources": make_R(), "up": "0-1"}]
+    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-1"}]
 
 
 def test_ranks_of_a_configuration_do_not_shrink(make):
@@ -109,9 +109,9 @@ def test_ranks_of_a_configuration_do_not_shrink(make):
 
 
 def test_ranks_come_up_after_the_first_response(make):
-    there = make(4, make_R(), online=False)
+    there = make(4, vm_R(), online=False)
     holder = there.acquire()
-    assert holder.sent() == [{"resources": make_R(), "up": ""}]
+    assert holder.sent() == [{"resources": vm_R(), "up": ""}]
     there.bring_up()
     assert holder.sent() == [{"up": "0"}, {"up": "1-3"}]
 
@@ -121,7 +121,7 @@ def test_shrink_is_for_good(four):
     holder.sent()
     four.call("shrink", targets="2-3")
     assert holder.sent() == [{"down": "2-3", "shrink": "2-3"}]
-    left = make_R("0-1", hosts="vm,vm")
+    left = vm_R("0-1", hosts="vm,vm")
     assert four.stored_R() == left
     holder.leave()
     assert four.acquire().sent() == [{"resources": left, "up": "0-1"}]
@@ -131,7 +131,7 @@ def test_shrink_is_for_good(four):
 
 def test_shrink_keeps_a_topology_whole(make):
     """A TreePool is made of ranks 0 to n-1 only, so a later holder finds the rank in R, and down."""
-    R = make_R(
+    R = vm_R(
         scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]}
     )
     there = make(4, R)
@@ -144,7 +144,7 @@ def test_shrink_keeps_a_topology_whole(make):
 
 
 def test_properties(make):
-    there = make(4, make_R(properties={"old": "0-3"}))
+    there = make(4, vm_R(properties={"old": "0-3"}))
     holder = there.acquire()
     holder.sent()
     steps = [
@@ -197,22 +197,22 @@ def test_mute(four):
 )
 def test_excluded_at_start(make, exclude, left, hosts):
     names = [f"n{i}" for i in range(4)]
-    there = make(4, make_R(hosts="n[0-3]"), hosts=names, conf={"resource": {"exclude": exclude}})
+    there = make(4, vm_R(hosts="n[0-3]"), hosts=names, conf={"resource": {"exclude": exclude}})
     holder = there.acquire()
     (first,) = holder.sent()
-    assert first == {"resources": make_R(left, hosts=hosts), "up": left}
+    assert first == {"resources": vm_R(left, hosts=hosts), "up": left}
     status = there.call("status")
-    assert status["R"] == make_R(hosts="n[0-3]") and status["exclude"] in ("3", "0,2")
+    assert status["R"] == vm_R(hosts="n[0-3]") and status["exclude"] in ("3", "0,2")
     # A change takes effect when the module is loaded anew, not before.
     there.call("config.load", {})
     assert holder.sent() == []
     holder.leave()
     there.reload_module()
-    assert there.acquire().sent() == [{"resources": make_R(hosts="n[0-3]"), "up": "0-3"}]
+    assert there.acquire().sent() == [{"resources": vm_R(hosts="n[0-3]"), "up": "0-3"}]
 
 
 def test_all_excluded(make):
-    there = make(2, make_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
+    there = make(2, vm_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
     empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
     assert there.acquire().sent() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]
 

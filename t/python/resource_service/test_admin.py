@@ -4,7 +4,7 @@ import errno
 import json
 
 import pytest
-from resource_help import make_R
+from resource_help import vm_R
 
 
 def test_drain_errors(four):
@@ -56,7 +56,7 @@ def test_drain_modes(four):
 
 
 def test_hosts_stand_for_all_their_ranks(make):
-    there = make(4, make_R(hosts="a,b,a,c"), hosts=["a", "b", "a", "c"])
+    there = make(4, vm_R(hosts="a,b,a,c"), hosts=["a", "b", "a", "c"])
     there.call("drain", targets="a,c")
     assert list(there.call("status")["drain"]) == ["0,2-3"]
 
@@ -68,7 +68,7 @@ def test_recorded_eventlog(four):
     four.call("drain", targets="1-2", mode="update", reason="upd")
     four.call("undrain", targets="1")
     four.call("undrain", targets="1", mode="overwrite")
-    four.call("reload", R=make_R("0-9", "0", "vm," * 9 + "vm"), force=True)
+    four.call("reload", R=vm_R("0-9", "0", "vm," * 9 + "vm"), force=True)
     assert four.events() == [
         ("resource-define", {"method": "kvs"}),
         ("drain", {"idset": "1", "nodelist": "vm", "reason": "some reason", "overwrite": 0}),
@@ -87,7 +87,7 @@ def test_status_of_drained_and_lost_ranks(four):
     status = four.call("status")
     drained = {"timestamp": four.instance.kernel.now(), "reason": "x"}
     assert status == {
-        "R": make_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "1", "torpid": "",
+        "R": vm_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "1", "torpid": "",
     }  # fmt: skip
 
 
@@ -98,14 +98,14 @@ EMPTY = {
 
 
 def test_sched_status(make):
-    R = make_R(
+    R = vm_R(
         hosts="n[0-3]", properties={"small": "2-3", "big": "0-1"}, scheduling={"mykey": [1, 2]}
     )
     there = make(4, R, hosts=[f"n{i}" for i in range(4)])
     without = {key: value for key, value in R.items() if key != "scheduling"}
     assert there.call("sched-status") == {"all": without, "down": EMPTY, "allocated": EMPTY}
     there.call("drain", targets="3")
-    down = make_R("3", hosts="n3", properties={"small": "3"})
+    down = vm_R("3", hosts="n3", properties={"small": "3"})
     assert there.call("sched-status") == {"all": without, "down": down, "allocated": EMPTY}
 
 
@@ -114,23 +114,23 @@ def test_sched_status_asks_the_job_manager(four):
     from flux_embedded.kernel.handle import Flux
 
     manager = Flux(Task(four.instance.kernel, "fake"))
-    manager.task.post = lambda msg: manager.respond(msg, {"allocated": make_R("0", "1", "vm")})
+    manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})
     four.instance.kernel.add_service("job-manager", manager.task)
-    assert four.call("sched-status")["allocated"] == make_R("0", "1", "vm")
+    assert four.call("sched-status")["allocated"] == vm_R("0", "1", "vm")
 
 
 def test_reload(four):
     holder = four.acquire()
     holder.sent()
-    assert four.fails("reload", R=make_R()) == (
+    assert four.fails("reload", R=vm_R()) == (
         errno.EBUSY,
         "resources are busy (unload scheduler?)",
     )
     holder.leave()
-    big = make_R("0-9", "0", ",".join(["vm"] * 10))
+    big = vm_R("0-9", "0", ",".join(["vm"] * 10))
     text = "resource object contains ranks execeeding size=4 (override with -f))"
     assert four.fails("reload", R=big) == (errno.EINVAL, text)
-    assert four.stored_R() == make_R()
+    assert four.stored_R() == vm_R()
     four.call("drain", targets="1,3")
     four.call("reload", R=big, force=True)
     assert four.stored_R() == big and four.acquire().sent() == [{"resources": big, "up": "0,2,4-9"}]
@@ -138,9 +138,9 @@ def test_reload(four):
 
 def test_reload_forgets_what_is_not_there_any_more(four):
     four.call("drain", targets="1,3")
-    four.call("reload", R=make_R("0-1", hosts="vm,vm"))
+    four.call("reload", R=vm_R("0-1", hosts="vm,vm"))
     assert list(four.call("status")["drain"]) == ["1"]
-    four.call("reload", R=make_R())
+    four.call("reload", R=vm_R())
     assert list(four.call("status")["drain"]) == ["1"]
 
 
@@ -149,35 +149,35 @@ def test_reload_forgets_what_is_not_there_any_more(four):
     [
         ({}, "Object item not found: version"),
         ({"version": 2}, "version: expected 1, got 2"),
-        (make_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
-        (make_R(ranks="3-1"), "execution.R_lite[0].rank: "),
+        (vm_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
+        (vm_R(ranks="3-1"), "execution.R_lite[0].rank: "),
         ("nonsense", "Expecting value"),
     ],
 )
 def test_reload_of_nonsense(four, R, text):
     number, found = four.fails("reload", R=R)
     assert number == errno.EINVAL and found.startswith(text)
-    assert four.stored_R() == make_R()
+    assert four.stored_R() == vm_R()
 
 
 def test_reload_from_a_file(four, tmp_path):
     path = tmp_path / "R"
-    path.write_text(json.dumps(make_R("0", hosts="vm")))
+    path.write_text(json.dumps(vm_R("0", hosts="vm")))
     four.call("reload", path=str(path), xml=False, force=False)
-    assert four.call("status")["R"] == make_R("0", hosts="vm")
+    assert four.call("status")["R"] == vm_R("0", hosts="vm")
     assert (
         "No such file"
         in four.fails("reload", path=str(tmp_path / "nosuch"), xml=False, force=False)[1]
     )
     for payload in ({}, {"path": 3}, {"path": str(path)}):
         assert four.fails("reload", **payload)[0] == errno.EPROTO
-    assert four.call("get") == {"R": make_R("0", hosts="vm"), "method": "reload"}
+    assert four.call("get") == {"R": vm_R("0", hosts="vm"), "method": "reload"}
 
 
 def test_hosts_are_verified(make, capfd):
     """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
     there = make(2, services=("kvs",))
-    there.instance.startup.put_resources(make_R("0-3", hosts="fake[0-3]"))
+    there.instance.startup.put_resources(vm_R("0-3", hosts="fake[0-3]"))
     there.instance.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
     assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
@@ -194,7 +194,7 @@ def test_verification_can_be_left_out(make, how):
         services=("kvs",),
         conf={"resource": {"noverify": True}} if how == "configuration" else {},
     )
-    there.instance.startup.put_resources(make_R("0-1", hosts="fake[0-1]"))
+    there.instance.startup.put_resources(vm_R("0-1", hosts="fake[0-1]"))
     there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
 
@@ -256,7 +256,7 @@ def test_journal(four):
     journal = Journal(four)
     restart, defined, history, marker = journal.sent()
     # the event that comes with R comes alone
-    assert names(defined) == ["resource-define"] and defined["R"] == make_R()
+    assert names(defined) == ["resource-define"] and defined["R"] == vm_R()
     assert names(restart) == ["restart"] and "R" not in restart
     assert names(history) == ["online", "online", "drain"] and "R" not in history
     assert restart["events"][0]["context"] == {
@@ -268,9 +268,9 @@ def test_journal(four):
     four.call("undrain", targets="1")
     (live,) = journal.sent()
     assert names(live) == ["undrain"] and "R" not in live
-    four.call("reload", R=make_R("0", hosts="vm"))
+    four.call("reload", R=vm_R("0", hosts="vm"))
     (live,) = journal.sent()
-    assert names(live) == ["resource-define"] and live["R"] == make_R("0", hosts="vm")
+    assert names(live) == ["resource-define"] and live["R"] == vm_R("0", hosts="vm")
     four.call("offline", targets="0")
     assert [names(live) for live in journal.sent()] == [["offline"]]
     assert "offline" not in [name for name, context in four.events()]

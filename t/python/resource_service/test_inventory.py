@@ -1,7 +1,7 @@
 """R as the resource service reads, cuts and makes it."""
 
 import pytest
-from resource_help import make_R
+from resource_help import vm_R
 
 from flux_embedded.formats import idset
 from flux_embedded.services.resource import sources
@@ -67,7 +67,8 @@ def test_cutting_a_topology():
     }
 
     def left(scheduling, gone="3"):
-        return Inventory(make_R(scheduling=scheduling)).without(bounds(gone)).R["scheduling"]
+        R = dict(vm_R(), scheduling=scheduling)
+        return Inventory(R).without(bounds(gone)).R["scheduling"]
 
     assert left(scheduling)["children"] == [
         {"ranks": "0-1", "topo": topo},
@@ -152,7 +153,7 @@ def test_not_even_an_object(R):
 
 
 def test_many_ranks_cost_little():
-    inventory = Inventory(make_R("0-99999", "0-63", "n[0-99999]"))
+    inventory = Inventory(vm_R("0-99999", "0-63", "n[0-99999]"))
     assert inventory.host(54321) == "n54321"
     assert inventory.restrict(bounds("5-6,99999"))["execution"]["nodelist"] == ["n[5-6,99999]"]
 

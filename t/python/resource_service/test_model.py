@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from resource_help import make_R
+from resource_help import vm_R
 
 from flux_embedded.formats import idset
 
@@ -127,9 +127,7 @@ def step(rng, there, model, gone):
 def test_history(make, capfd, seed, topology):
     rng = random.Random(seed)
     scheduling = {"writer": "TreePool", "children": [{"ranks": "0-5", "topo": {"cores": "0-1"}}]}
-    there = make(
-        6, make_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {}))
-    )
+    there = make(6, vm_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {})))
     model = Model(topology)
     holder = there.acquire()
     mirror = Mirror(holder.sent()[0])

@@ -3,7 +3,7 @@
 import json
 
 import shared
-from resource_help import make_R
+from resource_help import vm_R
 
 R_NEW = {
     "version": 1,
@@ -74,7 +74,7 @@ def recorded():
 
 def test_recorded_steps(make):
     wanted = recorded()
-    there = make(4, make_R(), online=False)
+    there = make(4, vm_R(), online=False)
     holder = there.acquire()
     found = holder.sent()
     there.bring_up()
@@ -95,7 +95,7 @@ def test_recorded_other_R(make):
     wanted = recorded()
     for name in ("R.exp loaded", "R heterogeneous"):
         (full,) = [scenario for scenario in wanted if scenario and scenario.startswith(name)]
-        there = make(4, make_R())
+        there = make(4, vm_R())
         there.call("reload", R=wanted[full][0]["resources"])
         assert json.dumps(there.acquire().sent()) == json.dumps(wanted[full])
 

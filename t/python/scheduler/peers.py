@@ -10,86 +10,30 @@ Everything the scheduler sends is recorded.  Time is virtual and stands still un
 """
 
 import errno
-import heapq
 import json
+import runpy
 import types
 from pathlib import Path
 
 from flux.idset import IDset
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler, annotator
+from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import make_R as R
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.kvs.service import Kvs
 
-MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
+__all__ = ["EXAMPLES", "START", "Guide", "R", "Rig", "Simulation", "jobspec"]
+
+SRCDIR = Path(__file__).resolve().parents[3]
+MODULES = SRCDIR / "src" / "modules"
+EXAMPLES = SRCDIR / "doc" / "examples"
 START = 1_700_000_000.0
 
-# What users are told is told at once here; the tests of when it is set this back.
-annotator.QUIET_TIME_S = 0.0
 
-
-def R(nodes, cores, gpus=0, expiration=0.0, properties=None, **extra):
-    """An R of `nodes` equal nodes n0, n1, ..."""
-    children = {"core": ids(cores)}
-    if gpus:
-        children["gpu"] = ids(gpus)
-    execution = {
-        "R_lite": [{"rank": ids(nodes), "children": children}],
-        "starttime": 0.0,
-        "expiration": expiration,
-        "nodelist": [f"n[0-{nodes - 1}]" if nodes > 1 else "n0"],
-    }
-    if properties:
-        execution["properties"] = properties
-    return dict({"version": 1, "execution": execution}, **extra)
-
-
-def ids(count):
-    return "0" if count == 1 else f"0-{count - 1}"
-
-
-def jobspec(
-    slots=1, cores=1, gpus=0, nodes=None, duration=0, exclusive=False, constraints=None, **system
-):
-    """A jobspec as `flux submit` makes it."""
-    within = [{"type": "core", "count": cores}]
-    if gpus:
-        within.append({"type": "gpu", "count": gpus})
-    resources = [{"type": "slot", "count": slots, "with": within, "label": "task"}]
-    if nodes is not None:
-        node = {"type": "node", "count": nodes, "with": resources}
-        if exclusive:
-            node["exclusive"] = True
-        resources = [node]
-    system = dict({"duration": duration, "cwd": "/home/user"}, **system)
-    if constraints is not None:
-        system["constraints"] = constraints
-    return {
-        "resources": resources,
-        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": system},
-        "version": 1,
-    }
-
-
-class Guide(Scheduler):
-    """The shortest policy there is."""
-
-    def schedule(self):
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                break
-            except InfeasibleRequest as exc:
-                job.request.deny(str(exc))
-            else:
-                job.request.success(alloc)
-            heapq.heappop(self._queue)
+#: The policy that README.md shows, and the guide begins with.
+Guide = runpy.run_path(str(EXAMPLES / "first.py"))["MyScheduler"]
 
 
 class Context:

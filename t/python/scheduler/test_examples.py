@@ -154,12 +154,14 @@ def test_lookahead():
     rig.settle()
     assert rig.started() == [1, 4]
     assert "need 17 slot" in rig.denied(3)
-    looked = []
+    examined = []
     alloc = rig.sched.resources.alloc
-    rig.sched.resources.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    rig.sched.resources.alloc = lambda jobid, request: (
+        examined.append(jobid) or alloc(jobid, request)
+    )
     rig.alloc(5, jobspec(1))
     rig.settle()
-    assert looked == [5]
+    assert examined == [5]
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 4, 2, 5]

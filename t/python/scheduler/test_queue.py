@@ -165,7 +165,7 @@ def backlog_of(count):
 def looked_at(backlog, steps=None):
     """Ids of the jobs that one pass of so many steps looks at, all of which are found blocked."""
     found = []
-    for pending in backlog.to_look_at(lambda: 0.0):
+    for pending in backlog.to_examine(lambda: 0.0):
         if pending is not None:
             found.append(pending.jobid)
             backlog.block(pending)
@@ -224,7 +224,7 @@ def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
 
     def looks():
         found = []
-        for pending in backlog.to_look_at(lambda: 0.0):
+        for pending in backlog.to_examine(lambda: 0.0):
             if pending is not None:
                 found.append(pending.jobid)
                 backlog.block(pending, alike=True)
@@ -232,11 +232,11 @@ def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
 
     assert looks() == [1, 2, 4, 8]
     assert looks() == []
-    # One that comes ahead of them is looked at, one behind them is not.
+    # One that comes ahead of them is examined, one behind them is not.
     backlog.push(PendingJob(9, 31, 0.0, Request(), Asks("a", 60)))
     backlog.push(PendingJob(10, 16, 0.0, Request(), Asks("a", 60)))
     assert looks() == [9]
-    # Whoever has something of its own is looked at, and what is found ends with the epoch.
+    # Whoever has something of its own is examined, and what is found ends with the epoch.
     job = backlog.settle()[3]
     job.exempt = True
     backlog.wake(1.0)
@@ -254,14 +254,14 @@ def test_exempt_jobs_among_many_that_are_refused_are_looked_at():
     for job in exempt:
         job.exempt = True
     found = []
-    for pending in backlog.to_look_at(lambda: 0.0):
+    for pending in backlog.to_examine(lambda: 0.0):
         if pending is not None:
             found.append(pending.jobid)
             backlog.block(pending, alike=not pending.exempt)
     assert sorted(found) == [1, 500, 1999]
     del found[:]
     backlog.wake(1.0)
-    for pending in backlog.to_look_at(lambda: 0.0):
+    for pending in backlog.to_examine(lambda: 0.0):
         if pending is not None:
             found.append(pending.jobid)
             backlog.block(pending, alike=not pending.exempt)
@@ -277,7 +277,7 @@ def test_what_was_refused_does_not_hold_when_its_job_has_gone_or_things_change()
         backlog = Backlog()
         jobs = [PendingJob(jobid, 16, 0.0, Request(), Asks("a", 60)) for jobid in (1, 2, 3)]
         backlog.push(jobs[0])
-        for pending in backlog.to_look_at(lambda: 0.0):
+        for pending in backlog.to_examine(lambda: 0.0):
             if pending is not None:
                 backlog.block(pending, alike=True)
         if change == "gone":
@@ -287,7 +287,7 @@ def test_what_was_refused_does_not_hold_when_its_job_has_gone_or_things_change()
         else:
             backlog.again(jobs[0])
         backlog.push(jobs[1])
-        found = [pending.jobid for pending in backlog.to_look_at(lambda: 0.0) if pending]
+        found = [pending.jobid for pending in backlog.to_examine(lambda: 0.0) if pending]
         assert 2 in found, change
 
 

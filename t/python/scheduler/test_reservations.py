@@ -49,15 +49,31 @@ def ranks(rig, jobid):
 
 def held_by_jobs(rig):
     """Ranks that jobs hold, by the pool."""
-    from flux.resource.pool.inventory import selected_ranks
     from flux.resource.pool.masks import members
 
-    impl = rig.sched.resources.impl
+    pool = rig.sched.resources
     return {
-        jobid: set(members(selected_ranks(impl.held(jobid))))
-        for jobid, _ in rig.sched.resources.job_end_times()
+        jobid: set(members(pool.held_ranks(jobid)))
+        for jobid, _ in pool.job_end_times()
         if jobid >= 0
     }
+
+
+def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_same():
+    """Its nodes are others: what was found of jobs that may not have them does not hold for it."""
+    rig = make("sched-backfill")
+    reserve(rig, "dat", 100, 1000, nodes=4, users=[0])
+    rig.alloc(1, whole(4, 5000))  # before the window begins, on the other half
+    rig.settle()
+    rig.wait(101)
+    rig.alloc(2, whole(2, 50))  # blocked outside
+    rig.alloc(3, whole(2, 50, reservation="dat"))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.alloc(4, whole(2, 50))
+    rig.alloc(5, whole(2, 50, reservation="dat"))
+    rig.settle()
+    assert rig.started() == [1, 3, 5]
 
 
 @pytest.mark.parametrize("module", MODULES)

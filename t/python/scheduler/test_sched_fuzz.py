@@ -130,6 +130,7 @@ def test_random_and_mutated_messages(module, seed):
     sched = rig.sched
     sched.resources._check()
     sched._requests._check()
+    sched.admission._check()
     for job in list(sched._queue):
         rig.cancel(job.jobid)
     rig.resource.update(up="0-3")

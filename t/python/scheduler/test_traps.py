@@ -5,7 +5,7 @@
 2. Recursion that goes as deep as the queue is long.
 3. A head of the queue that has no shadow time (its nodes are down, or jobs without a limit hold
    them) stops everybody behind it.
-4. The end of a deep queue is never looked at, because events keep starting passes from the front.
+4. The end of a deep queue is never examined at, because events keep starting passes from the front.
 5. A pass never reaches a yield, or only between jobs that start: blocked and denied jobs count too.
 6. The pool never hears of a new expiration, and plans with an end that has passed.
 7. A call inside a pass, or at hello, waits for an answer, one job after the other (test_handshake.py,
@@ -125,14 +125,14 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     rig.settle()
     assert rig.sched.stats_get()["parked"] == 50
     assert rig.sched.stats_get()["pending_jobs"] == len(rig.sched._queue) == 50
-    looked = []
+    examined = []
     alloc = rig.sched.plan.alloc
-    rig.sched.plan.alloc = lambda jobid, request: looked.append(jobid) or alloc(jobid, request)
+    rig.sched.plan.alloc = lambda jobid, request: examined.append(jobid) or alloc(jobid, request)
     rig.alloc(100, jobspec(1, nodes=1, duration=10))
     rig.settle()
     rig.free(100)
     rig.settle()
-    assert looked == [100]
+    assert examined == [100]
     rig.resource.update(up="3")
     rig.settle()
     assert rig.success(1)
@@ -206,54 +206,54 @@ def deep(jobs=2000, **keys):
 
 
 def counting(rig):
-    looked = []
+    examined = []
     examine = rig.sched.examine
-    rig.sched.examine = lambda job: looked.append(job.jobid) or examine(job)
-    return looked
+    rig.sched.examine = lambda job: examined.append(job.jobid) or examine(job)
+    return examined
 
 
 def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
     rig = deep()
-    looked = counting(rig)
+    examined = counting(rig)
     for jobid in range(5001, 5021):
         rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=50000 - jobid))
         rig.settle()
-    assert sorted(looked) == list(range(5001, 5021))
+    assert sorted(examined) == list(range(5001, 5021))
     for jobid in range(6001, 6021):
         rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=60000))
         rig.settle()
-    assert len(looked) == 20
+    assert len(examined) == 20
 
 
 def test_trap_4_a_release_wakes_everybody():
     rig = deep(jobs=200)
-    looked = counting(rig)
+    examined = counting(rig)
     rig.alloc(9000, jobspec(1, duration=5))
     rig.settle()
     rig.free(9000)
     rig.settle()
-    assert set(looked) == {9000, *range(2, 203)}
+    assert set(examined) == {9000, *range(2, 203)}
 
 
 def test_trap_4_the_tail_is_looked_at_under_steady_events():
     rig = deep()
     sched = rig.sched
     last = 2002
-    looked = counting(rig)
+    examined = counting(rig)
     # In every turn a job is started and one returned, so that no pass comes to its end.
     turns = 0
     rig.alloc(9000, jobspec(1, duration=5), priority=31)
     rig.settle()
-    del looked[:]
+    del examined[:]
     jobid = 9001
-    while last not in looked and turns < 5000:
+    while last not in examined and turns < 5000:
         rig.free(jobid - 1)
         rig.alloc(jobid, jobspec(1, duration=5), priority=31)
         while not rig.answers(jobid, 0):
             rig.turn()
             turns += 1
         jobid += 1
-    assert last in looked
+    assert last in examined
     assert sched.stats_get()["sched_closed"] > 10
     assert turns < 40 * 2000 / EFFORT_PER_TURN
     rig.settle()
@@ -294,12 +294,12 @@ def test_trap_4_an_empty_queue_waits_for_no_look():
 
 def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
     rig = deep(jobs=500)
-    looked = counting(rig)
+    examined = counting(rig)
     rig.free(1)
     rig.turn()
     rig.turn()
     rig.settle()
-    assert looked[:HEAD_JOBS] == list(range(2, HEAD_JOBS + 2))
+    assert examined[:HEAD_JOBS] == list(range(2, HEAD_JOBS + 2))
     assert rig.started()[:2] == [1, 2]
 
 

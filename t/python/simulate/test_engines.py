@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from shared import SRCDIR
 
 from flux_embedded.formats import states
 from flux_embedded.simulate import policy
@@ -113,39 +114,21 @@ def module(tmp_path, text):
     return str(path)
 
 
-GUIDE = """
-import heapq
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler
-
-class Mine(Scheduler):
-    def schedule(self):
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                break
-            except InfeasibleRequest as exc:
-                job.request.deny(str(exc))
-            else:
-                job.request.success(alloc)
-            heapq.heappop(self._queue)
-%s
-def mod_main(h, *args):
-    Mine(h, *args).run()
-"""
+def first_policy(more=""):
+    """The text of the guide's first example; `more` is put into its class."""
+    text = (SRCDIR / "doc" / "examples" / "first.py").read_text()
+    return text.replace("\n\n\ndef mod_main", f"\n\n{more}\n\ndef mod_main")
 
 
 def test_a_module_of_ones_own(tmp_path):
     work = some_jobs(7)
-    mine, _ = simulate_policy(work, module(tmp_path, GUIDE % ""))
+    mine, _ = simulate_policy(work, module(tmp_path, first_policy()))
     fifo, _ = simulate_policy(work, "sched-fifo")
     assert columns(mine)[0] == columns(fifo)[0]
 
 
 def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):
-    text = GUIDE % (
+    text = first_policy(
         "    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):\n"
         "        assert jobspec['attributes']['system']['duration'] == 20.0\n"
         "        jobspec['attributes']['system']['duration'] = 5.0\n"
@@ -171,17 +154,17 @@ def test_a_module_that_waits_for_nobody_is_told(tmp_path):
 
 
 def test_timers_of_a_module_let_time_pass(tmp_path):
-    text = GUIDE.replace(
-        "    def schedule(self):\n",
-        "    def schedule(self):\n        if self.now() %% 100: return\n",
-    )
-    text %= (
+    text = first_policy(
         "    def __init__(self, h, *args):\n"
         "        super().__init__(h, *args)\n"
         "        self.timer = h.timer_watcher_create(1.0, self.tick, repeat=1.0)\n"
         "        self.timer.start()\n"
         "    def tick(self, *args):\n"
         "        self.start_schedule()\n"
+    )
+    text = text.replace(
+        "    def schedule(self):\n",
+        "    def schedule(self):\n        if self.now() % 100: return\n",
     )
     jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
     outcome, _ = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from shared import SRCDIR
-from tree_help import alloc, jobspec, topo_R
+from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource.hwloc import xml
 from flux.resource.hwloc.xml import Machine, parse_taskset
@@ -33,7 +33,7 @@ def test_an_implementation_reads_text_too():
 
 def test_match_mask_without_containers():
     pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS), (1, "0-3", "", {"cores": "0-3"})))
-    assert pool.match_mask(pool.parse_resource_request(jobspec("slot/core=5"))) == 0b01
+    assert pool.match_mask(pool.parse_resource_request(jobspec_of_shape("slot/core=5"))) == 0b01
 
 
 def test_removing_ranks_that_are_not_there_changes_nothing():
@@ -47,7 +47,7 @@ def test_the_constraint_is_in_the_reason():
     pool = TreePool(topo_R((2, "0-7", "0-1", SOCKETS), properties={"fast": "1"}))
     alloc(pool, 1, "slot=3/socket{x}")
     request = pool.parse_resource_request(
-        jobspec("slot=2/socket{x}", constraints={"properties": ["fast"]})
+        jobspec_of_shape("slot=2/socket{x}", constraints={"properties": ["fast"]})
     )
     with pytest.raises(TreePool.InsufficientResources, match="of 1 node matching constraint"):
         pool.alloc(2, request)

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tree_model import entries, kinds, requests
-from tree_help import alloc, jobspec, topo_R
+from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource.TreePool import TreePool
 
@@ -55,7 +55,7 @@ def test_the_way_of_the_hooks_gives_the_same(found, wanted):
     for jobid, request in enumerate(wanted, 1):
         answers = []
         for pool in (one, other):
-            parsed = pool.parse_resource_request(jobspec(request.shape()))
+            parsed = pool.parse_resource_request(jobspec_of_shape(request.shape()))
             try:
                 answers.append(entries(pool.alloc(jobid, parsed)))
             except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:

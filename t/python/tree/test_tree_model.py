@@ -5,7 +5,7 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tree_help import jobspec, topo_R
+from tree_help import jobspec_of_shape, topo_R
 from tree_model import Infeasible, Insufficient, Model, Node, Request, ids
 
 from flux.resource.pool.masks import idset_text, members
@@ -107,7 +107,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(request=requests())
     def alloc(self, request):
-        parsed = self.pool.parse_resource_request(jobspec(request.shape()))
+        parsed = self.pool.parse_resource_request(jobspec_of_shape(request.shape()))
         try:
             expected, nslots = self.model.alloc(self.next, request)
         except Insufficient:
@@ -160,7 +160,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(request=requests())
     def a_copy_tells_the_same_and_leaves_no_trace(self, request):
-        parsed = self.pool.parse_resource_request(jobspec(request.shape()))
+        parsed = self.pool.parse_resource_request(jobspec_of_shape(request.shape()))
         before = self.pool.dumps(), self.pool.generation
         twin, model = self.pool.copy(), copy.deepcopy(self.model)
         try:
@@ -197,14 +197,14 @@ def test_locality(kind, wanted, c, g):
     for jobid, request in enumerate(wanted, 1):
         try:
             model.alloc(jobid, request)
-            pool.alloc(jobid, pool.parse_resource_request(jobspec(request.shape())))
+            pool.alloc(jobid, pool.parse_resource_request(jobspec_of_shape(request.shape())))
         except (Insufficient, Infeasible):
             pass
     node = model.nodes[0]
     free_cores, free_gpus = set(node.free_cores), set(node.free_gpus)
     try:
         job = pool.alloc(
-            99, pool.parse_resource_request(jobspec(Request(None, (1, 1), c, g).shape()))
+            99, pool.parse_resource_request(jobspec_of_shape(Request(None, (1, 1), c, g).shape()))
         )
     except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
         assert len(free_cores) < c or len(free_gpus) < g

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tree_help import jobspec, topo_R
+from tree_help import jobspec_of_shape, topo_R
 
 from flux.resource.TreePool import TreePool
 
@@ -30,7 +30,7 @@ def make_pool(nodes=3):
 
 
 def parse(pool, shape, duration=0):
-    return pool.parse_resource_request(jobspec(shape, duration))
+    return pool.parse_resource_request(jobspec_of_shape(shape, duration))
 
 
 def filled(seed, nodes=3):
@@ -167,7 +167,7 @@ def test_containers_promised_beside_a_running_job_are_not_lost():
 )  # fmt: skip
 def test_who_is_told_never_is_told_why(shape, constraint, text):
     pool = make_pool(2)
-    spec = jobspec(shape, 10)
+    spec = jobspec_of_shape(shape, 10)
     if constraint is not None:
         spec["attributes"]["system"]["constraints"] = constraint
     request = pool.parse_resource_request(spec)

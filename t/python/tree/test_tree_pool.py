@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from tree_help import alloc, jobspec, topo_R
+from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource import ResourcePool
 from flux.resource.TreePool import TreePool, TreeResourceRequest, pool_class
@@ -31,7 +31,9 @@ def test_names():
     pool = TreePool(two_sockets())
     assert (pool.impl.name, pool.version) == ("TreePool", 1)
     assert isinstance(pool, ResourcePool)
-    assert isinstance(pool.parse_resource_request(jobspec("slot/core")), TreeResourceRequest)
+    assert isinstance(
+        pool.parse_resource_request(jobspec_of_shape("slot/core")), TreeResourceRequest
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_cores_beside_a_container_are_a_minimum():
 
 def test_two_kinds_of_container_in_a_slot_are_refused():
     with pytest.raises(ValueError):
-        TreePool(two_sockets()).parse_resource_request(jobspec("slot/[socket{x};numa{x}]"))
+        TreePool(two_sockets()).parse_resource_request(jobspec_of_shape("slot/[socket{x};numa{x}]"))
 
 
 def test_whole_nodes():
@@ -253,7 +255,7 @@ def test_removed_ranks_leave_the_key():
 
 def test_part_of_a_job_can_be_freed_and_its_R_read_again():
     pool = TreePool(two_sockets(4))
-    job = pool.alloc(1, pool.parse_resource_request(jobspec("node=3/slot/core")))
+    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("node=3/slot/core")))
     job.remove_ranks("1")
     R = job.to_dict()
     assert [entry["ranks"] for entry in children(R)] == ["0,2"]
@@ -270,7 +272,7 @@ def test_part_of_a_job_can_be_freed_and_its_R_read_again():
 def test_a_job_on_any_rank_is_registered():
     first = TreePool(two_sockets(4))
     alloc(first, 1, "slot=2/socket{x}")
-    job = first.alloc(2, first.parse_resource_request(jobspec("slot=3/socket{x}")))
+    job = first.alloc(2, first.parse_resource_request(jobspec_of_shape("slot=3/socket{x}")))
     for R in (job, job.to_dict(), json.dumps(job.to_dict()), ResourcePool(job.to_dict())):
         pool = TreePool(two_sockets(4))
         pool.register_alloc(2, R)
@@ -286,7 +288,9 @@ def test_levels_above_the_node_multiply():
 def test_a_sub_instance_of_a_sub_instance():
     pool = TreePool(two_sockets(5))
     alloc(pool, 1, "node=2/slot=8/core")
-    job = pool.alloc(2, pool.parse_resource_request(jobspec("node=3/slot=2/[core;gpu]"))).to_dict()
+    job = pool.alloc(
+        2, pool.parse_resource_request(jobspec_of_shape("node=3/slot=2/[core;gpu]"))
+    ).to_dict()
     assert [entry["ranks"] for entry in children(job)] == ["2-4"]
     job["execution"]["R_lite"][0]["rank"] = "0-2"
     inner = TreePool(job)
@@ -302,7 +306,7 @@ def test_allocation_and_copy_keep_the_wrapper():
 
     pool = Mine(two_sockets())
     pool.site = "x"
-    job = pool.alloc(1, pool.parse_resource_request(jobspec("slot/core")))
+    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot/core")))
     assert type(job) is Mine and type(pool.copy()) is Mine
     assert job.site == pool.copy().site == "x"
 
@@ -312,13 +316,13 @@ def test_reasons_name_the_container():
     with pytest.raises(
         TreePool.InfeasibleRequest, match="need 5 exclusive 'socket' container.*only 4"
     ):
-        pool.alloc(1, pool.parse_resource_request(jobspec("slot=5/socket{x}")))
+        pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot=5/socket{x}")))
     alloc(pool, 1, "node=2/slot/core")
     pool.mark_down("1")
-    request = pool.parse_resource_request(jobspec("slot=3/socket{x}"))
+    request = pool.parse_resource_request(jobspec_of_shape("slot=3/socket{x}"))
     with pytest.raises(TreePool.InsufficientResources, match="3 slots.*'socket'"):
         pool.alloc(2, request)
     told = pool.explain(request)
     assert (told["total"], told["up"], told["free"], told["available"]) == (2, 1, 1, 1)
-    told = pool.explain(pool.parse_resource_request(jobspec("slot/socket{x}")))
+    told = pool.explain(pool.parse_resource_request(jobspec_of_shape("slot/socket{x}")))
     assert (told["matching"], told["free"], told["available"], told["needed"]) == (2, 1, 1, 1)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tree_help import alloc, jobspec, topo_R
+from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource import ResourcePool
 from flux.resource.TreePool import TreePool
@@ -78,7 +78,7 @@ def test_the_trimmed_key_of_A4_and_its_renumbering():
     pool = TreePool(CLUSTERS["A"])
     for number, (shape, _) in enumerate(VECTORS["A"][:3], 1):
         alloc(pool, number, shape)
-    R = pool.alloc(4, pool.parse_resource_request(jobspec(VECTORS["A"][3][0]))).to_dict()
+    R = pool.alloc(4, pool.parse_resource_request(jobspec_of_shape(VECTORS["A"][3][0]))).to_dict()
     assert R["scheduling"] == {"writer": "TreePool", "children": [{"ranks": "2-5", "topo": TOPO_A}]}
     for entry in R["execution"]["R_lite"]:
         assert entry["rank"] == "2-5"
@@ -95,6 +95,6 @@ def test_without_levels_as_many_cores_as_the_plain_pool(shape):
     R = topo_R((4, "0-15", "0-3", {"cores": "0-15", "gpus": "0-3"}))
     counts = []
     for pool in (TreePool(R), ResourcePool(R)):
-        given = pool.alloc(1, pool.parse_resource_request(jobspec(shape))).impl.entries()
+        given = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape(shape))).impl.entries()
         counts.append(sum(bin(m).count("1") * bin(cores).count("1") for m, cores, _ in given))
     assert counts[0] == counts[1]

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 
 import pytest
-from tree_help import jobspec, topo_R
+from tree_help import jobspec_of_shape, topo_R
 
 from flux.resource.draw.svg import render_svg
 from flux.resource.draw.text import render_text
@@ -24,7 +24,7 @@ def pool_with_jobs(*shapes, nodes=3):
     jobs = {}
     for number, shape in enumerate(shapes, 1):
         jobs[f"job{number}"] = pool.alloc(
-            number, pool.parse_resource_request(jobspec(shape))
+            number, pool.parse_resource_request(jobspec_of_shape(shape))
         ).to_dict()
     return R, jobs
 

@@ -22,7 +22,7 @@ def topo_R(*kinds, hosts="n", properties=None):
     return {"version": 1, "execution": execution, "scheduling": scheduling}
 
 
-def jobspec(text, duration=0, **system):
+def jobspec_of_shape(text, duration=0, **system):
     return {
         "version": 9999,
         "resources": shape.parse(text),
@@ -33,7 +33,7 @@ def jobspec(text, duration=0, **system):
 
 def alloc(pool, jobid, text, **system):
     """Allocate by shape; the answer as text, or the exception's class name."""
-    request = pool.parse_resource_request(jobspec(text, **system))
+    request = pool.parse_resource_request(jobspec_of_shape(text, **system))
     try:
         return pool.alloc(jobid, request).dumps()
     except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:

@@ -282,6 +282,11 @@ class ResourcePool:
         return self.impl.version
 
     @property
+    def name(self) -> str:
+        """What the log calls a pool of this class."""
+        return getattr(self.impl, "name", None) or type(self).__name__
+
+    @property
     def known_options(self) -> frozenset[str]:
         """Names of the options that the implementation takes."""
         return self.impl.known_options

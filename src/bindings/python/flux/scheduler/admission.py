@@ -6,7 +6,7 @@ now: its licences are in use, its user is over a limit, the window of its reserv
 of these is an `AdmissionRule`. A scheduler has a list of them (`PolicyScheduler.add_rule`) and asks each;
 it knows nothing of any one. A rule is told what it needs to keep count:
 
-- a request came (`~AdmissionRule.queued`), and its job is out of the queue (`~AdmissionRule.forget`);
+- a request came (`~AdmissionRule.queued`), and was denied or withdrawn (`~AdmissionRule.forget`);
 - may the job start now, and if not, why and until when (`~AdmissionRule.check`)?
 - it starts (`~AdmissionRule.started`), it gives resources back (`~AdmissionRule.freed`), its end moves
   (`~AdmissionRule.extended`), it was running already when the scheduler came
@@ -121,8 +121,8 @@ class AdmissionRule:
     # -- a job that waits ------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """A request came. The rule keeps what it has to know of the job, by its id, until `forget`, or if
-        the job starts, until it has given everything back.
+        """A request came. The rule keeps what it has to know of the job, by its id, until `forget` is called
+        or, if the job starts, until it has given everything back (`freed`).
 
         Args:
             job (PendingJob): the job
@@ -175,7 +175,7 @@ class AdmissionRule:
         return None
 
     def forget(self, jobid: int) -> None:
-        """A request has its answer. Unless the job has started, nothing more is heard of it."""
+        """A job that waited will not start: its request was denied or withdrawn."""
 
     # -- a job that runs -------------------------------------------------------------------------------
 
@@ -334,20 +334,28 @@ class AdmissionControl:
                 if deferral is not None:
                     raise JobDeferred(rule, deferral)
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Any:
+    def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
         """Allocate to a job that may start now: what a rule keeps for it, else what is there.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): the one through which jobs are started; None: the pool cannot plan
+            pool (ResourcePool): the scheduler's pool
 
         Raises:
             JobDeferred: it does not fit, and a rule lets it wait apart
             InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
-        for rule in self.rules:
-            if rule.engaged:
-                alloc = rule.allocate(job, plan)
-                if alloc is not None:
-                    return alloc
+        if plan is not None:
+            for rule in self.rules:
+                if rule.engaged:
+                    alloc = rule.allocate(job, plan)
+                    if alloc is not None:
+                        return alloc
         try:
-            return plan.alloc(job.jobid, job.resource_request)
+            source: Plan | ResourcePool = pool if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
         except InsufficientResources:
             for rule in self.rules:
                 deferral = rule.does_not_fit(job) if rule.engaged else None
@@ -442,11 +450,19 @@ class AdmissionControl:
         ]
         jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
         for job in jobs[:most]:
-            self.forget(job.jobid)
+            self._take(job.jobid)
             self._requests.move(job.jobid, "readmit")
         return jobs[:most]
 
-    def forget(self, jobid: int) -> None:
+    def answered(self, jobid: int, event: str) -> None:
+        """A request has its answer."""
+        if self._deferred:
+            self._take(jobid)
+        if event != "success":
+            for rule in self.rules:
+                rule.forget(jobid)
+
+    def _take(self, jobid: int) -> None:
         """A job is not deferred any more, if it was."""
         found = self._deferred.pop(jobid, None)
         if found is not None:

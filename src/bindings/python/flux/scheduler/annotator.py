@@ -53,7 +53,7 @@ class Annotator:
         clock (Clock): the reactor's time
         forecast: called when there is time to tell what was not told before
         errors (ErrorReporter): where failures are reported
-        wanted (bool): whether anybody looks at estimates and reasons
+        wanted (bool): whether anybody reads estimates and reasons
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Annotator:
             told = self._told[job.jobid] = _Told()
         return told
 
-    def forget(self, jobid: int) -> None:
-        """A job has its answer: nothing more is told of it."""
+    def answered(self, jobid: int, event: str) -> None:
+        """A job's request has its answer: nothing more is told of it."""
         self._told.pop(jobid, None)
 
     def is_mature(self, job: PendingJob) -> bool:

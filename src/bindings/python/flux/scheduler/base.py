@@ -111,13 +111,13 @@ class Scheduler(BrokerModule):
         self.log.level = "info"
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
-        self._pool: Any = None
-        self._parser: Any = None
+        self._pool: ResourcePool  # from when the resources are acquired
+        self._parser: RequestParser  # as the pool
         self._acquisition: Optional[host.Acquisition] = None
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
-        # A pool object is made of R only for those who want to look at it.
+        # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
         when_empty = self.schedule_when_empty
         if when_empty is None:
@@ -158,8 +158,8 @@ class Scheduler(BrokerModule):
     # -- what a policy works with ----------------------------------------------------------------------
 
     @property
-    def resources(self) -> Any:
-        """The current resource pool (a `ResourcePool`)."""
+    def resources(self) -> ResourcePool:
+        """The resource pool; there is one from when the resources are acquired, before any job comes."""
         return self._pool
 
     @property
@@ -368,7 +368,7 @@ class Scheduler(BrokerModule):
     # -- for overrides of start_schedule() -------------------------------------------------------------
 
     def _request_schedule(self) -> None:
-        """Something happened that a pass should look at: calls `start_schedule` if there is work."""
+        """Something happened that a pass should follow: calls `start_schedule` if there is work."""
         self._passes.request()
 
     @property
@@ -515,10 +515,9 @@ class Scheduler(BrokerModule):
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         pool = self._pool
-        name = getattr(getattr(pool, "impl", pool), "name", None) or type(pool).__name__
         self.log.info(
             f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
-            f"pool-class={name} Rv{pool.version} {pool.dumps()}"
+            f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}"
         )
 
     def _take_over(self, first: dict[str, Any]) -> None:
@@ -546,7 +545,7 @@ class Scheduler(BrokerModule):
             pool.free(jobid)
         return pool.copy_allocated()
 
-    def _make_pool(self, R: dict[str, Any]) -> Any:
+    def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured, that
         R's writer names, or the usual one."""
         return make_pool(self, R)
@@ -679,9 +678,9 @@ class Scheduler(BrokerModule):
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
+        if self._requests.is_running(jobid):
+            self._requests.move(jobid, "final free" if final else "free")
         if final:
-            if self._requests.is_running(jobid):
-                self._requests.move(jobid, "final free")
             self._lost_ranks.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
             self._errors.guard("free", self._log_free, jobid, R, final)

@@ -77,7 +77,7 @@ class HostCapabilities:
         stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A host
             whose time is not the machine's brings its own, so that how fast this machine is does not
             change what an emulated instance decides
-        wants_forecast (bool): somebody looks at estimates and reasons; a simulation for its start times
+        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its start times
             does not
         takes_objects (bool): the job manager is in this process and takes R as an object: nobody needs it
             in a KVS
@@ -476,7 +476,7 @@ class Hello:
     """
 
     def __init__(
-        self, handle: Any, pool: Any, enter: Callable[..., None], errors: ErrorReporter
+        self, handle: Any, pool: ResourcePool, enter: Callable[..., None], errors: ErrorReporter
     ) -> None:
         self.handle = handle
         self.pool = pool
@@ -497,7 +497,7 @@ class Hello:
                 self.errors.report(f"hello: malformed response: {job!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
-            held = None
+            held: Optional[ResourcePool] = None
             try:
                 if error is not None:
                     raise error
@@ -522,13 +522,13 @@ class Hello:
                 + (f", {counted(lost, 'job')} could not be taken over" if lost else "")
             )
 
-    def _note(self, job: dict[str, Any], held: Any) -> None:
+    def _note(self, job: dict[str, Any], held: ResourcePool) -> None:
         jobid = int(job["id"])
         self.jobs[jobid] = RunningJob(
             jobid, job.get("priority"), job.get("userid"), job.get("t_submit"), held
         )
 
-    def _hold_the_rest(self, job: dict[str, Any], held: Any) -> None:
+    def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
         """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
 
         Ranks that are gone are cut off, here and from what will be freed.

@@ -87,8 +87,8 @@ class QueueOrder:
             return
         found = []
         blocked = 0
-        for looked, job in enumerate(in_order(source._queue), 1):
-            if looked % JOBS_PER_TURN == 0:
+        for examined, job in enumerate(in_order(source._queue), 1):
+            if examined % JOBS_PER_TURN == 0:
                 yield
             if job.request.finalized:
                 continue

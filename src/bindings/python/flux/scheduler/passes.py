@@ -309,7 +309,7 @@ class Passes:
         return self._passed >= events or not (self.main.armed or self.main.active)
 
     def request(self) -> None:
-        """Something happened that a pass should look at."""
+        """Something happened that a pass should follow."""
         if self.requests.to_sweep:
             self.requests.sweep()
         if self.when_empty or self.requests.queue:

@@ -40,6 +40,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob, RunningJob
 
 
@@ -124,7 +125,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.guard)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.forget += [self._annotator.forget, self.admission.forget]
+        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
         self._answering = Answering(h, self._host.stopwatch, self._config)
 
         def parse(jobspec: Any) -> Any:
@@ -293,7 +294,7 @@ class PolicyScheduler(Scheduler):
         self.admission.rules.append(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Jobs that a rule has deferred are worth another look: they come back into the queue, and a pass
+        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
         follows.
 
         Args:
@@ -308,8 +309,8 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Something else than a message has happened that may let jobs start: blocked jobs are worth
-        another look, and a pass follows."""
+        """Something other than a message has happened that may let jobs start: a pass follows, which
+        examines blocked jobs again."""
         self.released()
         self._request_schedule()
 
@@ -352,7 +353,7 @@ class PolicyScheduler(Scheduler):
             if not job.request.finalized:
                 yield job
 
-    def allocate(self, job: PendingJob, plan: Plan | None = None) -> Any:
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool:
         """Allocate to `job` now, if every admission rule lets it start.
 
         Args:
@@ -370,11 +371,13 @@ class PolicyScheduler(Scheduler):
         """
         admission = self.admission
         if not admission.engaged:
-            return (plan or self.resources).alloc(job.jobid, job.resource_request)
+            source: Plan | ResourcePool = self.resources if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return got
         admission.check(job)
-        return admission.allocate(job, plan or self.current_plan() or self.resources)
+        return admission.allocate(job, plan or self.current_plan(), self.resources)
 
-    def start(self, job: PendingJob, alloc: Any, **annotations: Any) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
         R gets the time now as its start, and as its end now plus the job's duration, or the end of
@@ -415,8 +418,8 @@ class PolicyScheduler(Scheduler):
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order that costs a look at the head, by queue one at each job that no other is in
-        front of, and a comparison of masks for the rest.
+        In strict order only the head is examined; by queue, each job that has none ahead of it for its
+        ranks, and the others cost a comparison of masks.
         """
         if not self.by_queue:
             queue = self._queue
@@ -425,9 +428,9 @@ class PolicyScheduler(Scheduler):
                 yield
                 queue = self._queue
             return
-        blocked = looked = 0
+        blocked = examined = 0
         for job in in_order(self._queue):
-            looked += 1
+            examined += 1
             if job.request.finalized:
                 continue
             ranks = self.ranks_of(job)
@@ -439,7 +442,7 @@ class PolicyScheduler(Scheduler):
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
                 return
-            if looked % JOBS_PER_TURN == 0:
+            if examined % JOBS_PER_TURN == 0:
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:

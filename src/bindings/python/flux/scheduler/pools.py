@@ -124,7 +124,7 @@ def _named_by_constructor(cls: Any) -> set[str]:
     }
 
 
-def make_pool(scheduler: Any, R: dict[str, Any]) -> Any:
+def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
     """Make the pool for inventory `R` (an R dict, RFC 20).
 
     Raises:
@@ -139,14 +139,13 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> Any:
             options[key] = value
         else:
             scheduler.log.warning(f"pool_kwargs: {cls.__name__} does not know {key!r}, ignored")
-    pool = cls(R, log=scheduler.log, **options)
-    if wrapped:
-        pool = ResourcePool(pool)
+    made = cls(R, log=scheduler.log, **options)
+    pool: ResourcePool = ResourcePool(made) if wrapped else made
     pool.clock = scheduler.now
     return pool
 
 
-def _properties(pool: Any, method: str, table: dict[str, Any]) -> None:
+def _properties(pool: ResourcePool, method: str, table: dict[str, Any]) -> None:
     apply = getattr(pool, method)
     for name, ranks in table.items():
         apply(name, ranks)
@@ -154,7 +153,7 @@ def _properties(pool: Any, method: str, table: dict[str, Any]) -> None:
 
 #: key of the response, pool method it needs, how it is applied; in the order in which they apply,
 #: so that down wins over up and shrink over both.
-STEPS: tuple[tuple[str, str, Callable[[Any, Any], None]], ...] = (
+STEPS: tuple[tuple[str, str, Callable[[ResourcePool, Any], None]], ...] = (
     ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
     ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
     ("up", "mark_up", lambda pool, v: pool.mark_up(v)),
@@ -168,7 +167,7 @@ HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expirat
 
 
 def apply_update(
-    pool: Any, update: dict[str, Any], log: Any, warned: set[str]
+    pool: ResourcePool, update: dict[str, Any], log: Any, warned: set[str]
 ) -> tuple[bool, list[tuple[str, Exception]]]:
     """Apply one response to `pool`, as a unit.
 
@@ -227,7 +226,7 @@ class RequestParser:
         pool (ResourcePool): whose ``parse_resource_request()`` does the work
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
         #: by digest of a jobspec, its request, and whether that is without the jobspec
         self._known: dict[bytes, tuple[Any, bool]] = {}

@@ -7,9 +7,9 @@ in order, for policies that look past a job that cannot start.
 What a backlog is for
 =====================
 
-A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has
-learnt must not be lost with it, or under steady events the end of the queue is never looked at.
-Four notions do this:
+A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has found out
+must not be lost with it, or under steady events the end of the queue would never be examined. Four
+notions do this:
 
 Epoch
     A number that grows with everything that could help a blocked job (`Backlog.wake`). A job that
@@ -21,16 +21,15 @@ Round
     during a round makes another begin when it is over. So every job has its turn, whatever
     happens, and `Backlog.stats` says how long one had to wait for it.
 Refusal
-    A job that cannot start now keeps jobs behind it that ask for the same, for as long or longer,
-    from being looked at in the same epoch (``block(job, alike=True)``): they could not either. What
-    jobs have in common is their `PendingJob.signature`: the shape of the request, and what admission
-    rules look at. So
-    a round over a thousand jobs of a few signatures takes a few looks.
+    When a job cannot start now, jobs behind it of the same signature, with the same time limit or a
+    longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start either.
+    A `PendingJob.signature` is the shape of the request and what admission rules have to tell of the
+    job. So in a round over a thousand jobs of a few signatures, a few are examined.
 Newcomer
-    A job that came in, or is worth another look by itself (`Backlog.again`). It is looked at soon,
-    unless the round under way will come to it.
+    A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It is
+    examined soon, unless the round under way will come to it.
 
-Jobs that can only run when ranks come up are set aside until some do (`Backlog.park`).
+Jobs that can only run when ranks come up are parked until some do (`Backlog.park`).
 """
 
 from __future__ import annotations
@@ -286,10 +285,10 @@ class Backlog(PendingQueue):
     """A `PendingQueue` that is kept in order, with what passes know about its jobs.
 
     Attributes:
-        heap (list): the jobs to look at, in order: also a valid heap
-        parked (dict): jobs set aside, by id
-        longest (float): longest time for which a job that could have been helped was not looked
-            at, seconds
+        heap (list): the jobs to examine, in order, which is also a valid heap
+        parked (dict): by id, the jobs that wait for ranks to come up
+        longest (float): longest time that a job had to wait to be examined after something had happened
+            that could help it, seconds
         exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that has
             such jobs sets it
     """
@@ -309,7 +308,7 @@ class Backlog(PendingQueue):
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
         self._cut = False
-        #: heap of jobs that came in and were not looked at yet
+        #: heap of jobs that came in and were not examined yet
         self._fresh: list[PendingJob] = []
         #: by signature, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
@@ -322,7 +321,7 @@ class Backlog(PendingQueue):
     # -- as a queue ------------------------------------------------------------------------------------
 
     def push(self, job: PendingJob) -> None:
-        job.looked = 0
+        job.examined_epoch = 0
         job.queued = True
         request = job.resource_request
         if job.limit < 0:
@@ -370,7 +369,7 @@ class Backlog(PendingQueue):
         self.heap.sort()
         heapq.heapify(self._fresh)
         if self._round is not None:
-            self._resume = None  # whoever was looked at in this round is marked
+            self._resume = None  # jobs that were examined in this round are marked, and passed over
 
     def settle(self) -> list[PendingJob]:
         if self.parked:
@@ -391,7 +390,7 @@ class Backlog(PendingQueue):
     # -- what passes know --------------------------------------------------------------------------------
 
     def wake(self, now: float) -> None:
-        """Something was released, came up or changed: blocked jobs are worth another look."""
+        """Something was released, came up or changed: blocked jobs are to be examined again."""
         self._epoch += 1
         self._refused.clear()
         if self._round is None and self.heap:
@@ -400,41 +399,41 @@ class Backlog(PendingQueue):
             self._resume = None
 
     def block(self, job: PendingJob, alike: bool = False) -> None:
-        """`job` was looked at and cannot start as things are.
+        """`job` was examined and cannot start as things are.
 
         Args:
             job (PendingJob): the job
             alike (bool): nor can jobs behind it that ask for the same and may run as long or
                 longer, unless they are exempt
         """
-        job.looked = self._epoch
+        job.examined_epoch = self._epoch
         if alike and job.signature is not None:
             refused = self._refused.get(job.signature)
             if refused is None or job.limit < refused.limit:
                 self._refused[job.signature] = job
 
     def allow(self) -> None:
-        """Something that was kept is not any more: what was found of one job of a signature does not hold
-        for those that were not looked at themselves."""
+        """Something is not kept free any more: what was found of one job of a signature does not hold for
+        those that were not examined themselves."""
         self._refused.clear()
 
     def again(self, job: PendingJob) -> None:
-        """`job` is worth another look, the others are not."""
-        job.looked = 0
+        """`job` is to be examined again, and no other job for its sake."""
+        job.examined_epoch = 0
         self._refused.pop(job.signature, None)
         heapq.heappush(self._fresh, job)
 
     def spend(self, effort: float) -> None:
-        """The policy did something that takes as long as looking at so many jobs."""
+        """The policy did something that takes as long as examining so many jobs."""
         self._effort += effort
 
     def park(self, job: PendingJob) -> None:
-        """Set `job` aside until ranks come up."""
+        """Leave `job` out of passes until ranks come up."""
         self.remove(job)
         self.parked[job.jobid] = job
 
     def unpark(self) -> None:
-        """Ranks came up, or the inventory changed: look at all jobs that were set aside."""
+        """Ranks came up, or the inventory changed: all parked jobs are to be examined."""
         parked, self.parked = self.parked, {}
         for job in parked.values():
             self.push(job)
@@ -453,8 +452,8 @@ class Backlog(PendingQueue):
             yield signature, request
 
     def stats(self, now: float) -> dict[str, float]:
-        """For ``stats_get()``: jobs set aside, and how long the job that waits longest for a look
-        has waited, and ever did, in seconds."""
+        """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been waiting
+        to be examined since something happened that could help it, now and at worst."""
         unlooked = 0.0 if self._round is None else now - self._round_began
         return {
             "parked": len(self.parked),
@@ -462,8 +461,8 @@ class Backlog(PendingQueue):
             "unlooked_longest": max(unlooked, self.longest),
         }
 
-    def to_look_at(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
-        """The jobs that a pass should look at, roughly in order.
+    def to_examine(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
+        """The jobs that a pass should examine, roughly in order.
 
         Between two jobs the caller answers, blocks or parks the one it was given.
 
@@ -477,7 +476,7 @@ class Backlog(PendingQueue):
         if not self._cut:
             self._cut = True
             for job in self.heap[:HEAD_JOBS]:
-                if self._wants_look(job):
+                if self._is_due(job):
                     yield job
                     self._effort += 1
                     if self._effort >= EFFORT_PER_TURN:
@@ -505,16 +504,16 @@ class Backlog(PendingQueue):
             coming = self._round is not None and (
                 self._resume is None or self._resume.is_before(job)
             )
-            if not coming and self._wants_look(job):
+            if not coming and self._is_due(job):
                 yield job
 
     def _round_goes_on(self, clock: Callable[[], float]) -> Iterator[PendingJob]:
-        """Some of the jobs that a round still has to look at."""
+        """Some of the jobs that a round still has to examine."""
         if self._round is None:
             return
         heap = self.heap
         index = 0 if self._resume is None else self._resume.index(heap)
-        looked = skipped = 0
+        examined = skipped = 0
         signature: Any = (
             None  # jobs of this signature with this limit or a longer one are refused from here on
         )
@@ -536,16 +535,16 @@ class Backlog(PendingQueue):
                         self._resume = Place(heap[index])
                         return
                 continue
-            if job.looked < self._epoch and not job.request.finalized:
+            if job.examined_epoch < self._epoch and not job.request.finalized:
                 if self._refused and self._is_refused(job):
                     signature, limit = job.signature, self._refused[job.signature].limit
                     if self._all_refused(job):
                         index = self._next_exempt(job)
                     continue
                 place = self._resume = Place(job)
-                if looked and self._effort >= EFFORT_PER_TURN:
+                if examined and self._effort >= EFFORT_PER_TURN:
                     return
-                looked += 1
+                examined += 1
                 yield job
                 signature = None
                 heap = self.heap
@@ -563,11 +562,11 @@ class Backlog(PendingQueue):
             self._round = self._epoch
             self._round_began = now
 
-    def _wants_look(self, job: PendingJob) -> bool:
-        if job.looked >= self._epoch or not job.queued or job.request.finalized:
+    def _is_due(self, job: PendingJob) -> bool:
+        if job.examined_epoch >= self._epoch or not job.queued or job.request.finalized:
             return False
         if self._refused and self._is_refused(job):
-            job.looked = self._epoch
+            job.examined_epoch = self._epoch
             return False
         return True
 
@@ -595,9 +594,9 @@ class Backlog(PendingQueue):
         return True
 
     def _next_exempt(self, job: PendingJob) -> int:
-        """Index of the next exempt job after `job` that wants a look; the end, if there is none."""
+        """Index of the next exempt job after `job` that is to be examined; the end, if there is none."""
         for other in self.exempt_jobs():
-            if job < other and other.looked < self._epoch:
+            if job < other and other.examined_epoch < self._epoch:
                 index = self._index(other)
                 if index is not None:
                     return index

@@ -25,7 +25,7 @@ from flux.scheduler.states import (
     DEFERRED,
     JOB,
     OPEN,
-    PENDING,
+    QUEUED,
     REQUEST,
     RUNNING,
     UNKNOWN,
@@ -262,38 +262,33 @@ class PendingJob:
         order: what jobs are sorted by; whoever changes it puts the queue in order
         came (float): when the request came, seconds since the epoch
 
-    A policy may hang attributes of its own on a job. What the library knows of it beside these is kept in
-    tables by job id, except for what the queue needs at each comparison:
-
-        place (int): where the job was seen last in the heap
-        next_order: what `order` is to be once the heap is put in order
-        queued (bool): whether the job is in the `Backlog`, and not parked
-        looked (int): the epoch of the `Backlog` in which the job was found blocked
-        signature: what the job has in common with all that are refused alike: the shape of its request,
-            and what the admission rules look at; None: not known
-        limit (float): seconds the job may run; infinite without a limit; -1: not known yet
-        exempt (bool): what was found of other jobs of its signature does not hold for this one, since
-            resources are promised to it
+    A policy may hang attributes of its own on a job. What the library knows of a job beside these is in
+    tables by job id, except for what the queue needs at each comparison, which is documented at
+    ``__slots__`` below.
     """
 
-    # "__dict__" costs nothing until a policy adds an attribute.
     __slots__ = (
         "jobid",
         "_priority",
         "order",
-        "place",
-        "next_order",
-        "queued",
-        "looked",
-        "signature",
-        "limit",
-        "exempt",
         "t_submit",
         "request",
         "resource_request",
-        "_last_annotation",
         "came",
-        "__dict__",
+        "_last_annotation",  # a policy's own, for what it told the job's user last
+        # The queue's own:
+        "place",  # where the job was seen last in the heap
+        "next_order",  # what `order` will be when the heap is put in order
+        "queued",  # whether the job is in the `Backlog`, and not parked
+        "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
+        # What the job has in common with all that are refused together: the shape of its request, and the
+        # signatures of the admission rules. None: nothing that is known.
+        "signature",
+        "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
+        # Resources are promised to this job, so what was found of other jobs of its signature says nothing
+        # about it.
+        "exempt",
+        "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
 
@@ -309,7 +304,7 @@ class PendingJob:
         self._priority = priority
         self.place = 0
         self.queued = False
-        self.looked = 0
+        self.examined_epoch = 0
         self.signature: Any = None
         self.limit = -1.0
         self.exempt = False
@@ -402,7 +397,8 @@ class Requests:
     Attributes:
         running (int): how many jobs hold resources
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
-        forget (list): functions called with the id of a job whose request has its answer
+        on_answer (list): functions called as ``function(jobid, event)`` when a request gets its answer;
+            `event` is "success", "deny" or "cancel"
         order, failed: as given
     """
 
@@ -415,7 +411,7 @@ class Requests:
         self.queue = queue
         self.order = order
         self.failed = failed
-        self.forget: list[Callable[[int], Any]] = []
+        self.on_answer: list[Callable[[int, str], Any]] = []
         self.running = 0
         self._open: dict[int, AllocRequest] = {}
         #: by id, the state of each job that is not unknown
@@ -454,8 +450,10 @@ class Requests:
             self._states.pop(jobid, None)
         else:
             self._states[jobid] = after
-        if before != after:
-            self.running += (after == RUNNING) - (before == RUNNING)
+        if after == RUNNING:
+            self.running += before != RUNNING
+        elif before == RUNNING:
+            self.running -= 1
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -485,7 +483,7 @@ class Requests:
         return jobid
 
     def answered(self, request: AllocRequest, event: str) -> None:
-        """`request` has its answer: it is not open any more, and its job must not be looked at.
+        """`request` has its answer: it is not open any more, and its job must not be examined.
 
         A job whose request succeeds runs from when R is handed on (`Scheduler.alloc_success`).
         """
@@ -498,8 +496,8 @@ class Requests:
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
-        for forget in self.forget:
-            forget(jobid)
+        for function in self.on_answer:
+            function(jobid, event)
 
     def job_of(self, jobid: int) -> Optional[PendingJob]:
         """The queued job of an open request, or None; it searches for one that a policy queued itself."""
@@ -549,7 +547,7 @@ class Requests:
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
             assert request.state == OPEN, f"{jobid}: in the table though {request.state}"
             assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
-            assert self.state_of(jobid) in (PENDING, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
+            assert self.state_of(jobid) in (QUEUED, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
         for jobid, state in self._states.items():
             assert state in JOB.moves and state != UNKNOWN, f"{jobid}: {state}"
             assert (state == RUNNING) != (jobid in self._open), f"{jobid}: {state}, request open"

@@ -91,7 +91,7 @@ REQUEST = StateTable(
 
 # The states of a job.
 UNKNOWN = "unknown"
-PENDING = "pending"
+QUEUED = "queued"
 DEFERRED = "deferred"
 RUNNING = "running"
 
@@ -99,19 +99,19 @@ JOB = StateTable(
     "job",
     UNKNOWN,
     {
-        UNKNOWN: {"request": PENDING, "hello": RUNNING},
-        PENDING: {
+        UNKNOWN: {"request": QUEUED, "hello": RUNNING},
+        QUEUED: {
             "defer": DEFERRED,
             "success": RUNNING,
             "deny": UNKNOWN,
             "cancel": UNKNOWN,
         },
-        DEFERRED: {"readmit": PENDING, "success": RUNNING, "deny": UNKNOWN, "cancel": UNKNOWN},
+        DEFERRED: {"readmit": QUEUED, "success": RUNNING, "deny": UNKNOWN, "cancel": UNKNOWN},
         RUNNING: {"free": RUNNING, "final free": UNKNOWN},
     },
     {
         UNKNOWN: "The scheduler knows nothing of it.",
-        PENDING: "Its request is open, and it is in the queue.",
+        QUEUED: "Its request is open, and it is in the queue.",
         DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in the "
         "queue and keeps nothing from other jobs.",
         RUNNING: "It holds resources: since its request succeeded, or it was found running at the "

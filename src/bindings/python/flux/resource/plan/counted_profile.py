@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.mask_timeline import INFINITY
@@ -25,27 +26,53 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 
-class CountedDemand:
-    """Which units a shape asks for.
+class UnitKind:
+    """Units that are counted together. Equal ones are one object, made by `UnitKind.of()`.
 
     Attributes:
-        ranks (int): mask of the ranks, up, that it could use.
+        ranks (int): mask of the ranks that the units are on.
         whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them.
-        count (int): how many at least.
-        which (tuple): ``(ranks, whole)``: units of which this is the same are counted together.
     """
 
-    __slots__ = ("ranks", "whole", "count", "which")
+    __slots__ = ("ranks", "whole", "__weakref__")
 
-    def __init__(self, ranks: int, whole: bool, count: int) -> None:
+    def __init__(self, ranks: int, whole: bool) -> None:
         self.ranks = ranks
         self.whole = whole
+
+    @classmethod
+    def of(cls, ranks: int, whole: bool) -> UnitKind:
+        """The kind with these attributes: the one made before, if it still lives.
+
+        Each call of a plan looks a kind up. As one object it is found by its identity, while a mask
+        of ranks is as long as the cluster and would be hashed each time.
+        """
+        kind = _kinds.get((ranks, whole))
+        if kind is None:
+            kind = _kinds[ranks, whole] = cls(ranks, whole)
+        return kind
+
+
+_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
+
+
+class CountedDemand:
+    """What a shape asks for, in units.
+
+    Attributes:
+        kind (UnitKind): which units.
+        count (int): how many at least.
+    """
+
+    __slots__ = ("kind", "count")
+
+    def __init__(self, kind: UnitKind, count: int) -> None:
+        self.kind = kind
         self.count = count
-        self.which = (ranks, whole)
 
     @classmethod
     def of(cls, pool: ResourcePoolImplementation, request: ResourceRequest) -> Self | None:
-        """Those of a request; None if it asks for other things than whole nodes or single cores."""
+        """That of a request; None if it asks for other things than whole nodes or single cores."""
         shape = request.shape
         if not pool.countable(shape):
             return None
@@ -55,12 +82,12 @@ class CountedDemand:
         sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
         if shape.node_count is not None:
             if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(ranks, True, shape.node_count.min)
+                return cls(UnitKind.of(ranks, True), shape.node_count.min)
         elif not shape.exclusive and shape.slot_size:
             if sizes == {shape.slot_size}:
-                return cls(ranks, True, shape.slot_count.min)
+                return cls(UnitKind.of(ranks, True), shape.slot_count.min)
             if shape.slot_size == 1 and not shape.gpu_per_slot:
-                return cls(ranks, False, shape.slot_count.min)
+                return cls(UnitKind.of(ranks, False), shape.slot_count.min)
         return None
 
 
@@ -75,7 +102,7 @@ class CountedProfile:
         promises (int): promises that are counted in
         held (dict): job id to units kept from others, without a time (see ``Plan.hold()``)
         total (int): units there are
-        short (bool): whether promises may add up to more than there is
+        maybe_overdrawn (bool): whether promises may add up to more than there is
     """
 
     __slots__ = (
@@ -87,7 +114,7 @@ class CountedProfile:
         "held",
         "total",
         "_jobs",
-        "short",
+        "maybe_overdrawn",
         "_bounds",
         "_uniform",
     )
@@ -98,17 +125,17 @@ class CountedProfile:
     promises: int
     held: dict[int, int]
     total: int
-    short: bool
+    maybe_overdrawn: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
-    def of(cls, pool: ResourcePoolImplementation, units: CountedDemand, now: float) -> Self | None:
-        """Those of the ranks of a CountedDemand; None if what runs there holds parts of units."""
+    def of(cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float) -> Self | None:
+        """That of a kind of units; None if what runs on their ranks holds parts of units."""
         self = cls.__new__(cls)
-        self.ranks = units.ranks
-        self.whole = units.whole
+        self.ranks = kind.ranks
+        self.whole = kind.whole
         self._uniform = len(pool.inventory.kinds) == 1 and pool.inventory.ranks == self.ranks
         free = self._free(pool)
         if free is None:
@@ -124,7 +151,7 @@ class CountedProfile:
                 ]
             )
         self.promises = 0
-        self.short = False
+        self.maybe_overdrawn = False
         self.held = {}
         self._jobs = {}
         self._bounds = StartBounds()
@@ -146,7 +173,7 @@ class CountedProfile:
     def copy(self) -> Self:
         """An independent copy."""
         new = object.__new__(type(self))
-        for name in ("ranks", "whole", "free", "promises", "total", "short", "_uniform"):
+        for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
         new.held = self.held.copy()
@@ -238,7 +265,7 @@ class CountedProfile:
             if count and end > begin:
                 line.add(begin, end, count)
         for end, jobid in come:
-            self.short = True
+            self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
                 return False
         return self.free == self._free(pool)
@@ -265,10 +292,10 @@ class CountedProfile:
 
     def overdrawn(self, start: float, end: float) -> bool:
         """True if in a span more was promised than there is."""
-        if not self.short:
+        if not self.maybe_overdrawn:
             return False
-        self.short = any(block.least < 0 for block in self.line.blocks)
-        return self.short and self.line.least(start, end) < 0
+        self.maybe_overdrawn = any(block.least < 0 for block in self.line.blocks)
+        return self.maybe_overdrawn and self.line.least(start, end) < 0
 
     def room(self, start: float, end: float) -> int:
         """Units that are free all through a span."""

@@ -1,8 +1,13 @@
-"""A booking takes parts of ranks for a span of time; a promise is one that is made to a job."""
+"""What a plan keeps: promises to jobs that wait, and bookings of parts of ranks.
+
+A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.
+A booking takes parts of ranks for a span of time: a bound promise is one, and so is a job that was
+started since the profile of running jobs was made.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY
 
@@ -16,11 +21,11 @@ Part = tuple[int, int]
 
 
 class Booking:
-    """What is taken of some ranks for a span of time: here, by a job that runs already.
+    """What is taken of some ranks for a span of time.
 
     Attributes:
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
-        parts (list): what is taken, as Parts; None of a promise that is counted.
+        parts (list): what is taken, as Parts; None of a promise that is to be bound yet.
     """
 
     __slots__ = ("start", "end", "parts")
@@ -31,27 +36,69 @@ class Booking:
         self.parts = parts
 
 
-class Promise(Booking):
-    """What is kept for a job that waits.  Never changed, but for ``parts``, once a plan has it.
+class Promise:
+    """What is kept for a job that waits.
 
     Attributes:
+        start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
         request (ResourceRequest): what it is for.
         held (bool): kept from others from now on, since nobody knows when it will be wanted.
-        units (CountedDemand): where promises are counted, which units it takes; else None.
-        parts (list): where promises are bound to ranks, to which; empty if it cannot be kept any
-            more. None where they are counted.
     """
 
-    __slots__ = ("request", "held", "units")
+    __slots__ = ()
+
+    start: float
+    end: float
+    request: ResourceRequest
+    held: bool
+
+    @property
+    def ranks(self) -> int | None:
+        """Mask of the ranks that it is bound to; None where ranks are not chosen yet."""
+        return None
+
+
+class CountedPromise(Promise):
+    """A promise that is a number of units. Never changed.
+
+    Attributes:
+        demand (CountedDemand): which units, and how many.
+    """
+
+    __slots__ = ("start", "end", "request", "held", "demand")
 
     def __init__(
         self,
         start: float,
         end: float,
         request: ResourceRequest,
+        demand: CountedDemand,
         held: bool = False,
-        units: CountedDemand | None = None,
-        parts: list[Part] | None = None,
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.request = request
+        self.held = held
+        self.demand = demand
+
+
+class BoundPromise(Booking, Promise):
+    """A promise that is bound to ranks. Nothing but ``parts`` changes once a plan has it.
+
+    Attributes:
+        parts (list): what it takes on which ranks; empty if it cannot be kept any more, None before
+            it is bound for the first time.
+    """
+
+    __slots__ = ("request", "held")
+
+    def __init__(
+        self,
+        start: float,
+        end: float,
+        request: ResourceRequest,
+        parts: list[Part] | None,
+        held: bool = False,
     ) -> None:
         # As in Booking, without a call: a long queue is planned in thousands of them.
         self.start = start
@@ -59,14 +106,18 @@ class Promise(Booking):
         self.parts = parts
         self.request = request
         self.held = held
-        self.units = units
 
-    def replace(self, **changes: Any) -> Promise:
-        """A copy with some attributes changed."""
-        new = Promise(self.start, self.end, self.request, self.held, self.units, self.parts)
-        for name, value in changes.items():
-            setattr(new, name, value)
-        return new
+    @property
+    def ranks(self) -> int | None:
+        return None if self.parts is None else ranks_of(self.parts)
+
+
+def ranks_of(parts: list[Part]) -> int:
+    """Mask of the ranks of some parts."""
+    ranks = 0
+    for mask, _ in parts:
+        ranks |= mask
+    return ranks
 
 
 def length_of(request: ResourceRequest) -> float:

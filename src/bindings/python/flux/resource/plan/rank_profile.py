@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.packing import Item, deal, pack, taken, too_few
-from flux.resource.plan.promise import Booking, Promise, length_of
+from flux.resource.plan.promise import Booking, BoundPromise, length_of
 from flux.resource.plan.running_profile import Need, RunningProfile, Track
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs, selected_ranks
@@ -59,7 +59,7 @@ class RankProfile:
 
     Args:
         pool (ResourcePoolImplementation): with a view.
-        promises (dict): job id to Promise: those of the plan, bound or to be bound; followed as it
+        promises (dict): job id to BoundPromise: those of the plan, bound or to be bound; followed as it
             changes.
         frozen (bool): never bind promises again.
     """
@@ -67,7 +67,7 @@ class RankProfile:
     def __init__(
         self,
         pool: ResourcePoolImplementation,
-        promises: dict[int, Promise],
+        promises: dict[int, BoundPromise],
         frozen: bool = False,
     ) -> None:
         self._pool = pool
@@ -142,11 +142,11 @@ class RankProfile:
         self._entered += 1
         self._changes += 1
 
-    def enter(self, promise: Promise) -> None:
+    def enter(self, promise: BoundPromise) -> None:
         """Count in a promise that is bound, once it is among the plan's."""
         self._enter(promise)
 
-    def remove(self, promise: Promise) -> None:
+    def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among the plan's."""
         self._changes += 1
         if not self._bookings.remove(promise):
@@ -235,7 +235,7 @@ class RankProfile:
             return self._simulate(request, start, end) is not None
         return self._enough(shape, self._room(shape, start, end), start, end)
 
-    def lost(self, promise: Promise, now: float) -> bool:
+    def lost(self, promise: BoundPromise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
         is later."""
         pool, profile, bookings = self._pool, self._profile, self._bookings
@@ -530,7 +530,7 @@ class RankProfile:
         return True
 
     def _items_alone(
-        self, shape: Shape, start: float, end: float, promises: list[Promise]
+        self, shape: Shape, start: float, end: float, promises: list[BoundPromise]
     ) -> list[Item]:
         """Items for a request and for promises, each as if nothing else had been promised."""
         items = [Item(shape, start, end, self._room_alone(shape, start))]

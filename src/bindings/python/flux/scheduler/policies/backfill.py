@@ -33,6 +33,7 @@ from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
 
@@ -92,11 +93,13 @@ class Backfill(PolicyScheduler):
     Attributes:
         promises_limit (int or None): as ``promises=``; None: unlimited
         guarantee (str): as ``guarantee=``
-        promises (PromiseBook): the promises there are; None before the first pass
+        promises (PromiseBook): the promises there are
     """
 
     _queue_class = Backlog
     _backlog: Backlog
+    #: The plan that promises are made in, during a pass.
+    plan: Plan
     promises_limit: int | None = 1
     promises_all = False
     guarantee = "kept"
@@ -125,9 +128,9 @@ class Backfill(PolicyScheduler):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
         self.take_ranks()
-        self.promises: PromiseBook | None = None
+        self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
-        self._backlog.exempt_jobs = lambda: self.promises or ()
+        self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
 
     def take_promises(self, name: str, value: str) -> None:
@@ -171,20 +174,6 @@ class Backfill(PolicyScheduler):
             self.ranked = LatestStartPasses(self, self._backlog)
         elif ranked or self.has_candidate_ranks:
             self.ranked = RankedPasses(self, self._backlog)
-
-    @property
-    def book(self) -> PromiseBook:
-        """The promises, where there is a plan to make them in."""
-        if self.promises is None:
-            plan = self.current_plan()
-            assert plan is not None, "schedule() ends the scheduler without one"
-            self.promises = PromiseBook(plan)
-        return self.promises
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that the promises are made in."""
-        return self.book.plan
 
     # -- who is asked first ----------------------------------------------------------------------------
 
@@ -263,15 +252,17 @@ class Backfill(PolicyScheduler):
     # -- a pass ----------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
-        if self.require_plan() is None:
+        plan = self.require_plan()
+        if plan is None:
             return
+        self.plan = self.promises.plan = plan
         if self.ranked is not None:
             yield from self.ranked.schedule()
             return
         if self.guarantee == "kept":
-            for job in self.book.due(self.now()):
+            for job in self.promises.due(self.now()):
                 self.examine(job)
-        for candidate in self._backlog.to_look_at(self.now):
+        for candidate in self._backlog.to_examine(self.now):
             if candidate is None:
                 yield None
             else:
@@ -281,7 +272,7 @@ class Backfill(PolicyScheduler):
         """Start a job if it can start now; else promise it a time, if it is its turn."""
         if self.guarantee == "none":
             self.plan_anew_from(job)
-        elif job in self.book and not self.has_come(job):
+        elif job in self.promises and not self.has_come(job):
             return
         if not self.try_to_start(job) and not self.overtake(job):
             self.wait(job)
@@ -296,10 +287,10 @@ class Backfill(PolicyScheduler):
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
         try:
-            when = self.book.advance(job)
+            when = self.promises.advance(job)
         except InsufficientResources:
             self.renew(job)
-            when = self.book.when(job)
+            when = self.promises.when(job)
         self.restore_open(open_ones)
         if when is None or when <= self.now():
             return True
@@ -316,7 +307,7 @@ class Backfill(PolicyScheduler):
         try:
             alloc = self.allocate(job, self.plan)
         except JobDeferred as why:
-            if job in self.book:
+            if job in self.promises:
                 self._backlog.allow()  # what was kept for it may let others start
             self.forget(job)
             self._backlog.remove(job)
@@ -330,10 +321,10 @@ class Backfill(PolicyScheduler):
             self.begin(job, alloc)
         return True
 
-    def begin(self, job: PendingJob, alloc: Any) -> None:
+    def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job."""
         head = self.head_of(job)
-        promised = job in self.book
+        promised = job in self.promises
         if isinstance(self.ranked, LatestStartPasses):
             self.ranked.begin(job, alloc)
             return
@@ -345,7 +336,7 @@ class Backfill(PolicyScheduler):
             self.start(job, alloc, selection_type="immediate")
         else:
             self.start(job, alloc, backfill=head.name, selection_type="backfilled")
-            when = self.book.when(head) or 0
+            when = self.promises.when(head) or 0
             self.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def overtake(self, job: PendingJob) -> bool:
@@ -358,8 +349,8 @@ class Backfill(PolicyScheduler):
         Returns:
             whether the job has left the queue
         """
-        others = [other for other in self.book.after(job) if self.shares_ranks(job, other)]
-        if job not in self.book:
+        others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
+        if job not in self.promises:
             if not others or not self.may_have_promise(job):
                 return False
             for other in others:
@@ -381,15 +372,15 @@ class Backfill(PolicyScheduler):
             self._backlog.block(job)
             self._backlog.park(job)
             return
-        if job in self.book:
-            if self.book.when(job) is None:
+        if job in self.promises:
+            if self.promises.when(job) is None:
                 self.plan.cancel(job.jobid)
                 self.promise(job, self.plan.earliest(job.resource_request))
         elif self.may_have_promise(job):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.blocked.add(job, self.ranks_of(job))
-        self._backlog.block(job, alike=job not in self.book)
+        self._backlog.block(job, alike=job not in self.promises)
 
     # -- promises --------------------------------------------------------------------------------------
 
@@ -399,7 +390,7 @@ class Backfill(PolicyScheduler):
         if self.promises_limit is None:
             return True
         ahead = 0
-        for other in self.book:
+        for other in self.promises:
             if not other < job:
                 break
             ahead += self.shares_ranks(job, other)
@@ -409,7 +400,7 @@ class Backfill(PolicyScheduler):
 
     def promise(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when` (seconds since the epoch); None: an open promise."""
-        self.book.make(job, when)
+        self.promises.make(job, when)
         if when is not None:
             self.wake_at(when)
         self.blocked.drop(job)
@@ -421,7 +412,7 @@ class Backfill(PolicyScheduler):
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.now():
-            others = [other for other in self.book.after(job) if self.shares_ranks(job, other)]
+            others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
             for other in others:
                 self.revoke(other)
             if others:
@@ -431,16 +422,16 @@ class Backfill(PolicyScheduler):
 
     def plan_anew_from(self, job: PendingJob) -> None:
         """Drop the promises of a job and of all after it: they are made anew in their turn."""
-        for other in self.book.after(job):
+        for other in self.promises.after(job):
             if self.shares_ranks(job, other):
-                self.book.drop(other)
+                self.promises.drop(other)
                 self._backlog.again(other)
-        self.book.drop(job)
+        self.promises.drop(job)
 
     def revoke(self, job: PendingJob) -> None:
         """A job loses its promise, and its estimate with it."""
-        if job in self.book:
-            self.book.drop(job)
+        if job in self.promises:
+            self.promises.drop(job)
             self.show_estimate(job, None)
             self._backlog.again(job)
 
@@ -448,31 +439,31 @@ class Backfill(PolicyScheduler):
         """A job is about to leave the queue, or its place there."""
         if self.ranked is not None:
             self.ranked.forget(job)
-        self.book.drop(job)
+        self.promises.drop(job)
         self.blocked.drop(job)
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """The jobs after this one with an open promise of resources that it could want, too."""
-        if not self.book.open_ids:
+        if not self.promises.open_ids:
             return []
         return [
             other
-            for other in self.book.after(job)
-            if self.book.when(other) is None and self.shares_ranks(job, other)
+            for other in self.promises.after(job)
+            if self.promises.when(other) is None and self.shares_ranks(job, other)
         ]
 
     def restore_open(self, jobs: list[PendingJob]) -> None:
         """Make open promises again that were taken out of the plan for a moment."""
         for job in jobs:
-            if job in self.book:
+            if job in self.promises:
                 try:
-                    self.book.make(job, None)
+                    self.promises.make(job, None)
                 except InsufficientResources:
                     self.revoke(job)
 
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The first job ahead of this one that has a promise it could delay."""
-        for other in self.promises or ():
+        for other in self.promises:
             if self.ranked is None and not other < job:
                 return None
             if self.shares_ranks(job, other):
@@ -502,20 +493,19 @@ class Backfill(PolicyScheduler):
             self.forget(job)
         elif job is not None:
             self.blocked.drop(job)
-            if self.promises is not None and job in self.promises:
+            if job in self.promises:
                 self.revoke(job)
                 self.released()  # what was kept for it may let others start
 
     def reorder(self) -> None:
         super().reorder()
-        if self.promises is not None:
-            self.promises.reorder()
+        self.promises.reorder()
         self.blocked.reorder()
         self.released()
 
     def ranks_lost(self) -> None:
         # A new plan is cheaper than to see which promises can still be kept.
-        lost, self.promises = self.promises or (), None
+        lost, self.promises = self.promises, PromiseBook()
         if self.ranked is not None:
             self.ranked.plan_void()
         for job in lost:
@@ -588,8 +578,6 @@ class Backfill(PolicyScheduler):
         It promises nothing: the next end or job may change it. What comes behind a job without a
         limit, or one that waits for such, cannot be told. A generator that yields after each estimate.
         """
-        if self.promises is None:
-            return
         plan: Plan | None = None
         planned = 0
         endless = 0  # mask of ranks that jobs without a limit, or an expected start, could want
@@ -601,8 +589,6 @@ class Backfill(PolicyScheduler):
             ranks = self.ranks_of(job)
             request = job.resource_request
             limited = request.duration > 0
-            if self.promises is None:
-                return  # it became void meanwhile
             if job in self.promises:
                 if self.promises.when(job) is None or not limited:
                     endless |= ranks
@@ -615,7 +601,10 @@ class Backfill(PolicyScheduler):
                 self.show_estimate(job, None)
                 continue
             if plan is None:
-                plan = self.plan.copy()
+                current = self.current_plan()
+                if current is None:
+                    return
+                plan = current.copy()
             planned += 1
             when = self.planned_start(plan, job)
             if when is None or not limited:
@@ -635,7 +624,7 @@ class Backfill(PolicyScheduler):
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
-        stats.update(self._backlog.stats(self.now()), reserved=len(self.promises or ()))
+        stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
         if self.ranked is not None:
             stats.update(self.ranked.stats())
         return stats

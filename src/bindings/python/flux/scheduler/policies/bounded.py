@@ -192,7 +192,7 @@ class LatestStartPasses(RankedPasses):
         if self._remake or self._doubt is not None:
             self.again = True
             return True
-        return False
+        return super().must_begin_anew()
 
     def start_due(self, job: PendingJob) -> None:
         """The latest start of a job has come: it starts, or its promise is void."""
@@ -349,6 +349,9 @@ class LatestStartPasses(RankedPasses):
     # -- what happens ----------------------------------------------------------------------------------------
 
     def forget(self, job: PendingJob) -> None:
+        plan = self.policy.current_plan()
+        if plan is not None:
+            plan.cancel(job.jobid)
         self.latest.drop(job)
         self._remake.pop(job.jobid, None)
         self._without.pop(job.jobid, None)

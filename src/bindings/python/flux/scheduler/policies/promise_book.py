@@ -21,12 +21,14 @@ class PromiseBook:
     Each promise is either for a time, or *open*: since nobody knows when the job can start, what it
     needs is kept free from now on.
 
-    Args:
-        plan (Plan): the pool's plan, in which the promises are reserved
+    Attributes:
+        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first is
+            made
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    plan: Plan
+
+    def __init__(self) -> None:
         self._jobs: list[PendingJob] = []  # in the order of the queue
         self._times: dict[int, float | None] = {}
         #: ids of the jobs whose promise is open

@@ -58,11 +58,23 @@ class RankedPasses:
 
     def schedule(self) -> Steps:
         """Make passes until nothing has happened during one."""
+        policy = self.policy
         while True:
             self.again = False
+            plan = policy.require_plan()
+            if plan is None:
+                return
+            policy.plan = policy.promises.plan = plan
             yield from self.one_pass()
             if not self.again:
                 return
+
+    def must_begin_anew(self) -> bool:
+        """Whether the plan has become void since this pass began."""
+        if self.policy.current_plan() is self.policy.plan:
+            return False
+        self.again = True
+        return True
 
     def one_pass(self) -> Steps:
         policy = self.policy
@@ -70,8 +82,8 @@ class RankedPasses:
         self._free.clear()
         if not self.any_could_start(policy.plan):
             return
-        for head in list(policy.book):
-            policy.book.drop(head)
+        for head in list(policy.promises):
+            policy.promises.drop(head)
         ordered = yield from self.in_order()
         covered = 0  # mask of the ranks that as many heads want as may
         beyond = 0  # mask of the ranks that jobs want which wait for heads
@@ -79,6 +91,8 @@ class RankedPasses:
         for looked, job in enumerate(ordered, 1):
             if looked % TRIED_PER_TURN == 0:
                 yield
+            if self.must_begin_anew():
+                return
             if job.request.finalized or not job.queued:
                 continue
             ranks = policy.queue_order.turn_of(job)
@@ -98,7 +112,9 @@ class RankedPasses:
             elif policy.promises_limit != 0:
                 beyond |= ranks
         for job in self.by_candidate_rank(candidates):
-            if job.request.finalized or not self.is_free(job):
+            if self.must_begin_anew():
+                return
+            if job.request.finalized or not job.queued or not self.is_free(job):
                 continue
             if policy.plan.fits(job.resource_request) and self.try_to_start(job):
                 yield
@@ -108,7 +124,7 @@ class RankedPasses:
         policy = self.policy
         if policy.promises_limit is None:
             return True
-        heads = sum(1 for head in policy.book if policy.shares_ranks(job, head))
+        heads = sum(1 for head in policy.promises if policy.shares_ranks(job, head))
         return heads < policy.promises_limit
 
     # -- what all passes by ranks need -------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Simple(Fifo):
         super().__init__(h, *args)
         #: by job id, what the debug word had jobs annotated with
         self._annotated: dict[int, int] = {}
-        self._requests.forget.append(lambda jobid: self._annotated.pop(jobid, None))
+        self._requests.on_answer.append(lambda jobid, _: self._annotated.pop(jobid, None))
         if "test-hello-nopartial" in self._pending_args:
             self._pending_args.remove("test-hello-nopartial")
             self.hello_partial_ok = False

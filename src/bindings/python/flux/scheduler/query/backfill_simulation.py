@@ -12,9 +12,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
 
 #: The newcomer's id in the plan: no job's.
 NEWCOMER = 0
@@ -50,7 +53,7 @@ class BackfillSimulation:
     """
 
     def __init__(
-        self, plan: Any, now: float, changes: Iterable[float], blocked: list[Blocked], most: int
+        self, plan: Plan, now: float, changes: Iterable[float], blocked: list[Blocked], most: int
     ) -> None:
         self._plan = plan
         self._now = now
@@ -66,7 +69,7 @@ class BackfillSimulation:
         self._start: Optional[float] = None
 
     def run(self) -> Generator[None, None, Optional[float]]:
-        """Play it through; yields after every look at a job.
+        """Play it through; yields after every job that is examined.
 
         Returns:
             when the newcomer starts, seconds since the epoch; None: nobody knows
@@ -126,11 +129,9 @@ class BackfillSimulation:
     def _place(self, job: Blocked, now: float, may_promise: bool) -> Optional[float]:
         """Enter a job now, or if it may be promised a start, then; None: not yet."""
         try:
-            start: Optional[float] = now
-            if may_promise:
-                start = self._plan.earliest(job.request, after=now)
-                if start is None:
-                    return None
+            start = self._plan.earliest(job.request, after=now) if may_promise else now
+            if start is None:
+                return None
             self._plan.reserve(job.jobid, job.request, start)
         except (InfeasibleRequest, InsufficientResources):
             return None

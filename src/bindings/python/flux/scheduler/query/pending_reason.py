@@ -30,7 +30,7 @@ EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "
 #: Running jobs examined in one step of an answer: each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: How far ahead a shorter time limit that would fit is looked for, seconds: a week.
+#: How far ahead a shorter time limit that would fit is searched for, seconds: a week.
 LIMIT_SEARCH_S = 7 * 86400.0
 
 
@@ -152,16 +152,16 @@ class PendingReason:
         estimate, _ = source.estimate_of(job)
         limit = math.inf if estimate is None else estimate
         last: list[tuple[float, int]] = []
-        for looked, (jobid, end) in enumerate(source.running_jobs(), 1):
+        for examined, (jobid, end) in enumerate(source.running_jobs(), 1):
             if (end or math.inf) <= limit:
                 last.append((-end if end else -math.inf, jobid))
-            if looked % JOBS_PER_STEP == 0:
+            if examined % JOBS_PER_STEP == 0:
                 yield
         heapq.heapify(last)
         found: list[dict[str, Any]] = []
-        for looked in range(1, len(last) + 1):
+        for examined in range(1, len(last) + 1):
             end, jobid = heapq.heappop(last)
-            if looked % JOBS_PER_STEP == 0:
+            if examined % JOBS_PER_STEP == 0:
                 yield
             try:
                 if not source.pool.held_ranks(jobid) & wanted:

@@ -90,8 +90,8 @@ class PlanSnapshot:
         full, turns, made = plan.copy(), Turns(), self.made
         source = self._source
         spent, unplanned = 0.0, 0
-        for looked, job in enumerate(source.policy.pending_jobs(deferred=False), 1):
-            if looked % JOBS_PER_STEP == 0:
+        for examined, job in enumerate(source.policy.pending_jobs(deferred=False), 1):
+            if examined % JOBS_PER_STEP == 0:
                 yield
             if unplanned:
                 unplanned += not job.request.finalized

@@ -84,7 +84,7 @@ class QueryService:
         else:
             yield from policy.queue_order.find_heads()
             others = shown = 0
-            for looked, job in enumerate(policy.pending_jobs()):
+            for examined, job in enumerate(policy.pending_jobs()):
                 if job.request.finalized:
                     continue
                 if shown < MAX_JOBS_LISTED and caller.may_see(job.request.userid):
@@ -93,7 +93,7 @@ class QueryService:
                     yield
                 else:
                     others += 1
-                    if looked % JOBS_PER_STEP == 0:
+                    if examined % JOBS_PER_STEP == 0:
                         yield
         if not caller.private:
             answer["others"] = others
@@ -200,8 +200,8 @@ class QueryService:
         assert current is not None, "asked for by `when`, which has one"
         times = current.promises()
         blocked = []
-        for looked, job in enumerate(policy.pending_jobs(deferred=False), 1):
-            if looked % JOBS_PER_STEP == 0:
+        for examined, job in enumerate(policy.pending_jobs(deferred=False), 1):
+            if examined % JOBS_PER_STEP == 0:
                 yield
             if not job.request.finalized and not policy.facts.waits_for_down_ranks(
                 job.resource_request

@@ -21,6 +21,9 @@ class GroupJobs:
     Args:
         entries (dict): the reservations, by name
         plan: function giving the plan in which their windows to come are entered
+
+    Attributes:
+        askers (dict): by job id, the reservation that a pending job names, and who asks
     """
 
     def __init__(
@@ -28,23 +31,19 @@ class GroupJobs:
     ) -> None:
         self._entries = entries
         self._plan = plan
-        #: by job id, the reservation that a pending job names, and who asks
-        self._askers: dict[int, tuple[str, Asker]] = {}
-
-    def __len__(self) -> int:
-        return len(self._askers)
+        self.askers: dict[int, tuple[str, Asker]] = {}
 
     def add(self, job: PendingJob, name: str, asker: Asker) -> None:
         """A job that names a reservation has come."""
-        self._askers[job.jobid] = (name, asker)
+        self.askers[job.jobid] = (name, asker)
 
     def forget(self, jobid: int) -> None:
         """A job does not wait any more."""
-        self._askers.pop(jobid, None)
+        self.askers.pop(jobid, None)
 
     def reservation_of(self, job: PendingJob) -> Optional[str]:
         """The name of the reservation that a pending job is to run in; None: of none."""
-        found = self._askers.get(job.jobid)
+        found = self.askers.get(job.jobid)
         return None if found is None else found[0]
 
     def standing(self, job: PendingJob) -> tuple[Optional[ReservationState], Optional[str]]:
@@ -56,7 +55,7 @@ class GroupJobs:
         Raises:
             InfeasibleRequest: the job names a reservation that is not for it
         """
-        found = self._askers.get(job.jobid)
+        found = self.askers.get(job.jobid)
         return (None, None) if found is None else self.find(*found)
 
     def find(self, name: str, asker: Asker) -> tuple[Optional[ReservationState], Optional[str]]:

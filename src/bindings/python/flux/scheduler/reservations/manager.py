@@ -19,10 +19,10 @@ then is taken in as it becomes free; until then the reservation is short of it.
 rest; when the job ends, its resources are the placeholder's again. The placeholder gets a new id each
 time, since a plan knows an allocation by its id and its end.
 
-*When it ends*, the placeholder is gone, and blocked jobs are looked at.
+*When it ends*, the placeholder is freed, and blocked jobs are examined.
 
 A job of the group that does not fit inside may use what lies idle outside, like any job, but nothing
-is kept for it there and nobody waits behind it: between tries it is set *aside*.
+is kept for it there and nobody waits behind it: until something is released it is deferred.
 
 Who does what
 =============
@@ -255,7 +255,7 @@ class ReservationManager:
         """Do what the time asks for: begin windows and end them, take in what became free.
 
         Returns:
-            whether resources became free for others, or jobs aside are worth a look
+            whether resources became free for others, or deferred jobs are worth examining
         """
         if not self._open:
             return False

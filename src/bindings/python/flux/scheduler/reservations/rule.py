@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flux.scheduler.reservations.host import ReservationHost
 
 
-#: Deferred jobs that are tried again at once when something is released; a look at each costs a search of
-#: the pool, and a release must not take longer the more jobs wait for a reservation.
+#: Deferred jobs that are examined again at once when something is released. Each costs a search of the pool,
+#: and a release must not take longer the more jobs wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
@@ -52,11 +52,14 @@ class ReservationRule(AdmissionRule):
         super().__init__(host)
         self._manager = ReservationManager(host, parse, self._changed)
         self.service = ReservationService(host, self._manager, commits, errors)
+        # Asked about for each job that is examined: the tables themselves are the quickest.
+        self._entries = self._manager.entries
+        self._askers = self._manager.group_jobs.askers
 
     @property
     def engaged(self) -> bool:  # type: ignore[override]
         """Whether there are reservations, or jobs that name one."""
-        return bool(self._manager.entries) or bool(self._manager.group_jobs)
+        return bool(self._entries or self._askers)
 
     def _changed(self) -> None:
         """A window began or ended, or a reservation was made or given up."""
@@ -98,6 +101,9 @@ class ReservationRule(AdmissionRule):
 
     def forget(self, jobid: int) -> None:
         self._manager.group_jobs.forget(jobid)
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        self._manager.group_jobs.forget(job.jobid)
 
     # -- a job that runs -------------------------------------------------------------------------------
 

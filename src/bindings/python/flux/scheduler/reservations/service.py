@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds after which the clock is looked at though no window begins or ends: an administrator may set it.
+#: Seconds after which the clock is read though no window begins or ends: an administrator may have set it.
 CLOCK_CHECK_S = 60.0
 
-#: Reservations that there can be: each costs a look at every release.
+#: The most reservations there can be: every release of resources walks through all of them.
 MAX_RESERVATIONS = 1000
 
 

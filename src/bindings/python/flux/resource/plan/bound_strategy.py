@@ -1,0 +1,185 @@
+"""Promises that are bound to ranks, where it matters which ranks a job gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.promise import BoundPromise, length_of, ranks_of
+from flux.resource.plan.rank_profile import RankProfile
+from flux.resource.plan.strategy import Strategy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.plan.promise import Part, Promise
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.request import ResourceRequest
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+
+class BoundStrategy(Strategy):
+    """Keeps promises as bookings of parts of ranks; see Strategy.
+
+    Args:
+        pool (ResourcePoolImplementation): with a view.
+        promises (Mapping): job id to Promise: what is to be kept, in whatever way it was before.
+            They are bound in the order of their starts, which succeeds for all that can be kept.
+        seen (int or None): generation of the pool as of which they are true.
+        frozen (bool): never bind a promise again to make room for another one.
+    """
+
+    promises: dict[int, BoundPromise]
+
+    def __init__(
+        self,
+        pool: ResourcePoolImplementation,
+        promises: Mapping[int, Promise],
+        seen: int | None,
+        frozen: bool,
+    ) -> None:
+        self._pool = pool
+        self.seen = seen
+        # All of them from the start: what is yet to be bound must not be forgotten meanwhile.
+        self.promises = {
+            jobid: BoundPromise(one.start, one.end, one.request, None, one.held)
+            for jobid, one in promises.items()
+        }
+        self._profile = RankProfile(pool, self.promises, frozen)
+        for promise in sorted(self.promises.values(), key=lambda one: one.start):
+            promise.parts = self._parts_for(promise)
+            self._profile.enter(promise)
+
+    def copy(self) -> Self:
+        new = object.__new__(type(self))
+        new._pool = self._pool
+        new.seen = self.seen
+        # Promises that are bound again have other parts: each plan has its own.
+        new.promises = {
+            jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.held)
+            for jobid, one in self.promises.items()
+        }
+        new._profile = RankProfile(self._pool, new.promises, frozen=True)
+        return new
+
+    def _parts_for(self, promise: Promise) -> list[Part]:
+        """Parts to bind a promise to that was counted, or withdrawn."""
+        parts = None
+        if not promise.held:
+            parts = self._profile.bind(promise.request, promise.start, promise.end)
+        # What cannot be kept any more stays a promise, for its job to be told.
+        return parts or self._profile.bind_ever(promise.request) or []
+
+    # -- following the pool -------------------------------------------------
+
+    def sync(self) -> bool:
+        self.seen = self._pool.generation
+        self._profile.sync()
+        return True
+
+    def started(self, jobid: int) -> None:
+        if self.seen is None or self._pool.generation != self.seen + 1:
+            return  # something else happened as well
+        self._profile.started(jobid, self._pool.clock())
+        self.seen = self._pool.generation
+
+    # -- questions ----------------------------------------------------------
+
+    def accepts(self, request: ResourceRequest) -> bool:
+        return True
+
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        return self._profile.earliest(request, start)
+
+    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
+        return self._profile.fits(request, start, end)
+
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        own = self.withdraw(jobid) if jobid is not None else None
+        try:
+            return self.place(request, now, end) is not None
+        finally:
+            if own is not None and jobid is not None:
+                self.restore(jobid, own)
+
+    def is_free(self, request: ResourceRequest) -> bool:
+        pool = self._pool
+        return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
+
+    def count(self, request: ResourceRequest, start: float, end: float) -> int:
+        return self._profile.count(request.shape, start, end)
+
+    def next_change(self, request: ResourceRequest, time: float) -> float:
+        return self._profile.next_change(time)
+
+    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
+        parts = self._profile.bind(request, start, end)
+        return None if parts is None else ranks_of(parts)
+
+    def stale(self, now: float) -> list[int]:
+        profile = self._profile
+        profile.renew_profile()
+        return [jobid for jobid, one in self.promises.items() if profile.lost(one, 0.0)]
+
+    # -- promises -----------------------------------------------------------
+
+    def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
+        parts = self._profile.bind(request, start, end)
+        if parts is None:
+            return False
+        self._enter(jobid, BoundPromise(start, end, request, parts))
+        return True
+
+    def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
+        parts = self._profile.bind_ever(request)
+        if parts is None:
+            return False
+        self._enter(jobid, BoundPromise(now, INFINITY, request, parts, held=True))
+        return True
+
+    def keeps(self, jobid: int, now: float) -> bool:
+        return not self._profile.lost(self.promises[jobid], now)
+
+    def advance(self, jobid: int, now: float) -> float:
+        promise = self.promises[jobid]
+        profile, request = self._profile, promise.request
+        if profile.soonest(request, now) >= promise.start:
+            return promise.start
+        self.withdraw(jobid)
+        start = profile.earliest(request, now)
+        if start < promise.start:
+            end = start + length_of(request)
+            promise = BoundPromise(start, end, request, profile.bind(request, start, end))
+        self._enter(jobid, promise)
+        return promise.start
+
+    def withdraw(self, jobid: int) -> BoundPromise | None:
+        promise = self.promises.pop(jobid, None)
+        if promise is not None:
+            self._profile.remove(promise)
+        return promise
+
+    def restore(self, jobid: int, promise: Promise) -> None:
+        if not isinstance(promise, BoundPromise):
+            # It was withdrawn when promises were counted; meanwhile all others were bound.
+            parts = self._parts_for(promise)
+            promise = BoundPromise(promise.start, promise.end, promise.request, parts, promise.held)
+        self._enter(jobid, promise)
+
+    def _enter(self, jobid: int, promise: BoundPromise) -> None:
+        """Count a promise in."""
+        self.promises[jobid] = promise
+        self._profile.enter(promise)
+
+    # -- starting now -------------------------------------------------------
+
+    def may_start(self, request: ResourceRequest) -> bool:
+        return True
+
+    def place(
+        self, request: ResourceRequest, now: float, end: float, overdue: bool = False
+    ) -> tuple[Selection, int] | None:
+        return self._profile.place_now(request, now, end)

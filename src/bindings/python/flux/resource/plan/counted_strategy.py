@@ -1,0 +1,312 @@
+"""Promises that are kept as counts of units, where any unit is as good as another.
+
+Requests that may use the same units are counted together, in one CountedProfile. Which those are,
+and when counting is not enough, is in ``counted_profile.py``.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING
+
+from flux.resource.plan.counted_profile import CountedDemand, CountedProfile, UnitKind
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.strategy import Strategy
+from flux.resource.pool.masks import popcount, take
+from flux.resource.ResourceCount import ResourceCount
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.plan.count_timeline import CountTimeline
+    from flux.resource.plan.promise import Promise
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: Shapes of which it is remembered what units they ask for. A queue holds a few hundred different
+#: ones; the limit keeps a plan that lives for months from growing with every odd request.
+MAX_REMEMBERED_SHAPES = 4096
+
+
+class CountedStrategy(Strategy):
+    """Keeps promises as counts of units; see Strategy.
+
+    Args:
+        pool (ResourcePoolImplementation): with a view.
+    """
+
+    promises: dict[int, CountedPromise]
+
+    def __init__(self, pool: ResourcePoolImplementation) -> None:
+        self._pool = pool
+        self.promises = {}
+        self.seen: int | None = None
+        self._profiles: dict[UnitKind, CountedProfile] = {}  # no rank in two of them
+        self._demands: dict[Shape, CountedDemand | None] = {}  # None: cannot be counted
+        self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, as of `seen`
+        self._inventory: Inventory | None = None  # the pool's, as of `seen`
+        self._up = 0  # mask of the ranks that were up then
+
+    def copy(self) -> Self:
+        new = object.__new__(type(self))
+        new.__dict__.update(
+            self.__dict__,
+            promises=self.promises.copy(),
+            _profiles={kind: profile.copy() for kind, profile in self._profiles.items()},
+            _demands=self._demands.copy(),
+            _ends=self._ends[:],
+        )
+        return new
+
+    # -- following the pool -------------------------------------------------
+
+    def sync(self) -> bool:
+        pool = self._pool
+        self.seen = pool.generation
+        ends = pool.jobs_by_end()
+        inventory, up = pool.inventory, pool.eligible(None)
+        counted = True
+        if inventory is not self._inventory or up != self._up:
+            self._inventory, self._up = inventory, up
+            self._demands.clear()
+            counted = self._count_anew()
+        elif self._profiles:
+            before, after = set(self._ends), set(ends)
+            gone, come = before - after, after - before
+            now = pool.clock()
+            if not all(one.follow(pool, gone, come, now) for one in self._profiles.values()):
+                counted = self._count_anew()
+        self._ends = ends
+        return counted
+
+    def _count_anew(self) -> bool:
+        """Make all profiles anew; False if some promise cannot be counted."""
+        self._profiles = {}
+        for jobid, promise in self.promises.items():
+            if not self.accepts(promise.request):
+                return False
+            demand = self._demands[promise.request.shape]
+            assert demand is not None
+            self.promises[jobid] = promise = CountedPromise(
+                promise.start, promise.end, promise.request, demand, promise.held
+            )
+            self._enter(jobid, promise)
+            self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
+        return True
+
+    def started(self, jobid: int) -> None:
+        pool = self._pool
+        if self.seen is None or pool.generation != self.seen + 1:
+            return  # something else happened as well
+        now, end = pool.clock(), pool.job_end(jobid)
+        for profile in self._profiles.values():
+            if not profile.started(pool, jobid, now, end or INFINITY):
+                return  # the next call counts anew
+        if end:
+            insort(self._ends, (end, jobid))
+        self.seen = pool.generation
+
+    def give_up(self) -> dict[int, CountedPromise]:
+        """Count nothing any more: the promises, which are the caller's to keep from now on."""
+        promises, self.promises = self.promises, {}
+        self._profiles = {}
+        return promises
+
+    # -- which units --------------------------------------------------------
+
+    def accepts(self, request: ResourceRequest) -> bool:
+        shape = request.shape
+        try:
+            demand = self._demands[shape]
+        except KeyError:
+            if len(self._demands) >= MAX_REMEMBERED_SHAPES:
+                self._demands.clear()
+            demand = self._demands[shape] = CountedDemand.of(self._pool, request)
+        return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
+
+    def _count(self, kind: UnitKind) -> bool:
+        """Begin to count units; False if others have promises on some of their ranks."""
+        for which, other in list(self._profiles.items()):
+            if which.ranks & kind.ranks:
+                if other.promises or other.held:
+                    return False
+                del self._profiles[which]
+        profile = CountedProfile.of(self._pool, kind, self._pool.clock())
+        if profile is None:
+            return False
+        self._profiles[kind] = profile
+        return True
+
+    def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
+        """Where a request that was accepted is counted, and how many units it asks for at least."""
+        demand = self._demands[request.shape]
+        assert demand is not None
+        return self._profiles[demand.kind], demand.count
+
+    # -- questions ----------------------------------------------------------
+
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        demand = self._demands[request.shape]
+        assert demand is not None
+        profile = self._profiles[demand.kind]
+        return profile.earliest(demand.count, length_of(request), start, from_now=start <= now)
+
+    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
+        profile, count = self._find(request)
+        return profile.room(start, end) >= count
+
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        profile, count = self._find(request)
+        if profile.free < count:
+            return False
+        own = self.promises.get(jobid) if jobid is not None else None
+        if (
+            own is None
+            or jobid is None
+            or own.start >= end
+            or self._profiles[own.demand.kind] is not profile
+        ):
+            return profile.room(now, end) >= count
+        if own.held:
+            kept = profile.held.pop(jobid)
+            fits = profile.room(now, end) >= count
+            profile.held[jobid] = kept
+            return fits
+        if own.end <= now:  # it is late, and its time has passed
+            return profile.room(now, end) >= count
+        # Up to its own promise it counts in full, and from there beside what that keeps.
+        if own.start > now and profile.room(now, own.start) < count:
+            return False
+        if profile.room(max(own.start, now), min(end, own.end)) + own.demand.count < count:
+            return False
+        return end <= own.end or profile.room(own.end, end) >= count
+
+    def is_free(self, request: ResourceRequest) -> bool:
+        return self.may_start(request)
+
+    def count(self, request: ResourceRequest, start: float, end: float) -> int:
+        return self._find(request)[0].room(start, end)
+
+    def next_change(self, request: ResourceRequest, time: float) -> float:
+        return self._find(request)[0].next_change(time)
+
+    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
+        return None
+
+    def stale(self, now: float) -> list[int]:
+        lines: dict[UnitKind, CountTimeline] = {}
+        stale = []
+        for jobid, promise in self.promises.items():
+            kind, count = promise.demand.kind, promise.demand.count
+            if promise.held:
+                if count > self._profiles[kind].total:
+                    stale.append(jobid)
+                continue
+            line = lines.get(kind)
+            if line is None:
+                fresh = CountedProfile.of(self._pool, kind, now)
+                assert fresh is not None
+                line = lines[kind] = fresh.line
+            if line.least(promise.start, promise.end) < count:
+                stale.append(jobid)
+            else:
+                line.add(promise.start, promise.end, -count)
+        return stale
+
+    # -- promises -----------------------------------------------------------
+
+    def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
+        demand = self._demands[request.shape]
+        assert demand is not None
+        profile = self._profiles[demand.kind]
+        if profile.room(start, end) < demand.count:
+            return False
+        self.promises[jobid] = CountedPromise(start, end, request, demand)
+        profile.enter(start, end, demand.count)
+        return True
+
+    def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
+        demand = self._demands[request.shape]
+        assert demand is not None
+        if demand.count > self._profiles[demand.kind].total:
+            return False
+        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, held=True))
+        return True
+
+    def keeps(self, jobid: int, now: float) -> bool:
+        promise = self.promises[jobid]
+        profile = self._profiles[promise.demand.kind]
+        return not profile.overdrawn(max(promise.start, now), promise.end)
+
+    def advance(self, jobid: int, now: float) -> float:
+        promise = self.promises[jobid]
+        before, demand = promise.start, promise.demand
+        profile = self._profiles[demand.kind]
+        # What it keeps itself would be free: a span that reaches its start is long enough.
+        start = profile.earliest(demand.count, promise.end - before, now, before)
+        if start >= before:
+            return before
+        self.withdraw(jobid)
+        end = start + length_of(promise.request)
+        self.restore(jobid, CountedPromise(start, end, promise.request, demand))
+        return start
+
+    def withdraw(self, jobid: int) -> CountedPromise | None:
+        promise = self.promises.pop(jobid, None)
+        if promise is None:
+            return None
+        profile = self._profiles[promise.demand.kind]
+        if promise.held:
+            profile.held.pop(jobid, None)
+        else:
+            count = promise.demand.count
+            profile.remove(promise.start, promise.end, count, self._pool.clock())
+        return promise
+
+    def restore(self, jobid: int, promise: Promise) -> None:
+        assert isinstance(promise, CountedPromise)
+        self.promises[jobid] = promise
+        self._enter(jobid, promise)
+
+    def _enter(self, jobid: int, promise: CountedPromise) -> None:
+        """Count a promise in."""
+        profile = self._profiles[promise.demand.kind]
+        if promise.held:
+            profile.held[jobid] = profile.to_hold(self._pool, promise.demand.count)
+        else:
+            profile.enter(promise.start, promise.end, promise.demand.count)
+
+    # -- starting now -------------------------------------------------------
+
+    def may_start(self, request: ResourceRequest) -> bool:
+        demand = self._demands[request.shape]
+        assert demand is not None
+        return self._profiles[demand.kind].free >= demand.count
+
+    def place(
+        self, request: ResourceRequest, now: float, end: float, overdue: bool = False
+    ) -> tuple[Selection, int] | None:
+        demand = self._demands[request.shape]
+        assert demand is not None
+        profile = self._profiles[demand.kind]
+        if overdue:
+            profile.maybe_overdrawn = True
+        room = profile.room(now, end)
+        if room < demand.count:
+            return None
+        # Any of the ranks will do. If the request accepts more units, it gets what promises leave.
+        pool = self._pool
+        shape = request.shape
+        ranks = profile.ranks
+        if profile.whole:
+            if not (shape.node_count or shape.slot_count).fixed:
+                free = ranks & pool.index.idle
+                ranks = take(free, min(room, popcount(free)))
+        elif not shape.slot_count.fixed:
+            most = shape.slot_count.floor(min(room, profile.free))
+            shape = shape.replace(slot_count=ResourceCount.parse(most))
+        return pool.place_shape(pool.index, shape, ranks)

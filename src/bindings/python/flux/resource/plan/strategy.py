@@ -1,0 +1,143 @@
+"""The two ways to keep promises have one interface, by which a Plan works with either.
+
+``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
+``plan.py``, and so is the one place where a plan goes from one to the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
+
+    from flux.resource.plan.promise import Promise
+    from flux.resource.pool.inventory import Selection
+    from flux.resource.request import ResourceRequest
+
+
+class Strategy(ABC):
+    """How the promises of a plan are kept.
+
+    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``accepts()`` before any
+    other method that takes a request. Times are seconds since the epoch, ``now``
+    is the time now, and an end is infinity where a request has no duration.
+
+    Attributes:
+        promises (Mapping): job id to Promise, in the order in which they were made.
+        seen (int or None): generation of the pool that all this is true for; None: of none yet.
+    """
+
+    promises: Mapping[int, Promise]
+    seen: int | None
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """An independent copy, for a plan that only looks ahead."""
+
+    # -- following the pool -------------------------------------------------
+
+    @abstractmethod
+    def sync(self) -> bool:
+        """Take in what happened to the pool since the generation that was seen last.
+
+        Returns:
+            bool: False if its promises cannot be kept in this way any more.
+        """
+
+    @abstractmethod
+    def started(self, jobid: int) -> None:
+        """Count in a job that the pool has just started, so that the next ``sync()`` need not."""
+
+    # -- questions ----------------------------------------------------------
+
+    @abstractmethod
+    def accepts(self, request: ResourceRequest) -> bool:
+        """Whether a request can be planned in this way, beside the promises there are."""
+
+    @abstractmethod
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        """First time, from ``start`` on, at which a request fits for its duration; infinity: never."""
+
+    @abstractmethod
+    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
+        """Whether a request fits all through a span."""
+
+    @abstractmethod
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        """Whether a request could start now and end at a time, beside all promises but that of a job."""
+
+    @abstractmethod
+    def is_free(self, request: ResourceRequest) -> bool:
+        """Whether a request could start now if nothing were promised."""
+
+    @abstractmethod
+    def count(self, request: ResourceRequest, start: float, end: float) -> int:
+        """How many nodes (slots, if it asks for no nodes) of a request fit all through a span."""
+
+    @abstractmethod
+    def next_change(self, request: ResourceRequest, time: float) -> float:
+        """The first moment after a time at which ``count()`` may become another; infinity: none."""
+
+    @abstractmethod
+    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
+        """The ranks that a promise for a span would be bound to; None if it would be to none."""
+
+    @abstractmethod
+    def stale(self, now: float) -> list[int]:
+        """Ids of the jobs whose promises cannot be kept any more, in the order of their promises."""
+
+    # -- promises -----------------------------------------------------------
+
+    @abstractmethod
+    def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
+        """Promise resources to a job, which has no promise, for a span; False if they do not fit."""
+
+    @abstractmethod
+    def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
+        """Keep resources for a job, which has no promise, from now on; False if they never fit."""
+
+    @abstractmethod
+    def keeps(self, jobid: int, now: float) -> bool:
+        """Whether the promise of a job can be kept, if all can that come before it."""
+
+    @abstractmethod
+    def advance(self, jobid: int, now: float) -> float:
+        """Move the promise of a job, which can be kept, to the earliest time that keeps all others.
+
+        Returns:
+            float: when it starts now; no later than before.
+        """
+
+    @abstractmethod
+    def withdraw(self, jobid: int) -> Promise | None:
+        """Take out the promise of a job, and return it; None if it has none."""
+
+    @abstractmethod
+    def restore(self, jobid: int, promise: Promise) -> None:
+        """Put back what ``withdraw()`` returned, this strategy's or that of the one before."""
+
+    # -- starting now -------------------------------------------------------
+
+    @abstractmethod
+    def may_start(self, request: ResourceRequest) -> bool:
+        """False if a quick look at what is free now shows that a request cannot start."""
+
+    @abstractmethod
+    def place(
+        self, request: ResourceRequest, now: float, end: float, overdue: bool = False
+    ) -> tuple[Selection, int] | None:
+        """Where a request would be placed now, to end at a time, beside all promises.
+
+        Args:
+            overdue (bool): the job's own promise has begun, and it starts in its place: those who
+                were promised what comes after it may be delayed with it.
+
+        Returns:
+            as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no place.
+        """

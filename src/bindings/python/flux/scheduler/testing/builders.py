@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobspecs (RFC 14, RFC 25) and resource sets (R, RFC 20) for tests, as dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def jobspec(
+    slots: int | str = 1,
+    cores: int | str = 1,
+    gpus: int = 0,
+    nodes: int | str | None = None,
+    duration: float = 0,
+    exclusive: bool = False,
+    constraints: dict[str, Any] | None = None,
+    command: Sequence[str] = ("true",),
+    run_duration: float | str | None = None,
+    **system: Any,
+) -> dict[str, Any]:
+    """Build a jobspec of version 1, as ``flux submit`` makes it.
+
+    A count is an integer, or a text with a range of RFC 14 such as ``"2-8"``.
+
+    Args:
+        slots: number of slots: on each node if there are `nodes`, else in all
+        cores: cores in each slot
+        gpus: GPUs in each slot
+        nodes: number of nodes; None: slots may share nodes
+        duration: time limit, seconds; 0: none
+        exclusive: take whole nodes; needs `nodes`
+        constraints: what nodes must have (RFC 31)
+        command: program and arguments
+        run_duration: how long an instance with mock execution lets the job run, seconds
+        **system: further keys of ``attributes.system``, such as ``queue`` and ``bank``
+
+    Returns:
+        dict: the jobspec, new at each call
+    """
+    in_slot: list[dict[str, Any]] = [{"type": "core", "count": cores}]
+    if gpus:
+        in_slot.append({"type": "gpu", "count": gpus})
+    vertex: dict[str, Any] = {"type": "slot", "count": slots, "with": in_slot, "label": "task"}
+    if nodes is not None:
+        vertex = {"type": "node", "count": nodes, "with": [vertex]}
+        if exclusive:
+            vertex["exclusive"] = True
+    attributes: dict[str, Any] = {"duration": duration, "cwd": "/"}
+    if run_duration is not None:
+        attributes["exec"] = {"test": {"run_duration": f"{run_duration}s"}}
+    attributes.update(system)
+    if constraints is not None:
+        attributes["constraints"] = constraints
+    return {
+        "version": 1,
+        "resources": [vertex],
+        "tasks": [{"command": list(command), "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": attributes},
+    }
+
+
+def make_R(
+    ranks: int | str = 1,
+    cores: int | str = 1,
+    gpus: int | str = 0,
+    hosts: str | None = None,
+    *,
+    starttime: float = 0.0,
+    expiration: float = 0.0,
+    properties: dict[str, str] | None = None,
+    nslots: int | None = None,
+    scheduling: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Build an R of version 1 whose ranks are all alike.
+
+    Ranks, cores and GPUs are a number, which are then numbered from 0, or an idset (RFC 22) such as ``"0-3,7"``.
+
+    Args:
+        ranks: the ranks
+        cores: the cores of each rank
+        gpus: the GPUs of each rank
+        hosts: the host of each rank, a hostlist (RFC 29); default: ``n`` and the rank
+        starttime: seconds since the epoch
+        expiration: when it ends, seconds since the epoch; 0: never
+        properties: name to the ranks (an idset) that have the property
+        nslots: how many slots of a job it has
+        scheduling: what a pool keeps in R of its own (RFC 20, section "scheduling")
+
+    Returns:
+        dict: R, new at each call
+    """
+    rank_ids = _idset(ranks)
+    children = {"core": _idset(cores)}
+    if gpus != 0:
+        children["gpu"] = _idset(gpus)
+    if hosts is None:
+        hosts = f"n{rank_ids}" if rank_ids.isdigit() else f"n[{rank_ids}]"
+    execution: dict[str, Any] = {
+        "R_lite": [{"rank": rank_ids, "children": children}],
+        "starttime": starttime,
+        "expiration": expiration,
+        "nodelist": [hosts],
+    }
+    if properties:
+        execution["properties"] = properties
+    if nslots is not None:
+        execution["nslots"] = nslots
+    R: dict[str, Any] = {"version": 1, "execution": execution}
+    if scheduling is not None:
+        R["scheduling"] = scheduling
+    return R
+
+
+def _idset(ids: int | str) -> str:
+    """The text of ids: as it is given, or of as many from 0."""
+    if isinstance(ids, str):
+        return ids
+    return "0" if ids == 1 else f"0-{ids - 1}"
