@@ -163,6 +163,11 @@ class Backfill(PolicyScheduler):
             if value in PREDICTIONS:
                 self.history.classes = PREDICTIONS[value]
             elif value != "limits":
+                if ":" not in value:
+                    names = ", ".join(["limits", *PREDICTIONS])
+                    raise ValueError(
+                        f"predict={value!r} is invalid: expected {names} or FILE:FUNCTION"
+                    )
                 self._prediction_function = function_of_file("predict", value)
         for value in self.take_argument("within"):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
@@ -202,8 +207,8 @@ class Backfill(PolicyScheduler):
         Promises never rest on this. What is below 0, infinite or NaN counts as not known.
         """
         if self._prediction_function is not None:
-            guess: float | None = self._asked("predict", self._prediction_function, job)
-            return guess
+            guess = self._asked("predict", self._prediction_function, job)
+            return guess if isinstance(guess, (int, float)) else None
         if self.predict == "limits":
             return None
         return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
@@ -220,7 +225,7 @@ class Backfill(PolicyScheduler):
         if self._predicts:
             guess = self.predicted(job)
             # A NaN fails this comparison, too.
-            if guess is not None and 0 <= guess < limit:
+            if isinstance(guess, (int, float)) and 0 <= guess < limit:
                 limit = guess
         return max(LEAST_RUN_S, limit)
 

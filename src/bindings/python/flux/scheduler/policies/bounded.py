@@ -198,15 +198,17 @@ class LatestStartPasses(RankedPasses):
         """The latest start of a job has come: it starts, or its promise is void."""
         if self.try_to_start(job):
             return
-        now = self.policy.now()
-        ends = self.policy.resources.jobs_by_end()
-        if ends and ends[0][0] <= now:
-            self.void(job, "late")
-        else:
-            self.latest.violated += 1
-            self.policy.log.error(
-                f"{job.name} was promised to start by {self.latest.when(job):.0f}, and cannot: this is a bug"
-            )
+        if job.jobid not in self.latest.overdue:
+            now = self.policy.now()
+            ends = self.policy.resources.jobs_by_end()
+            if ends and ends[0][0] <= now:
+                self.void(job, "late")
+            else:
+                self.latest.violated += 1
+                self.policy.log.error(
+                    f"{job.name} was promised to start by {self.latest.when(job):.0f}, and cannot: "
+                    "this is a bug"
+                )
         self.promise_anew(job)
 
     def begin(self, job: PendingJob, alloc: Any) -> None:
@@ -324,6 +326,10 @@ class LatestStartPasses(RankedPasses):
             self._without[job.jobid] = job
         else:
             plan.reserve(job.jobid, job.resource_request, when)
+            if when <= policy.now():
+                # As soon as what it waits for ends, which is an event: there is no time to wake up at.
+                self.latest.overdue.add(job.jobid)
+                return
             self.latest.make(job, when)
         policy.show_latest_start(job, when)
 
@@ -372,4 +378,4 @@ class LatestStartPasses(RankedPasses):
         self._doubt = cause
 
     def stats(self) -> dict[str, Any]:
-        return self.latest.stats()
+        return {"reserved": len(self.latest), "latest_starts": self.latest.stats()}

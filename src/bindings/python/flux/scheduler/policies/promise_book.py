@@ -185,6 +185,8 @@ class LatestStarts:
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
         self._heap: list[tuple[float, int]] = []  # with entries that are over
+        #: ids of jobs that were to have started by now: any pass may start them
+        self.overdue: set[int] = set()
         self.made = 0
         self.kept = 0
         self.void_by: dict[str, int] = {}
@@ -213,17 +215,21 @@ class LatestStarts:
     def make(self, job: PendingJob, when: float) -> None:
         """Promise a job to start by `when`, seconds since the epoch. What it was promised is replaced."""
         self.made += 1
+        self.overdue.discard(job.jobid)
         self._times[job.jobid] = (when, job)
         heapq.heappush(self._heap, (when, job.jobid))
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more."""
         self._times.pop(job.jobid, None)
+        self.overdue.discard(job.jobid)
 
     def started(self, job: PendingJob, now: float) -> None:
         """A job has started, and its promise was kept."""
         found = self._times.pop(job.jobid, None)
-        if found is not None:
+        late = job.jobid in self.overdue
+        self.overdue.discard(job.jobid)
+        if found is not None and not late:
             self.kept += 1
             self.spare += max(0.0, found[0] - now)
 
@@ -240,7 +246,7 @@ class LatestStarts:
 
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose latest start has come, in order of the queue."""
-        due = []
+        due = [self._times[jobid][1] for jobid in self.overdue]
         while True:
             when = self.next_due()
             if when is None or when > now:
