@@ -282,6 +282,7 @@ def test_a_site_derives_from_it(tmp_path):
         ("candidates=x", "or FILE:FUNCTION"),
         ("predict=users", "expected limits, class, last2 or FILE:FUNCTION"),
         ("rank=/nowhere/x.py:f", "FileNotFoundError"),
+        ("profile=best", "expected 'short-waits'"),
         ("within=soon", "expected a length of time"),
         ("promise=some", "expected a number, 'head', 'unlimited' or 'all'"),
     ],
@@ -289,3 +290,11 @@ def test_a_site_derives_from_it(tmp_path):
 def test_bad_arguments(arg, text):
     with pytest.raises(ValueError, match=text):
         rig_with(arg)
+
+
+def test_a_profile_stands_for_arguments_and_others_count_more():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "within=2h", "profile=short-waits")
+    policy = rig.sched
+    assert policy.promises_all and policy.within == 2 * HOUR and policy.predict == "class"
+    assert policy.has_candidate_ranks is False

@@ -9,7 +9,7 @@ from flux.scheduler import request_facts
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
-    " this scheduler also has reason-depth, order, reservations, promises, promise, guarantee, rank, candidates, predict, within"
+    " this scheduler also has reason-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
 )
 
 

@@ -55,6 +55,11 @@ LEAST_RUN_S = 1.0
 #: What a job without a limit counts as in ranks, seconds.
 NO_LIMIT_S = 365 * 86400.0
 
+#: Arguments that go together, by the value of ``profile=``. The guide has what was measured of them.
+PROFILES = {
+    "short-waits": ("rank=expansion", "predict=class", "promise=all", "within=24h"),
+}
+
 #: Classes of jobs by what ``predict=`` says: see `flux.scheduler.history`.
 PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
 
@@ -83,15 +88,26 @@ class Backfill(PolicyScheduler):
     Jobs without a rank in common do not count against each other, so that queues with ranks of their own
     do not stop one another; with ``order=strict`` all do.
 
+    With ``promise=all`` every job is promised a latest start when it comes (`flux.scheduler.policies.bounded`);
+    with ``rank=`` or ``candidates=`` jobs are asked in another order than the queue's
+    (`flux.scheduler.policies.ranked`). Then promises to heads are made anew in each pass.
+
+    A site's own class overrides `rank`, `candidate_rank`, `predicted` or `latest_start`.
+
     Args:
         h: the Flux handle
-        *args (str): module arguments: ``promises=N|unlimited``, how many blocked jobs get a promise
-            (default 1, which is EASY; 0 lets any job start that fits; unlimited is conservative backfill;
-            ``reservations=`` is the older name); ``guarantee=kept|none`` (default kept);
-            ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of `Scheduler`
+        *args (str): module arguments: ``promise=N|head|unlimited|all``, how many blocked jobs get a promise
+            (default 1, which is EASY and the same as head; 0 lets any job start that fits; unlimited is
+            conservative backfill; all: every job, when it comes); ``promises=`` and ``reservations=``
+            are older names of it; ``within=DURATION`` (default 24h); ``guarantee=kept|none``
+            (default kept); ``rank=`` and ``candidates=``, names of `flux.scheduler.policies.ranks.RANKS` or
+            ``FILE:FUNCTION``; ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of
+            `PROFILES`; ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of
+            `Scheduler`
 
     Attributes:
-        promises_limit (int or None): as ``promises=``; None: unlimited
+        promises_limit (int or None): as ``promise=``; None: unlimited, or all
+        promises_all (bool): whether it is all
         guarantee (str): as ``guarantee=``
         promises (PromiseBook): the promises there are
     """
@@ -120,6 +136,7 @@ class Backfill(PolicyScheduler):
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.take_order()
+        self.take_profile()
         for name in ("reservations", "promises", "promise"):
             for value in self.take_argument(name):
                 self.take_promises(name, value)
@@ -132,6 +149,15 @@ class Backfill(PolicyScheduler):
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
+
+    def take_profile(self) -> None:
+        """Put the arguments that ``profile=`` stands for before all others, which so count more."""
+        for value in self.take_argument("profile"):
+            if value not in PROFILES:
+                raise ValueError(
+                    f"profile={value!r} is invalid: expected {' or '.join(map(repr, PROFILES))}"
+                )
+            self._pending_args = [*PROFILES[value], *self._pending_args]
 
     def take_promises(self, name: str, value: str) -> None:
         """Take how many jobs are promised a start from an argument, whatever it is called."""
