@@ -298,3 +298,37 @@ def test_a_profile_stands_for_arguments_and_others_count_more():
     policy = rig.sched
     assert policy.promises_all and policy.within == 2 * HOUR and policy.predict == "class"
     assert policy.has_candidate_ranks is False
+
+
+def test_questions_know_ranks_and_latest_starts():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "profile=short-waits", "within=1h")
+    begin = rig.now
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    rig.alloc(3, whole(1, 5000))
+    rig.settle()
+    rig.wait(2)
+    _, answer = rig.ask("sched.explain", {"id": 2})
+    job = answer["jobs"][0]
+    assert job["t_latest"] == begin + HOUR
+    assert job["expected_run"] == 50
+    assert -2 < job["rank"] < -1
+    assert job["reason"].startswith("insufficient resources")
+    _, answer = rig.ask("sched.explain", {"id": 3})
+    why = "it would keep another job from its latest start"
+    assert answer["jobs"][0]["reason"] == why
+    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
+    assert answer["t_latest"] == pytest.approx(begin + HOUR + 5050, abs=5)
+    _, answer = rig.ask("sched.stats", {})
+    assert answer["stats"]["latest_starts"] == {
+        "made": 3,
+        "kept": 1,
+        "void": {},
+        "violated": 0,
+        "mean_spare": HOUR,
+    }
+    # An estimate is no later than what was promised.
+    assert sched(rig)[2]["t_estimate"] == begin + 100

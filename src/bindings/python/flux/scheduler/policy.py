@@ -596,6 +596,16 @@ class PolicyScheduler(Scheduler):
             return cause.reason
         return describe(facts or self.facts.explain(job.resource_request))
 
+    def rank_facts(self, job: PendingJob) -> dict[str, Any]:
+        """What ``sched.explain`` adds to its answer about a job that is ordered by more than its priority:
+        ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch, or None)."""
+        return {}
+
+    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
+        """What a job that asks for `request` would be told as its latest start, if it came now, beside all
+        that is in `plan`; None: nothing."""
+        return None
+
     # -- requests --------------------------------------------------------------------------------------
 
     @request_handler("config-reload")

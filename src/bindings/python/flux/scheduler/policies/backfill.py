@@ -29,13 +29,13 @@ from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog, in_order
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
-    from flux.scheduler.requests import PendingJob
 
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
@@ -494,8 +494,10 @@ class Backfill(PolicyScheduler):
 
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The first job ahead of this one that has a promise it could delay."""
+        if self.ranked is not None:
+            return self.ranked.head_of(job)
         for other in self.promises:
-            if self.ranked is None and not other < job:
+            if not other < job:
                 return None
             if self.shares_ranks(job, other):
                 return other
@@ -597,7 +599,23 @@ class Backfill(PolicyScheduler):
         head = self.head_of(job)
         if head is not None and facts["available"] >= facts["needed"]:
             return f"behind {head.name}"
-        return describe(facts)
+        found = describe(facts)
+        if found is None and self.promises_all:
+            return "it would keep another job from its latest start"
+        return found
+
+    def rank_facts(self, job: PendingJob) -> dict[str, Any]:
+        if self.ranked is None:
+            return {}
+        answer = {"rank": usable(self.rank(job)), "expected_run": self.expected_run(job)}
+        return {**answer, **self.ranked.facts(job)}
+
+    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
+        if not self.promises_all:
+            return None
+        now = self.now()
+        job = PendingJob(0, 0, now, None, request)
+        return plan.earliest(request, after=max(now, self.latest_start(job)))
 
     def forecast(self) -> Iterator[None]:
         yield from self.reasons()
@@ -646,6 +664,9 @@ class Backfill(PolicyScheduler):
     def planned_start(self, plan: Plan, job: PendingJob) -> float | None:
         """When a job would start behind all that is in a plan, and enter it there; None: nobody knows."""
         try:
+            plan.cancel(
+                job.jobid
+            )  # its latest start, if it has one, does not keep it from starting earlier
             when = plan.earliest(job.resource_request)
             if when is not None:
                 plan.reserve(job.jobid, job.resource_request, when)

@@ -377,5 +377,11 @@ class LatestStartPasses(RankedPasses):
         """Something happened to a running job for which promises may not be kept any more."""
         self._doubt = cause
 
+    def heads(self) -> list[PendingJob]:
+        return self._heads
+
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        return {"t_latest": self.latest.when(job) if job in self.latest else None}
+
     def stats(self) -> dict[str, Any]:
         return {"reserved": len(self.latest), "latest_starts": self.latest.stats()}

@@ -193,6 +193,24 @@ class RankedPasses:
     def doubt(self, cause: str) -> None:
         """Something happened to a running job for which promises may not be kept any more."""
 
+    def head_of(self, job: PendingJob) -> PendingJob | None:
+        """The head that a job leaves its time; None: it is one itself, or there is none."""
+        heads = self.heads()
+        if job in heads:
+            return None
+        for head in heads:
+            if not head.request.finalized and self.policy.shares_ranks(job, head):
+                return head
+        return None
+
+    def heads(self) -> list[PendingJob]:
+        """The heads of the last pass that had to find them."""
+        return list(self.policy.promises)
+
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """What ``flux sched explain`` tells of a job beside its rank."""
+        return {}
+
     def stats(self) -> dict[str, Any]:
         """What ``flux module stats`` and ``flux sched stats`` show of promises."""
         return {}
