@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sphinx settings: the guide, the reference and the man pages (make html, make)."""
 
 import os
@@ -7,6 +8,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SRCDIR = os.path.dirname(HERE)
 # The reference is made from docstrings; the embedded bindings stand in for the host's.
 sys.path[:0] = [
+    os.path.join(HERE, "_ext"),
     os.path.join(SRCDIR, "src", "bindings", "python"),
     os.path.join(SRCDIR, "src", "embedded"),
 ]
@@ -19,8 +21,8 @@ with open(os.path.join(SRCDIR, "configure.ac"), encoding="utf-8") as stream:
         next(line for line in stream if line.startswith("AC_INIT")).split("[")[2].split("]")[0]
     )
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "state_tables"]
+exclude_patterns = ["_build", "_ext"]
 root_doc = "index"
 # A page links to others only through :doc: and :ref:, so that -W finds the broken ones; nothing is fetched.
 nitpicky = False

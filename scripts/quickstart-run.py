@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What scripts/quickstart does inside its instance: the commands a user would type, and their output.
 
 Everything goes through the flux command, so that each line can be repeated by hand.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Tell the first pending job when it will start, from what the pool knows of the running ones."""
 
 import heapq

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The shortest scheduler: jobs start in order, the first that does not fit stops the rest."""
 
 import heapq

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """No more than so many nodes for one user: max-nodes=N.
 
 What a user's jobs hold is followed from hello to the last free, also when a job's nodes come back

@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever fits starts, in order of priority, without looking twice at what cannot have changed."""
 
 from flux.resource import InsufficientResources
+from flux.scheduler.admission import JobDeferred
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import Backlog
 
@@ -14,7 +16,9 @@ class LookAhead(PolicyScheduler):
                 yield
                 continue
             try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
+                alloc = self.allocate(job)
+            except JobDeferred as why:
+                self.defer(job, why)
             except InsufficientResources:
                 self._backlog.block(job, alike=True)
             except Exception as reason:

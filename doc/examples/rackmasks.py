@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Racks again, on the pool's own structures: as fast with 10,000 nodes as with ten.
 
 flux module load sched-fifo pool-class=rackmasks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A pool that fills one rack before it opens the next; racks are ranks 0-3, 4-7 and so on.
 
 flux module load sched-fifo pool-class=rackpool

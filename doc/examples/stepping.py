@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever fits starts, and between two jobs the reactor gets its turn."""
 
 import heapq

@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The widest job first, with what the library has for policies: times in R, reasons, arguments."""
 
 from flux.resource import InsufficientResources
+from flux.scheduler.admission import JobDeferred
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
 
@@ -24,7 +26,9 @@ class Widest(PolicyScheduler):
                 job.request.deny(f"no jobs of less than {self.narrowest} cores here")
             elif not blocked:
                 try:
-                    alloc = self.resources.alloc(job.jobid, job.resource_request)
+                    alloc = self.allocate(job)
+                except JobDeferred as why:
+                    self.defer(job, why)  # it waits for something else than nodes: for nobody here
                 except InsufficientResources:
                     blocked = True  # the widest waits, and the narrower ones behind it
                 except Exception as reason:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler that decides nothing: every job gets rank 0, core 0, one job a core at a time.
 
 What a broker module in Python costs and how many jobs a broker can start, without any scheduling; R is

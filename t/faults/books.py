@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Who holds what, kept as plain sets of (rank, type, id): slow, obvious, and not the pool's way.
 
 Also what a legal R is (RFC 20), and whether a simple request would fit what is free. Everything

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Hold a running instance's records against the rules: every eventlog, every R, no overlap.
 
 Works on any Flux instance, the embedded one or a real one, through its commands:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Runs one history against an instance in this process, on the virtual clock.
 
 After every step the scheduler is brought to rest (``sched.quiescent``) and the rules are held

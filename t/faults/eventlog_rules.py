@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a legal job eventlog is (RFC 18, 21), written from the RFCs and from nothing in src/.
 
 `check(events)` replays a log and raises `Violation` at the first event that could not have

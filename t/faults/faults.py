@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Fault runs: random histories against whole instances, seed by seed.
 
     faults.py --seeds 0-999                     each scheduler and both pools, 1000 seeds

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Random histories: what users, administrators and bad luck do to an instance.
 
 A history is a list of steps, each a list of JSON values, so that it can be printed, shrunk and

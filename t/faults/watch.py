@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Watches the messages of an instance and holds them against the protocols' rules.
 
 `Watch.see` is called for every message as it is delivered, in order. What it asserts:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Every callback gets the args that the interface promises; says so in the log."""
 
 from flux.jobtap import CURRENT_JOB

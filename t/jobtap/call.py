@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Calls a topic that callee.py answers."""
 
 from flux.jobtap import CURRENT_JOB

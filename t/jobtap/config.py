@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Wants a table [testconfig] with a string testkey in the configuration."""
 
 

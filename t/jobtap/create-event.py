@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Posts an event before the job is validated."""
 
 from flux.jobtap import CURRENT_JOB

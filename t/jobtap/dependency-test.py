@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The dependency scheme ``test``: jobs wait until a request removes what they wait for."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Data attached to jobs: set, read, deleted; freed when the job ends or the plugin goes."""
 
 import errno

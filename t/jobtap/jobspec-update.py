@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Updates the jobspec from callbacks and by request."""
 
 from flux.jobtap import CURRENT_JOB

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The functions of the interface with arguments good and bad, called from all states of a job."""
 
 import errno

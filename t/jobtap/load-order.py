@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs that exist when it loads come in the order of its argument ``sort``."""
 
 

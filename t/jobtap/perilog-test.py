@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A prolog and an epilog of a tenth of a second each; with prolog-exception=1 the prolog fails."""
 
 from flux.jobtap import CURRENT_JOB

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs wait in PRIORITY until a request names their priority."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Something in every topic: on both hosts the eventlogs of t2205 come of it."""
 
 from flux.jobtap import CURRENT_JOB

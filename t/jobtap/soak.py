@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Makes something of everything for each job, and says how much Python holds on to."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Events of a job come to those who subscribe, and no longer once they unsubscribe."""
 
 import errno

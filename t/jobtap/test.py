@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Does in each callback what the job's attributes.system.jobtap.test-mode says."""
 
 import json

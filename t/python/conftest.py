@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What every pytest run needs: our two directories first on the path, and the recorded data.
 
 The tests run on the embedded instance's bindings, so ``src/bindings/python`` and ``src/embedded`` come before anything

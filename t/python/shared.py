@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Find the recorded data of a real instance, and read it.
 
 The data is not in this tree.  Its directory (with ``golden/`` and ``hwloc/`` in it) is named by the environment variable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Start of the test personality job: invented resources on every rank, the job services and sched-simple."""
 
 import json

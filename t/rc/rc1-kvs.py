@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Start of the test personality kvs: a key-value store and nothing else."""
 
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Follow the broker's log until a line matches: dmesg-grep.py [-t SEC] [-v] PATTERN.
 
 Exit code 0 as soon as one does (lines from before count), 1 and "Timeout!" when SEC seconds (1) have passed.

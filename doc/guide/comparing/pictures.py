@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Draw the pictures of comparing.rst: the charts of the report about the sample trace, one file each.
 
 doc/guide/comparing/pictures.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Draw the pictures of the TreePool chapter: each is what a pool answers to a few requests.
 
     python doc/guide/treepool/pictures.py [DIR]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 FLUX_NODEID_ANY: int
 FLUX_RPC_NORESPONSE: int
 FLUX_RPC_STREAMING: int

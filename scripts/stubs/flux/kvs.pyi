@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 from typing import Any, Optional
 
 from flux.core.handle import Flux

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 from collections.abc import Callable
 from typing import Any
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance in the test's own process, with the services a test asks for."""
 
 from flux_embedded.broker.instance import Instance

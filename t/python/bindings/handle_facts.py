@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What host.md 2 to 5 record of a handle, as functions of one: inside an instance and as its client.
 
 Run as a program, it takes a handle from ``flux.Flux()`` and prints the names of the facts that hold.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.brokermod: modules, their handlers, log and entry points (host.md 6 and 8)."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints: the text form (RFC 35), the objects (RFC 31), and what they match."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.constraint.parser: the names that scripts import, and what they get."""
 
 import pytest

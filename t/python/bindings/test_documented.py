@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The table of names in doc/reference/bindings.rst is true."""
 
 import fnmatch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Durations (RFC 23) and the small helpers of flux.util."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The facts of handle_facts.py, of a handle inside an instance and of one in another process."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Hostlists: the text form of RFC 29 and flux.hostlist.Hostlist."""
 
 import pytest

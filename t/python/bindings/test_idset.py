@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Idsets: the text form of RFC 22 and flux.idset.IDset."""
 
 import pytest

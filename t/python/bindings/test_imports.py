@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What is imported from where, each in a fresh interpreter.
 
 The traps, by number:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.job and flux.resource's requests, in a whole instance on the virtual clock."""
 
 import base64

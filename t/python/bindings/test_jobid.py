@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job ids: the encodings of RFC 19 and flux.job.JobID."""
 
 import json

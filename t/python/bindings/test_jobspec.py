@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Checking jobspecs (RFC 14, 25), and flux.job.JobspecV1."""
 
 import copy

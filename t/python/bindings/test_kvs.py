@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The KVS: its service by messages, and flux.kvs."""
 
 import errno

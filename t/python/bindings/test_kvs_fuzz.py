@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The KVS under random requests: against a model, and with payloads of any form."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever text or object a parser is given, it answers or raises ValueError, and soon."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.resource.ResourceSet: R version 1 (RFC 20) in, combined, and out."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What scripts do with jobs as a whole: executors and output, in a program of their own beside an instance."""
 
 import os

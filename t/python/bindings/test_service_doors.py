@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Every method of every service, with payloads of any form: an answer, never a traceback.
 
 What comes over the socket is checked at the door (`flux_embedded.kernel.service.check_form` and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Resource shapes (RFC 46)."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.importer, flux.memoized_property, flux.conf_builtin, flux.uri."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the broker's tests share: small module files, and an instance without job services."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Log, attributes, events, configuration, ranks: the broker's own services, message by message."""
 
 import base64

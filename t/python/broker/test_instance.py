@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The instance without socket or command, as tests and fault runs use it."""
 
 import json

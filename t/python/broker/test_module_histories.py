@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Modules loaded, unloaded, killed and crashing at random: every request is answered, once."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Loading and unloading modules: what the load command is told, what the log says, who is told of the end."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever is in a payload: one answer, never a traceback, and the service goes on."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The socket: well-formed and malformed clients, and clients that leave."""
 
 import errno

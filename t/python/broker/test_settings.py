@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Attributes, configuration, the module path and the log's format: the broker's plain functions."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux start`` from outside: exit codes, signals, the run directory, what is left behind."""
 
 import os

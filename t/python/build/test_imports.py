@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Import traps: what has to hold of our package laid over another, and of the embedded bindings.
 
 Each case runs in a Python of its own, because an import happens once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What src/jobtap/build.py says where something is missing; configure shows it and goes on without python.so."""
 
 import os

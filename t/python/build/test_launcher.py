@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """src/cmd/flux: finds its Python and its modules from wherever it is called."""
 
 import os

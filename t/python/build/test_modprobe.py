@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """flux.modprobe: entries, order of loading, rc files."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The total of scripts/runtests: what counts as passed, failed and skipped."""
 
 import importlib.machinery

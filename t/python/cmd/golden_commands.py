@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Replay recorded scenarios of commands in embedded instances and say what comes out alike.
 
 ``golden/commands`` of the recorded data (see shared.py) has a file a group: the arguments of the ``flux start`` around

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What of the recorded commands need not be alike in an embedded instance, and why."""
 
 FAKE_RANKS = "a real host has no broker on fake ranks: real processes, hosts and drains there fail"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Replaying recorded command lines in a shell inside an embedded instance."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Send one table of requests to the services of an embedded instance and of a real one, and compare the answers.
 
 ``requests.txt`` beside this file has the table: one request a line, its topic and a payload.  Each is sent as it stands; one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Run scenarios of commands on a real Flux and keep what they print, for golden_commands.py to replay.
 
     .venv/bin/python t/python/cmd/record_commands.py [--flux FLUX] [-o DIRECTORY] FILE ...

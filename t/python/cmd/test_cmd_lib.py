@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the commands are made of, tested without an instance."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Command lines beyond the recorded ones, in one embedded instance of four ranks of two cores."""
 
 import pytest

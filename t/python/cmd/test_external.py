@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Commands that are not built in: flux-NAME.py and flux-NAME, in the order a real flux looks."""
 
 import os

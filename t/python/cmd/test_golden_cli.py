@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Command lines recorded in a real instance give the same output and exit codes in the embedded one."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Scenarios of commands recorded on a real instance come out alike in embedded ones, or it is said why not."""
 
 from pathlib import Path

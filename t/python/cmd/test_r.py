@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux R``, as the real command answers (watched on flux-core 0.88)."""
 
 import io

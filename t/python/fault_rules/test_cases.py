@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Histories that went wrong once in fault runs are replayed for ever: t/faults/cases."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The fault runs' own rules must catch what they are there to catch, and accept recorded runs."""
 
 import json

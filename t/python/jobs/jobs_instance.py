@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance with a scripted scheduler, for tests of the job services at the message level."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests on jobs: exceptions, signals, waiting, memo, annotations, purge; queues (protocols.md 13, 14; cli.md)."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's side of RFC 27: protocols.md section 16, and what golden/lifecycle.jsonl shows."""
 
 import errno

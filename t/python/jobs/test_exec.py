@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Execution (RFC 32, RFC 50): mock and real, exec eventlog, output, environment, signals, layout."""
 
 import errno

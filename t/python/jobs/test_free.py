@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Giving resources back: partial release, housekeeping, epilogs, and what hello says of it."""
 
 import errno

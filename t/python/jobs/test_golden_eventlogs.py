@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The eventlogs of a real instance, case by case: same events, same contexts, keys in the same order."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """job-info and job-list (RFC 41, 43; protocols.md 19)."""
 
 import errno

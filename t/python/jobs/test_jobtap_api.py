@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The functions a jobtap plugin can call, one by one, and loading, listing, removing plugins."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Child processes of plugins in a broker: their status comes from a helper, whoever has waited for it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What flux-core's job manager does with plugins, in the embedded one: the points in which they once differed."""
 
 import asyncio

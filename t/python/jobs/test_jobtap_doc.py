@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The guide's tables of topics and functions: complete, and every test they name exists."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The event processing model of jobtap: synchronous for idle jobs, queued for busy ones, never recursive."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The example plugins that come with the instance."""
 
 import pytest

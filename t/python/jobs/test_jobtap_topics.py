@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """jobtap callback topics: when each is called, with what, and what becomes of its answer."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """sched.quiescent asked from inside the job manager, as emulators do (message sequence of a whole instance)."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """States follow from events alone (RFC 21), and a restarted job manager goes on where the last one was."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The kernel: messages between services, modules and clients, in one order; futures; watchers."""
 
 import errno

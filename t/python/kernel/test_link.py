@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The socket's two ends: frames, and an outside program's link."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whether promises can be kept: every way of choosing ranks is tried. Slow, and as plain as can be.
 
 It keeps books of its own, from what the pool answered; nothing is shared with the code under test.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A pool as sets of cores, for comparison: slow, and as plain as can be.
 
 Nothing here is shared with the code under test.  Requests come as ``Ask``: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The contract of pool implementations: a third pool, written against it alone, plans and explains."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Counts of RFC 14 and RFC 45, and products of them."""
 
 import itertools

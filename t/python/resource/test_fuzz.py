@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Anything at all as jobspec, R or constraint: the documented exception, soon, and never another."""
 
 import json

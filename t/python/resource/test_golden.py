@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The recorded requests of golden/rv1pool-cases.json, and what this pool answers."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Masks and their text; host names as runs. Against sets and lists."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What ranks offer, and whether there is a way, against a plain look at every possibility."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plans: every answer against one that tries every way of choosing ranks."""
 
 import math
@@ -443,6 +444,107 @@ def test_a_hold_is_lost_with_its_ranks_only():
     assert plan.stale() == []
     pool.remove_ranks("3")
     assert plan.stale() == [7]
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
+def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(bound):
+    """Its job starts late since another one ends late, and meanwhile a node goes down."""
+    pool = make_pool(FOUR)
+    now = [NOW]
+    pool.clock = lambda: now[0]
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
+    plan = pool.plan()
+    if bound:
+        shared = job(pool, slots=1, cores=2)
+        plan.reserve(3, shared, plan.earliest(shared))
+        plan.cancel(3)
+    two = job(pool, 2, cores=4, duration=10.0)
+    plan.reserve(2, two, NOW + 10)
+    assert (plan.ranks_of(2) is not None) is bound
+    now[0] = NOW + 15
+    spare = members(0b1111 & ~(plan.ranks_of(2) or 0b1100))
+    pool.mark_down(f"{spare[0]}")
+    assert plan.promises() == {2: (NOW + 10, NOW + 20)}
+    assert plan.stale() == []
+    assert plan.earliest(two) == NOW + 20
+    assert plan.earliest(job(pool, 1, cores=4, duration=10.0)) == NOW + 15
+    assert plan.advance(2) == NOW + 10
+    pool.mark_down("0-2")
+    assert plan.stale() == [2]
+    with pytest.raises(InsufficientResources):
+        plan.advance(2)
+    pool.mark_up("all")
+    assert plan.stale() == []
+    pool.free(1)
+    plan.alloc(2, two)
+    assert plan.promises() == {}
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
+def test_a_promise_that_is_over_is_stale(bound):
+    pool = make_pool(FOUR)
+    now = [NOW]
+    pool.clock = lambda: now[0]
+    plan = pool.plan()
+    if bound:
+        shared = job(pool, slots=1, cores=2)
+        plan.reserve(3, shared, NOW)
+        plan.cancel(3)
+    two = job(pool, 2, cores=4, duration=10.0)
+    plan.reserve(2, two, NOW + 10)
+    now[0] = NOW + 20
+    assert plan.stale() == [2]
+    pool.mark_down("0")
+    assert plan.stale() == [2]
+    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
+    plan.cancel(2)
+    assert plan.stale() == []
+    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
+def test_a_clock_that_is_set_back(bound):
+    """A promise from a time on that is before the plan's first one."""
+    pool = make_pool(FOUR)
+    now = [NOW]
+    pool.clock = lambda: now[0]
+    plan = pool.plan()
+    if bound:
+        shared = job(pool, slots=1, cores=2)
+        plan.reserve(9, shared, NOW)
+        plan.cancel(9)
+    two = job(pool, 2, cores=4, duration=10.0)
+    assert plan.earliest(two) == NOW
+    now[0] = NOW - 5
+    plan.reserve(2, two, NOW - 5)
+    plan.reserve(3, two, NOW - 5)
+    assert plan.earliest(two) == NOW + 5
+    plan.cancel(2)
+    plan.cancel(3)
+    assert plan.earliest(job(pool, 4, cores=4)) <= NOW
+
+
+def test_a_promise_that_waits_for_a_late_job_keeps_its_ranks():
+    """What comes free at some later time does not make up for them."""
+    pool = make_pool(FOUR)
+    now = [NOW]
+    pool.clock = lambda: now[0]
+    long = [job(pool, 1, cores=cores, duration=1000.0) for cores in (4, 2, 2)]
+    for jobid, request in enumerate(long, 1):
+        pool.alloc(jobid, request)
+    late, whole = job(pool, 1, cores=4, duration=10.0), job(pool, 1, cores=4, duration=100.0)
+    pool.alloc(4, late)
+    plan = pool.plan()
+    assert plan.earliest(whole) == NOW + 10
+    plan.reserve(5, whole, NOW + 10)
+    assert plan.ranks_of(5) == pool.held_ranks(4)
+    now[0] = NOW + 12
+    pool.free(4)
+    assert plan.earliest(job(pool, 4, cores=4)) == NOW + 1000
+    with pytest.raises(InsufficientResources, match="would delay"):
+        plan.alloc(6, job(pool, 1, cores=4, duration=50.0))
+    assert plan.stale() == []
+    plan.alloc(5, whole)
 
 
 def test_a_plan_that_lives_long():

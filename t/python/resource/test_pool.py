@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Pools one property at a time: R in and out, wrappers, hooks, errors."""
 
 import errno
@@ -195,7 +196,7 @@ def test_gpus_alone():
             R(lite=[{"rank": "0", "children": {"core": "0"}}, {"rank": "x", "children": {}}]),
             r"R_lite\[1\]",
         ),
-        (R(lite=[{"rank": "", "children": {"core": "0"}}]), "no rank"),
+        (R(lite=[{"rank": "", "children": {"core": "0"}}]), "at least one rank"),
         (R(lite=[{"rank": 0, "children": {"core": "0"}}]), "idset"),
         (R(lite=[{"rank": "0", "children": {"core": 0}}]), "idset"),
         (R(lite=[{"rank": "0", "children": {"core": "0", "gpu": None}}]), "idset"),
@@ -748,7 +749,9 @@ def test_a_hook_that_finds_nothing():
         pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(
             R()
         )
-        with pytest.raises(InsufficientResources, match="Rv1Pool finds no place"):
+        with pytest.raises(
+            InsufficientResources, match="enough is free, but Rv1Pool finds no place"
+        ):
             pool.alloc(1, ask(pool))
         with pytest.raises(InfeasibleRequest):
             pool.alloc(1, ask(pool, cores=9))

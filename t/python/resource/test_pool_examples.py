@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pools of the guide's page on pools (doc/examples) do what it says of them."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Random histories of a pool, step by step against the model of sets."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool tells of its ranks and jobs, and allocations on given ranks: the same of every pool."""
 
 import pytest

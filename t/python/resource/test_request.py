@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What is read from a jobspec, and what is refused."""
 
 import json

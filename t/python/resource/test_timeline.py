@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Timelines of masks, and profiles with many ends, against plain lists."""
 
 import random

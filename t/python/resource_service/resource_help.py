@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the resource service's tests share: an instance with kvs and resource, and what the holder of the stream was sent."""
 
 import pytest

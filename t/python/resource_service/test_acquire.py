@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``resource.acquire`` (RFC 28), message by message."""
 
 import errno

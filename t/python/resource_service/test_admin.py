@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Drain, status, reload, journal: what an administrator asks, and the texts he is answered."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """R as the resource service reads, cuts and makes it."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Random histories against plain sets: what the holder of the stream knows is what is so, and every delta is exact."""
 
 import random

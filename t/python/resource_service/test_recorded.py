@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a recorded scheduler was sent on its resource.acquire stream: the same steps give the same messages."""
 
 import json

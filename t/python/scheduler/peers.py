@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler module among scripted peers: resource, job manager, job-info, and a real KVS.
 
 Everything the scheduler sends is recorded.  Time is virtual and stands still until a test moves it.
@@ -110,7 +111,8 @@ class JobManagerPeer(Service):
         self.hello_error = None
         self.ready_request = None
         self.raised = []
-        #: None: there is no alloc-query; else a function giving the answer, and what is sent after it
+        #: None: there is no alloc-query; else a function giving the answer, and what is sent after
+        #: it
         self.alloc_query = None
 
     @request("alloc-query")
@@ -263,7 +265,8 @@ class Rig:
             services.append(self.info)
         for service in services:
             service.start()
-        #: every message the job manager or a client got from the scheduler: (topic, errnum, payload)
+        #: every message the job manager or a client got from the scheduler: (topic, errnum,
+        #: payload)
         self.received = []
         self.client = Recorder(kernel, self.received)
         self.handle = Flux(Task(kernel, "test"))

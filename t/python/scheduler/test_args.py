@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Module arguments: what is taken, and what is said about the rest."""
 
 import pytest
@@ -112,7 +113,7 @@ def test_log_level_keeps_the_ready_line_back():
     assert rig.logged() == []
 
 
-# -- the check for unknown arguments, however classes are built ----------------------------------------
+# -- the check for unknown arguments, however classes are built ------------------------------------
 
 
 class NoInit(Scheduler):
@@ -189,7 +190,7 @@ def test_a_bad_class_attribute_is_told_like_a_bad_argument():
         Rig(R(1, 1)).load(Bad)
 
 
-# -- pool URIs ---------------------------------------------------------------------------------------------
+# -- pool URIs -------------------------------------------------------------------------------------
 
 
 def test_pool_uris(tmp_path, monkeypatch):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The chart of a plan, as text and as a picture."""
 
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,6 @@
-"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may
+answer."""
 
 import inspect
 import json
@@ -74,7 +76,7 @@ def test_what_comes_during_a_commit_goes_into_the_next(rig):
     assert rig.sched.stats_get()["commits"] == 2
 
 
-# -- AllocRequest ---------------------------------------------------------------------------------------
+# -- AllocRequest ----------------------------------------------------------------------------------
 
 
 class Answers:
@@ -184,7 +186,7 @@ def test_the_guides_answers_work_from_outside_too(rig):
     ]
 
 
-# -- times in R -------------------------------------------------------------------------------------------
+# -- times in R ------------------------------------------------------------------------------------
 
 
 def test_a_pool_without_times_gets_them():

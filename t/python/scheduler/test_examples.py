@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The examples of the guide (doc/examples) do what the guide says of them."""
 
 import ast
@@ -11,7 +12,7 @@ from flux_embedded.kernel.service import Service, request
 
 DOC = Path(__file__).resolve().parents[3] / "doc"
 EXAMPLES = DOC / "examples"
-PAGES = sorted((DOC / "guide").glob("scheduler*.rst"))
+PAGES = [*sorted((DOC / "guide").glob("scheduler*.rst")), DOC / "guide" / "admission.rst"]
 
 
 def load(name, *args, inventory=None):
@@ -21,7 +22,8 @@ def load(name, *args, inventory=None):
 
 
 def test_every_example_is_in_the_guide_and_tested_here():
-    here = Path(__file__).read_text()
+    tests = [Path(__file__), Path(__file__).with_name("test_admission.py")]
+    here = "".join(path.read_text() for path in tests)
     guide = "".join(page.read_text() for page in PAGES)
     names = [path.stem for path in EXAMPLES.glob("*.py") if "flux.scheduler" in path.read_text()]
     assert names
@@ -143,6 +145,100 @@ def test_widest():
     rig.free(3)
     rig.settle()
     assert rig.started() == [3, 4]
+
+
+@pytest.mark.parametrize("name", ["widest", "lookahead", "shortest", "aging", "fairshare"])
+def test_policies_keep_reservations(name):
+    rig = load(name)
+    entry = {"name": "dat", "start": rig.now + 100, "duration": 50, "zone": "UTC", "nodes": 4}
+    entry["users"] = [0]
+    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    whole = {"nodes": 4, "exclusive": True}
+    rig.alloc(1, jobspec(1, duration=200, **whole))
+    rig.alloc(2, jobspec(1, duration=50, **whole, reservation="later"))
+    rig.settle()
+    assert rig.started() == []
+    rig.alloc(3, jobspec(4, nodes=2, exclusive=True, duration=20, reservation="dat"), priority=17)
+    rig.settle()
+    rig.wait(101)
+    assert rig.started() == [3]
+    rig.free(3)
+    rig.wait(60)
+    assert rig.started() == [3, 1]
+    assert not rig.logged(3)
+
+
+def test_shortest():
+    rig = load("shortest", "promises=unlimited")
+    rig.alloc(1, jobspec(16, duration=100))
+    rig.settle()
+    for jobid, duration in ((2, 0), (3, 300), (4, 200)):
+        rig.alloc(jobid, jobspec(16, duration=duration))
+    rig.alloc(5, jobspec(16, duration=1000), priority=17)
+    rig.settle()
+    for jobid in (1, 5, 4, 3):
+        rig.free(jobid)
+        rig.settle()
+    assert rig.started() == [1, 5, 4, 3, 2]
+
+
+def test_aging():
+    rig = load("aging", "patience=1000", "queue-depth=unlimited")
+    begin = rig.now
+    rig.alloc(1, jobspec(16))
+    rig.settle()
+    rig.alloc(2, jobspec(16), priority=1, t_submit=begin - 500)
+    rig.alloc(3, jobspec(16), priority=20)
+    rig.alloc(4, jobspec(16), priority=0, t_submit=begin - 2000)
+    rig.settle()
+    assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
+    rig.wait(499)
+    assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
+    rig.wait(2)
+    assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 2, 3]
+    assert rig.annotations(3)["sched"]["reason_pending"] == "behind ƒ5"
+    rig.cancel(4)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.wait(1000)
+    assert not rig.logged(3)
+
+
+def test_fairshare():
+    rig = Rig(R(4, 4))
+    begin = rig.now
+    rig.manager.running.append({"id": 9, "priority": 16, "userid": 700, "t_submit": 1.0})
+    held = R(4, 4)
+    held["execution"]["R_lite"][0]["rank"] = "3"
+    held["execution"]["nodelist"] = ["n3"]
+    rig.info.R[9] = {
+        "version": 1,
+        "execution": dict(held["execution"], starttime=begin - 1000, expiration=begin + 9000),
+    }
+    rig.load_file(EXAMPLES / "fairshare.py", "promises=1")
+    assert rig.sched.used == {700: 4000.0}, "of a job that was running before"
+    rig.alloc(1, jobspec(12, duration=200), userid=500)
+    rig.settle()
+    rig.alloc(2, jobspec(12, duration=100), userid=500)
+    rig.alloc(3, jobspec(12, duration=100), userid=600)
+    rig.alloc(4, jobspec(12, duration=100), userid=700)
+    rig.settle()
+    assert [job.jobid for job in rig.sched.promises] == [2], "nobody else has waited longer"
+    rig.wait(90)  # by now the first user has used more than the second
+    assert [job.jobid for job in rig.sched.pending_jobs()] == [3, 2, 4]
+    assert [job.jobid for job in rig.sched.promises] == [3]
+    assert rig.annotations(3)["sched"]["t_estimate"] == begin + 200
+    rig.wait(110)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    half = rig.sched.used[500]
+    assert 0.99 * 12 * 200 < half <= 12 * 200
+    rig.free(9, rig.info.R[9])
+    rig.wait(24 * 3600)
+    assert rig.sched.used[500] == pytest.approx(half / 2, rel=0.01)
+    assert not rig.logged(3)
 
 
 def test_lookahead():

@@ -1,4 +1,6 @@
-"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what its scheduler said.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what
+its scheduler said.
 
 Times are of this run, so of R the times are compared as durations, and of estimates whether there
 is one. What we say beyond the reference (reasons, the clearing of annotations before a cancel) is
@@ -299,7 +301,8 @@ def requests(topic):
 
 @pytest.fixture(scope="module")
 def occupied():
-    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3 drained."""
+    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3
+    drained."""
     rigs = {}
 
     def get(module, idle=False):

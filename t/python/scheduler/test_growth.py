@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler keeps nothing of jobs that are gone."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The start of a scheduler: acquire, hello, ready; and the ways it can fail."""
 
 import errno
@@ -222,7 +223,7 @@ def test_malformed_hello_entries_are_counted(entry):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- trap 10: a failed start that leaves the instance without a scheduler and without an error ---------
+# -- trap 10: a failed start that leaves the instance without a scheduler and without an error -----
 
 
 def failing_start(rig, cls=Guide, *args):
@@ -357,11 +358,12 @@ def test_unload_answers_nothing_on_the_way_out():
     before = len(rig.received)
     rig.unload()
     assert rig.task.failure is None
-    # The kernel refuses what was left unanswered, as the broker does; the scheduler itself says nothing.
+    # The kernel refuses what was left unanswered, as the broker does; the scheduler itself says
+    # nothing.
     assert all(errnum == errno.EHOSTUNREACH for _, errnum, _ in rig.received[before:])
 
 
-# -- pool classes -----------------------------------------------------------------------------------------
+# -- pool classes ----------------------------------------------------------------------------------
 
 
 def test_pool_options_it_does_not_know_are_dropped_with_a_warning():

@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Order by queue: queues with nodes of their own never hold up each other; others by priority."""
 
 import random
 
 import pytest
 from peers import R, Rig, Simulation, jobspec
+
+from flux.scheduler.policies import Backfill
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
@@ -162,3 +165,85 @@ def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
     assert begun["ab"].keys() == alone.keys() and len(alone) == 59
     for jobid, when in alone.items():
         assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid
+
+
+# -- order() that changes, under backfill ----------------------------------------------------------
+
+
+class FairShare(Backfill):
+    """Who has used least goes first."""
+
+    def __init__(self, h, *args):
+        self.used = dict.fromkeys(range(5), 0.0)
+        super().__init__(h, *args)
+
+    def order(self, job):
+        return (self.used[job.userid], -job.priority)
+
+
+def promises_agree(sched):
+    """The queue and the promise book are in order, and the plan has exactly what the book has."""
+    heap = sched._backlog.heap
+    assert all(one < next_one for one, next_one in zip(heap, heap[1:]))
+    promised = list(sched.promises)
+    assert promised == sorted(promised)
+    plan = sched.current_plan()
+    assert {job.jobid for job in promised} == {key for key in plan.promises() if key >= 0}
+    assert all(sched.pending(job.jobid) is job for job in promised)
+    assert all(list(jobs) == sorted(jobs) for jobs in sched.blocked._jobs.values())
+
+
+@pytest.mark.parametrize(
+    "args", [(), ("promises=4",), ("promises=unlimited",), ("guarantee=none",)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_reorder_under_backfill(args, seed):
+    """Many jobs have a promise when the order changes, and lose it by their own name only."""
+    rnd = random.Random(f"{args} {seed}")
+    rig = Simulation(R(8, 4))
+    sched = rig.load(FairShare, "log-level=err", *args)
+    for jobid in range(1, 60):
+        limit = rnd.choice([50, 200, 500])
+        spec = whole(rnd.randint(1, 8), duration=limit)
+        rig.submit(jobid, spec, runtime=rnd.randint(1, limit), userid=rnd.randint(0, 4))
+    rig.settle()
+    gone = set()
+    for _ in range(60):
+        for user in sched.used:
+            sched.used[user] = rnd.random()
+        sched.reorder()
+        promises_agree(sched)
+        waiting = [job.jobid for job in sched.pending_jobs()]
+        what = rnd.random()
+        if waiting and what < 0.3:
+            gone.add(waiting[rnd.randrange(len(waiting))])
+            rig.cancel(max(gone & set(waiting)))
+        elif waiting and what < 0.6:
+            rig.prioritize((rnd.choice(waiting), rnd.randint(0, 31)))
+        rig.wait(rnd.choice([0, 10, 100]))
+        promises_agree(sched)
+    rig.wait(30000)
+    assert sorted(rig.started()) == sorted(set(range(1, 60)) - gone)
+    assert not rig.logged(3), rig.logged(3)
+    assert len(sched.promises) == 0 and not sched.current_plan().promises()
+
+
+def test_reorder_changes_who_is_promised_the_next_start():
+    rig = Rig(R(8, 4))
+    sched = rig.load(FairShare, "promises=1")
+    begin = rig.now
+    rig.alloc(1, whole(8, duration=100), userid=0)
+    rig.settle()
+    rig.alloc(2, whole(8, duration=100), userid=1)
+    rig.alloc(3, whole(8, duration=100), userid=2)
+    rig.settle()
+    assert [job.jobid for job in sched.promises] == [2]
+    sched.used[1] = 1.0
+    sched.reorder()
+    sched.look_again()
+    rig.wait(2)
+    assert [job.jobid for job in sched.promises] == [3]
+    assert rig.annotations(3)["sched"]["t_estimate"] == begin + 100
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]

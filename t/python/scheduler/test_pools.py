@@ -1,4 +1,6 @@
-"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the same."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the
+same."""
 
 import tracemalloc
 

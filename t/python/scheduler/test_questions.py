@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Answering a little at a time: turns, order, failures, and long lists."""
 
 import json

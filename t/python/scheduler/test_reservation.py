@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations as data: what may be asked for, what is refused, who belongs to the group."""
 
 import os

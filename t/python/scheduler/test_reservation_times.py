@@ -1,4 +1,6 @@
-"""Wall-clock times of reservations: what can be written, and what repeats by the clock on the wall."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Wall-clock times of reservations: what can be written, and what repeats by the clock on the
+wall."""
 
 import math
 from datetime import datetime, timezone

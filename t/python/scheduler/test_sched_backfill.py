@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
 
 import random
@@ -46,9 +47,33 @@ def test_bad_reservations(value):
     assert str(caught.value) == f"reservations={value!r} is invalid: {expected}"
 
 
-def test_no_reservations_whatever_fits_starts():
+@pytest.mark.parametrize(
+    "args, limit",
+    [
+        ((), 1),
+        (("promises=3",), 3),
+        (("reservations=3",), 3),
+        (("promises=unlimited",), None),
+        (("promises=2", "reservations=5"), 2),
+        (("promises=2", "promises=7"), 7),
+    ],
+)
+def test_how_many_promises(args, limit):
+    """The older name says the same; if both are given, the newer one counts."""
+    rig = Rig(R(1, 1))
+    rig.load_file("sched-backfill", *args)
+    assert rig.sched.promises_limit == limit
+
+
+@pytest.mark.parametrize("value", ["-1", "x", ""])
+def test_bad_promises(value):
+    with pytest.raises(ValueError, match=f"promises='{value}' is invalid: expected a number"):
+        Rig(R(1, 1)).load_file("sched-backfill", "promises=" + value)
+
+
+def test_no_promises_whatever_fits_starts():
     rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill", "reservations=0")
+    rig.load_file("sched-backfill", "promises=0")
     rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4))
@@ -238,7 +263,7 @@ def test_reason_depth(depth, told):
     )
 
 
-# -- queues ------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 QUEUES = {"+batch": "0-1", "+debug": "2-3"}
 
@@ -299,7 +324,7 @@ def test_where_queues_share_nodes_priority_decides():
     assert rig.success(3)
 
 
-# -- the guarantee --------------------------------------------------------------------------------------------
+# -- the guarantee ---------------------------------------------------------------------------------
 
 
 def workload(seed, jobs=50, nodes=8, early=False):
@@ -365,7 +390,7 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
     assert rig.sched.facts._matching
 
 
-# -- estimates ------------------------------------------------------------------------------------------------
+# -- estimates -------------------------------------------------------------------------------------
 
 
 def test_a_job_behind_one_without_a_limit_gets_no_estimate(rig):
@@ -409,7 +434,7 @@ def test_estimates_are_right_if_nothing_else_comes():
     assert all(sim.begun[jobid] <= when for jobid, when in told.items())
 
 
-# -- what is taken back wakes others ----------------------------------------------------------------------------
+# -- what is taken back wakes others ---------------------------------------------------------------
 
 
 def test_who_only_a_promise_kept_from_starting_starts_when_it_is_taken_back():
@@ -468,7 +493,7 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     assert rig.started() == [1, 2, 3]
 
 
-# -- guarantees ------------------------------------------------------------------------------------------------
+# -- guarantees ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["", "Kept", "1", "all"])
@@ -480,8 +505,8 @@ def test_bad_guarantee(value):
 
 @pytest.mark.parametrize("guarantee, first", [("kept", 4), ("none", 3)])
 def test_what_is_guaranteed_after_two_ends_at_once(guarantee, first):
-    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of the
-    queue decides anew."""
+    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of
+    the queue decides anew."""
     rig = Rig(R(4, 1))
     rig.load_file("sched-backfill", "reservations=unlimited", "guarantee=" + guarantee)
     rig.alloc(1, jobspec(1, nodes=2, duration=100))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command flux sched: what it asks, and what it makes of the answers."""
 
 import errno
@@ -62,7 +63,7 @@ def flux_sched(monkeypatch, capsys):
     return flux_sched
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_tables_line_up_also_with_wide_and_hostile_text():
     assert lines == ["A         N", "ƒ2x       1", "語      100", "a?[2Jb"]
 
 
-# -- Prometheus ----------------------------------------------------------------------------------------
+# -- Prometheus ------------------------------------------------------------------------------------
 
 STATS = {
     "now": NOW,
@@ -182,7 +183,7 @@ def test_the_file_is_whole_and_readable(flux_sched, tmp_path):
     assert flux_sched.code == 1 and "No such file" in flux_sched.err
 
 
-# -- subcommands ---------------------------------------------------------------------------------------
+# -- subcommands -----------------------------------------------------------------------------------
 
 JOB = {
     "id": 7,

@@ -1,4 +1,6 @@
-"""Whatever a peer sends, the scheduler goes on, answers each request once, and its books balance."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Whatever a peer sends, the scheduler goes on, answers each request once, and its books
+balance."""
 
 import random
 
@@ -139,7 +141,8 @@ def test_random_and_mutated_messages(module, seed):
     rig.alloc(1000, jobspec(1, constraints=None))
     rig.settle()
     assert rig.answers(1000)
-    # One final answer to each request that was taken on, never two in a row without another request.
+    # One final answer to each request that was taken on, never two in a row without another
+    # request.
     assert rig.ask("sched.quiescent")[0] == 0
 
 

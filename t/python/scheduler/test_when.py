@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``when`` says what then happens if nothing else comes: random workloads, played on.
 
 All jobs run for as long as they may. Where jobs take whole nodes of one kind that is exact, under
@@ -60,7 +61,8 @@ def workload(policy, seed, mixed):
 
 
 def outcome(rig, newcomer):
-    """What is said of a newcomer, and when it starts if it comes: seconds since the epoch, or None."""
+    """What is said of a newcomer, and when it starts if it comes: seconds since the epoch, or
+    None."""
     errnum, said = rig.ask("sched.when", {"jobspec": newcomer})
     assert errnum == 0, said
     rig.submit(9999, newcomer)

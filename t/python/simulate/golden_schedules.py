@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The recorded start times of golden/schedules, and our engine on the same jobs.
 
     .venv/bin/python t/python/simulate/golden_schedules.py sdsc-sp2-easy-batch-1000 [MODULE ARG...]

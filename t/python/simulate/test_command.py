@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command: what it prints and writes, what it refuses, an interrupt, a second call that resumes."""
 
 import csv

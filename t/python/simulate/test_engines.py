@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Both engines start every job at the same time, and what an engine must bear from a module."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The report in a browser: headless Chromium, without a network; and without a script run."""
 
 import re

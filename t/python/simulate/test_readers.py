@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Readers of traces: what they take, what they leave out and say, and damaged files."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Every recorded schedule: all traces, policies and grains; and the command on a trace as it was published."""
 
 import csv

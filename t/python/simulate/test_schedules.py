@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Start times of our schedulers under the lean engine, against recorded ones."""
 
 import random

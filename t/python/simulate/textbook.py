@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """EASY and conservative backfill as they are defined, by brute force, to compare schedulers with.
 
 One pool of equal units, hard limits. At grain "batch" there is one pass at each instant after all ends and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The binding to libhwloc for the tests of this directory: the built one, or one built for them."""
 
 import subprocess

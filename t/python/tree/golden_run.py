@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Run the ops of a recorded pool case, and say where an answer differs from the recorded one."""
 
 from flux.resource import ResourcePool

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Write hwloc XML (format 2) from short descriptions, for machines that nobody sells.
 
     pkg(numa(32), core(), core(), gpu("CUDA", "NVML"), os_index=0)

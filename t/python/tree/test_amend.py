@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """From hwloc XML to R.scheduling: the recorded machines, our own, and what must not load."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever the bytes: an answer or one RuntimeError, and this process lives on."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Random machines: what comes through libhwloc is what the description says.
 
 The expected topology is worked out on the description, with sets of core numbers.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The builder of the libhwloc binding: where it puts things, and what it says when it cannot."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The [fake-resources] table: counts, hosts, XML, amenders, and errors that name the key."""
 
 import pytest

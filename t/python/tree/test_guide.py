@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The TreePool chapter of the guide: its pictures are what the pool answers, its example runs."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Every machine there is XML of, as a pool: each GPU can be had with a core, each core too."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Machines that libhwloc makes: this one, and synthetic ones whose answer can be computed."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a recorded scheduler with TreePool was asked and answered, asked of this pool."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Corners of the tree modules that the broad tests do not reach by themselves."""
 
 import json

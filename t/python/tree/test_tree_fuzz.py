@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whatever stands under R.scheduling: a pool or a ValueError, and a pool that holds together."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A site's own TreePool: the hooks choose nodes, the topology what is taken of them."""
 
 from hypothesis import given, settings

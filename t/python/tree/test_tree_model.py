@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool against the plain model: the same answers to the same random history."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Looking ahead on a TreePool: the plans of every pool, with containers and topology."""
 
 import random

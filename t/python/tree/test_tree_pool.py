@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool from R: what is refused, how ranks are numbered, what goes into a job's R."""
 
 import copy
@@ -47,8 +48,8 @@ def test_names():
         (lambda R: children(R).append(3), r"children\[1\]: expected an object"),
         (lambda R: children(R)[0].update(ranks="00"), r"children\[0\]\.ranks: invalid idset"),
         (lambda R: children(R)[0].update(ranks=[0]), r"children\[0\]\.ranks"),
-        (lambda R: children(R)[0].update(ranks="0"), "1 ranks are named, R has 2"),
-        (lambda R: children(R)[0].update(ranks="0-2"), "3 ranks are named, R has 2"),
+        (lambda R: children(R)[0].update(ranks="0"), "1 ranks are named, but R has 2"),
+        (lambda R: children(R)[0].update(ranks="0-2"), "3 ranks are named, but R has 2"),
         (lambda R: children(R)[0].pop("topo"), r"children\[0\]: topo is missing"),
         (lambda R: children(R)[0].pop("ranks"), r"children\[0\]: ranks is missing"),
         (lambda R: children(R).append({"ranks": "1"}), r"children\[1\]: topo is missing"),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Test vectors of the TreePool format (RFC 49 and ours): allocations add up down each list."""
 
 import json

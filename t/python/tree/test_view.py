@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Pictures of a node: what is free and who holds what, as text and as SVG."""
 
 import xml.etree.ElementTree as ET

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Short ways to say R, jobspec and allocation for the tests of TreePool."""
 
 from flux.resource.TreePool import TreePool

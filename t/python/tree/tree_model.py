@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The placement rules written down plainly: sets of ids, one slot at a time, no index.
 
 Written for the tests from the rules of the topology format, not from the pool's code.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 from collections.abc import Mapping
 from typing import Any, Union
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Build ``_flux_hwloc``, the CFFI (API mode) binding to libhwloc 2.x.
 
     python build.py [--output-dir DIR] [--cflags FLAGS] [--libs FLAGS] [--check] [--quiet]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Flux bindings with the schedulers and pools of this project laid over them.
 
 With a real Flux this directory precedes the installed ``flux`` package on the

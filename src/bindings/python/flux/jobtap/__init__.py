@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """jobtap plugins in Python: what ``plugin_init(p)`` and its callbacks use.
 
 A plugin is a file with a function ``plugin_init(p)``; `Plugin` says what `p` can do. Names are those of the C

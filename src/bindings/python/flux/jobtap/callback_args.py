@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a callback is handed: a mapping of the job's data that is read as it is used."""
 
 from __future__ import annotations

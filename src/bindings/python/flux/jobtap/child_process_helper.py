@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Run by `child_processes.Popen`: runs a command, passes signals on to it, and writes its wait status to a pipe.
 
     python child_process_helper.py FD PROGRAM NAME [ARGUMENT ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Child processes of plugins inside a broker.
 
 The broker's reactor waits for any child of the process, so the exit status of a plugin's is often gone before Python can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What plugins raise, and how it is told to people."""
 
 from __future__ import annotations

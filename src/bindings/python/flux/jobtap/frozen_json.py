@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """JSON values that nobody can change.
 
 What callbacks are handed is shared between them: plugins read the very objects that were made for the first of

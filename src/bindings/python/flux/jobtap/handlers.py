@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The callbacks of one plugin: which of them is called for a topic, and what its answer means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The host of Python plugins in the job manager of a real Flux; imported by ``python.so`` only.
 
 C calls the five functions at the end of this module. Everything a plugin sees is `flux.jobtap.plugin`; here are the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a jobtap plugin sees: the class `Plugin` (public as ``flux.jobtap``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Plugin files: whether they may be run, and running them."""
 
 from __future__ import annotations

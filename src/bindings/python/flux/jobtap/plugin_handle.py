@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's handle as a plugin has it: what belongs to the plugin goes with it."""
 
 from __future__ import annotations

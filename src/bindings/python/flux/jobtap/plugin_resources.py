@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a plugin has running: timers and other watchers, futures. All of it ends with the plugin, and what its
 callbacks raise is logged and ends only them.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What no plugin may do: take over signals, or end the process it is a guest in.
 
 `install` replaces the functions once for the whole interpreter; they refuse while a host says that a plugin runs, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What nobody may do in the job manager's thread: wait for it, run a reactor, take its signals."""
 
 from __future__ import annotations

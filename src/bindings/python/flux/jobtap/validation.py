@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What plugins hand over, checked at the door: it goes into eventlogs and messages, so it must be JSON, and no
 event may leave a job in a state that the job manager cannot handle."""
 

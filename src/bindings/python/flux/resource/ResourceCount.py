@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Counts of a jobspec: integers, idsets and ranges (RFC 14, RFC 45)."""
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class ResourceCount:
 
     Attributes:
         min (int): the smallest accepted value.
-        max (int or None): the largest value named, None if unbounded. It need
-            not be accepted itself (``1-8:3`` accepts 1, 4, 7).
+        max (int or None): the largest value named, None if unbounded. It need not be accepted
+            itself (``1-8:3`` accepts 1, 4, 7).
         operator (str): ``+``, ``*`` or ``^``: how one value follows another.
         operand (int): the operator's second operand.
         values: ascending ``(low, high)`` intervals of an idset, else None.
@@ -73,7 +74,7 @@ class ResourceCount:
         if "min" not in count:
             raise ValueError("RFC 14 count: a range needs min")
         if ("operator" in count) != ("operand" in count):
-            raise ValueError("RFC 14 count: operator and operand come together")
+            raise ValueError("RFC 14 count: operator and operand must be given together")
         for key in ("min", "max", "operand"):
             if key in count and (isinstance(count[key], bool) or not isinstance(count[key], int)):
                 raise ValueError(f"RFC 14 count: {key} must be an integer, got {quote(count[key])}")
@@ -120,7 +121,8 @@ class ResourceCount:
             raise ValueError(f"RFC 14 count: operator must be +, * or ^, got {quote(operator)}")
         if operand < 1 or operand > MAX_COUNT or (operand < 2 and operator != "+"):
             raise ValueError(
-                f"RFC 14 count: operand {quote(operand)} is too small or too large for operator {operator}"
+                f"RFC 14 count: operand {quote(operand)} is too small or too large for operator"
+                f" {operator}"
             )
         if operator == "^" and low < 2:
             raise ValueError(f"RFC 14 count: operator ^ needs min >= 2, got {low}")
@@ -258,7 +260,7 @@ class CountProduct(ResourceCount):
         return None if chosen is None else chosen[0] * chosen[1]
 
     def __iter__(self) -> Iterator[int]:
-        raise TypeError("a product of two ranges is not listed; use floor()")
+        raise TypeError("the values of a product of two ranges cannot be listed: use floor()")
 
     def canonical(self) -> tuple[Any, ...]:
         return (self.outer.canonical(), self.inner.canonical())

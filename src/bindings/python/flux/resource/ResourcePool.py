@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The public pool class: one interface over the implementations of R versions."""
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
 
 class ResourcePool:
-    """Resources that jobs are given from.
+    """A pool of resources that jobs are allocated from, by whichever version of R it was made of.
 
     Args:
-        arg: an R object (dict) or its JSON text, an implementation to wrap, or
-            None for an empty pool.
-        version (int): version of the empty pool.
-        log: logger for the implementation; none if not given.
+        arg: an R object (dict) or its JSON text, an implementation to wrap, or None for an empty
+            pool.
+        version (int): version of R of an empty pool.
+        log: logger for the implementation; default: nothing is logged.
         kwargs: options for the implementation (its ``known_options``).
 
     Raises:
-        ValueError: R of a version that is not known, or with something wrong.
+        ValueError: R is of an unknown version, or malformed; the text says where.
         TypeError: ``arg`` is none of the above.
 
-    The costs given are those of ``Rv1Pool`` and ``TreePool``.  An operation on sets of ranks counts
+    The costs given are those of ``Rv1Pool`` and ``TreePool``. An operation on sets of ranks counts
     as O(1): a set is one integer, and with 16,384 nodes it takes a few microseconds at most.
 
-    A subclass has its implementations in ``_impl_map``, by version of R.
-    ``alloc()`` and ``copy()`` answer with an object of the subclass that has
-    the same attributes otherwise; its ``__init__`` is not called.
+    A subclass lists its implementations in ``_impl_map``, by version of R. ``alloc()``,
+    ``alloc_on()`` and ``copy()`` return an object of the subclass with the same attributes around
+    another implementation; its ``__init__`` is not called for that.
     """
 
     impl: ResourcePoolImplementation
@@ -79,14 +80,14 @@ class ResourcePool:
     # -- requests -----------------------------------------------------------
 
     def parse_resource_request(self, jobspec: Any) -> Any:
-        """Read what a job asks for, once; O(vertices of its resource graph).
+        """Read what a job asks for. Done once for each job; O(vertices of its resource graph).
 
         Args:
             jobspec (dict): the jobspec (RFC 14, RFC 25).
 
         Returns:
-            A request object for the methods below; ``request.jobspec`` is the
-            jobspec, the rest is the implementation's.
+            A request object for the methods below; ``request.jobspec`` is the jobspec, the rest is
+            the implementation's.
 
         Raises:
             ValueError: the jobspec cannot be understood.
@@ -94,12 +95,12 @@ class ResourcePool:
         return self.impl.parse_resource_request(jobspec)
 
     def check_feasibility(self, request: Any) -> None:
-        """Check whether a request could be satisfied if all were up and free.
+        """Check whether a request could be satisfied if every rank were up and free.
 
-        O(1) once its shape was seen.
+        O(1) if a request of the same shape was checked before.
 
         Raises:
-            InfeasibleRequest: it could not; the text says what is short.
+            InfeasibleRequest: it could not; the text says what there is too little of.
         """
         self.impl.check_feasibility(request)
 
@@ -107,21 +108,20 @@ class ResourcePool:
         """Allocate resources to a job (RFC 27).
 
         O(different counts of free cores and GPUs), and O(1) for each node given in part; O(1) for a
-        shape that did not fit since something was last released.
+        request of a shape that was tried in vain since something was last released.
 
         Args:
             jobid (int): the job; it must not hold an allocation.
             request: from ``parse_resource_request()``.
 
         Returns:
-            A pool of just the resources given. Its ``to_dict()`` is R (RFC
-            20), with ``starttime`` and ``expiration`` 0 until they are set.
+            A pool of just the resources given. Its ``to_dict()`` is R (RFC 20), with ``starttime``
+            and ``expiration`` 0 until they are set.
 
         Raises:
             InsufficientResources: it does not fit now.
             InfeasibleRequest: it can never fit.
-            ValueError: the job holds an allocation, or a hook of the pool chose
-                what it may not.
+            ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
         """
         return self._with(self.impl.alloc(jobid, request))
 
@@ -140,8 +140,7 @@ class ResourcePool:
         Raises:
             InsufficientResources: it does not fit on these ranks now.
             InfeasibleRequest: it can never fit in the pool, on whatever ranks.
-            ValueError: the job holds an allocation, or a hook of the pool chose
-                what it may not.
+            ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
             NotImplementedError: the pool has no view (see ``can()``).
         """
         return self._with(self.impl.alloc_on(jobid, request, ranks))
@@ -149,7 +148,7 @@ class ResourcePool:
     def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
         """Whether ``alloc_on()`` would find resources now. Nothing changes.
 
-        As ``alloc()``; with ``ignoring``, and O(ranks of the pool), a copy of one list.
+        It costs what ``alloc()`` does; with ``ignoring``, also a copy of one list of all ranks.
 
         Args:
             request: from ``parse_resource_request()``.
@@ -177,8 +176,8 @@ class ResourcePool:
                 resources back then; it stays until ``free()`` is called.
 
         Returns:
-            int: mask of the ranks on which it holds something. 0: nothing was free, and there is
-            no placeholder.
+            int: mask of the ranks on which it holds something. 0: nothing was free, and there is no
+            placeholder.
 
         Raises:
             ValueError: the id holds an allocation.
@@ -189,30 +188,29 @@ class ResourcePool:
         """Take back resources of a job; O(1) for whole nodes, and for each node given in part.
 
         Args:
-            jobid (int): the job; one that holds nothing is ignored.
-            R: what is released: a pool, R object or JSON text with some ranks
-                of the job; None for all that it holds. Ranks that left the
-                pool are passed over.
-            final (bool): nothing of the job remains. R must then be all that
-                the job still held.
+            jobid (int): the job. For one that holds nothing, nothing happens.
+            R: what is released: a pool, R object or JSON text with some ranks of the job; None for
+                all that it holds. Ranks that left the pool are passed over.
+            final (bool): nothing of the job remains. R must then be all that the job still held.
 
         Raises:
-            ValueError: the job does not hold what R names, or ``final`` does
-                not match. Nothing is changed.
+            ValueError: the job does not hold what R names, or ``final`` does not match. Nothing is
+                changed.
         """
         self.impl.free(jobid, R, final)
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        """Enter an allocation made before, of a job found running (RFC 27 hello); O(ranks of R).
+        """Record an allocation that was made earlier, of a job found running (RFC 27 hello).
+
+        O(ranks of R).
 
         Args:
             jobid (int): the job.
-            R: the job's resources: a pool, R object or JSON text. Its
-                expiration is the job's end.
+            R: the job's resources: a pool, R object or JSON text. Its expiration is the job's end.
 
         Raises:
-            ValueError: the pool lacks some of R, another job holds some, or the
-                job is known. Nothing is changed.
+            ValueError: the pool lacks some of R, another job holds some, or the job is known.
+                Nothing is changed.
         """
         self.impl.register_alloc(jobid, R)
 
@@ -234,8 +232,8 @@ class ResourcePool:
         """Remove ranks for good (RFC 28 shrink); O(ranks + jobs).
 
         Args:
-            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are
-                ignored. What jobs hold on them is forgotten.
+            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are ignored. What jobs
+                hold on them is forgotten.
         """
         self.impl.remove_ranks(ranks)
 
@@ -273,7 +271,7 @@ class ResourcePool:
 
     @property
     def releases(self) -> int:
-        """Number that grows when a request that did not fit may fit now."""
+        """Number that grows whenever a request that did not fit may fit now."""
         return self.impl.releases
 
     @property
@@ -310,7 +308,7 @@ class ResourcePool:
         self.impl.clock = clock
 
     def can(self, operation: str) -> bool:
-        """Whether the pool has an operation that not every pool has.  O(1).
+        """Whether the pool has an operation that not every pool has. O(1).
 
         An implementation with a view (see ``ResourcePoolImplementation``) has all operations of
         this class; one without has those that need none, and those that it defines itself.
@@ -322,12 +320,12 @@ class ResourcePool:
 
     @property
     def ranks(self) -> int:
-        """Mask of all ranks of the pool (bit *r* is rank *r*), up or not.  O(1)."""
+        """Mask of all ranks of the pool (bit *r* is rank *r*), up or not. O(1)."""
         return self.impl.ranks
 
     @property
     def idle_ranks(self) -> int:
-        """Mask of the ranks of which nothing is in use, up or not.  O(1)."""
+        """Mask of the ranks of which nothing is in use, up or not. O(1)."""
         return self.impl.idle_ranks
 
     def eligible_ranks(self, request: Any = None) -> int:
@@ -354,7 +352,7 @@ class ResourcePool:
         return self.impl.ranks_matching(constraint)
 
     def held_ranks(self, jobid: int) -> int:
-        """Mask of the ranks on which a job holds something.  O(ranks of the job).
+        """Mask of the ranks on which a job holds something. O(ranks of the job).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -362,7 +360,7 @@ class ResourcePool:
         return self.impl.held_ranks(jobid)
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
-        """Ranks by what they have in all, up or not, in use or not.  O(kinds of rank).
+        """Ranks by what they have in all, up or not, in use or not. O(kinds of rank).
 
         Returns:
             list of ``(cores, GPUs, mask of ranks)``, most cores first and then most GPUs; no rank
@@ -371,7 +369,7 @@ class ResourcePool:
         return self.impl.node_kinds()
 
     def job_end(self, jobid: int) -> float:
-        """When a job ends, in seconds since the epoch; 0: not known.  O(1).
+        """When a job ends, in seconds since the epoch; 0: not known. O(1).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -379,18 +377,19 @@ class ResourcePool:
         return self.impl.job_end(jobid)
 
     def job_end_times(self) -> list[tuple[int, float]]:
-        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none.  O(jobs)."""
+        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
         return self.impl.job_end_times()
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """Ascending list of ``(end, jobid)`` of the jobs that have an end, in seconds since the epoch.
+        """Ascending list of ``(end, jobid)`` of the jobs that have an end (seconds since the
+        epoch).
 
         O(jobs): a copy of a list that is kept in order.
         """
         return self.impl.jobs_by_end()
 
     def copy(self) -> Self:
-        """An independent copy with all allocations, which logs nothing.  O(ranks + jobs)."""
+        """An independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
         return self._with(self.impl.copy())
 
     def to_dict(self) -> dict[str, Any]:
@@ -402,11 +401,11 @@ class ResourcePool:
         return self.impl.to_resource_set()
 
     def copy_allocated(self) -> Any:
-        """ResourceSet of what jobs hold.  O(ranks)."""
+        """ResourceSet of what jobs hold. O(ranks)."""
         return self.impl.copy_allocated()
 
     def copy_down(self) -> Any:
-        """ResourceSet of what is on ranks that are down.  O(kinds of rank)."""
+        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
         return self.impl.copy_down()
 
     def dumps(self) -> str:
@@ -419,17 +418,15 @@ class ResourcePool:
     # -- looking ahead ------------------------------------------------------
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """Tell how far a request is from being satisfied now.
+        """How far a request is from being satisfied now, in numbers and in a sentence.
 
         O(kinds of rank + different counts of free cores and GPUs).
 
         Returns:
-            dict of numbers of ranks: ``total`` in the pool, ``matching`` the
-            constraint; of these ``large_enough`` for one slot (or one node's
-            share) when idle, ``up``, and up and ``free`` for one; then
-            ``available`` and ``needed`` at least in ``unit`` (``nodes`` or
-            ``slots``), and ``reason``, a sentence for the user, empty if enough
-            is free.
+            dict of numbers of ranks: ``total`` in the pool, ``matching`` the constraint; of these
+            ``large_enough`` for one slot (or one node's share) when idle, ``up``, and up and
+            ``free`` for one; then ``available`` and ``needed`` at least in ``unit`` (``nodes`` or
+            ``slots``), and ``reason``, a sentence for the user, empty if enough is free.
         """
         return self.impl.explain(request)
 
@@ -437,12 +434,12 @@ class ResourcePool:
         """One sentence that says why a request does not fit now.
 
         The ``reason`` of ``explain()``; where that finds enough free, that the pool's own policy
-        finds no place for the request. O(as ``explain()``).
+        finds no place for the request. It costs what ``explain()`` does.
         """
         return self.impl.why_not(request)
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
-        """First time at which a request fits, as running jobs end.
+        """First time at which a request fits, if running jobs end when they should.
 
         O(running jobs) after a change of the pool; see :class:`~flux.resource.plan.plan.Plan`.
 
@@ -450,8 +447,8 @@ class ResourcePool:
             after (float): no earlier than this; default: now.
 
         Returns:
-            Seconds since the epoch, or None if it does not fit even when every
-            job that has an end has ended.
+            Seconds since the epoch, or None if it does not fit even when every job that has an end
+            has ended.
         """
         return self.impl.earliest(request, after)
 
@@ -463,11 +460,11 @@ class ResourcePool:
         return self.impl.windows(requests, horizon)
 
     def match_mask(self, request: Any) -> int:
-        """Ranks that a request could use, up or not, in use or not.  O(kinds of rank).
+        """Ranks that a request could use, up or not, in use or not. O(kinds of rank).
 
         Returns:
-            int: a mask with bit *r* set if rank *r* meets the constraint and has
-            in all what one slot (or one node's share) of the request needs.
+            int: a mask with bit *r* set if rank *r* meets the constraint and has in all what one
+            slot (or one node's share) of the request needs.
         """
         return self.impl.match_mask(request)
 
@@ -476,7 +473,7 @@ class ResourcePool:
         return self.impl.waits_for_ranks(request)
 
     def plan(self) -> Plan:
-        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises.  O(1)."""
+        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1)."""
         plan = self.impl.plan()
         plan.wrap = self._with
         return plan

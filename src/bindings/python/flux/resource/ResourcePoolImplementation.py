@@ -1,4 +1,5 @@
-"""What a pool implementation is to its ``ResourcePool`` wrapper, to schedulers and to plans."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The contract that a pool implementation keeps with its ``ResourcePool``, schedulers and plans."""
 
 from __future__ import annotations
 
@@ -32,19 +33,21 @@ NO_LOG = NoLog()
 
 
 class ResourcePoolImplementation:
-    """Base of pool implementations, one per version of R: the whole contract, and what follows from it.
+    """Base class of pool implementations, of which there is one for each version of R.
 
-    Three groups of methods:
+    It has three groups of methods:
 
-    - *What every pool must have*: requests, allocations, what the instance reports, and R.  They
-      raise ``NotImplementedError`` here.  A scheduler without plans needs no more.
-    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show what there is, what is
-      free and who holds what.  A pool that defines ``inventory`` has to define all five.
-    - *What follows from the view*: plans, forecasts and explanations.  They are written here on the view
-      alone, so a pool with a view has them; it may override any of them for a policy of its own.
+    - *What every pool must have*: requests, allocations, what the instance reports, and R. These
+      raise ``NotImplementedError`` here. A scheduler that does not plan needs no more.
+    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show what
+      there is, what is free and which job holds what. A pool that defines ``inventory`` has to
+      define all five.
+    - *What follows from the view*: ranks and jobs, allocations on given ranks, plans, estimates and
+      explanations. They are written here on the view alone, so every pool with a view has them. It
+      may override any of them, where its policy gives other answers.
 
-    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless the state is to be kept in
-    another way.
+    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless the state is to be
+    kept in another way.
 
     Attributes:
         version (int): the version of R it reads.
@@ -71,7 +74,7 @@ class ResourcePoolImplementation:
     InfeasibleRequest = InfeasibleRequest
 
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
-        """An implementation is made of R, as :class:`~flux.resource.ResourcePool.ResourcePool` was.
+        """Make an implementation of R; its ``ResourcePool`` has looked at the version only.
 
         Args:
             R (dict or str): R object or JSON text; None for an empty pool.
@@ -87,14 +90,15 @@ class ResourcePoolImplementation:
     # -- what every pool must have: requests and allocations ----------------
 
     def parse_resource_request(self, jobspec: Any) -> Any:
-        """Read what a job asks for, once; O(vertices of its resource graph).
+        """Read what a job asks for. Done once for each job; O(vertices of its resource graph).
 
         Args:
             jobspec (dict): the jobspec (RFC 14, RFC 25).
 
         Returns:
-            A request object for the other methods.  Those written here on the view want a
-            :class:`~flux.resource.request.ResourceRequest`: its ``shape`` and ``duration``.
+            A request object for the other methods. Those that follow from the view need a
+            :class:`~flux.resource.request.ResourceRequest`: they read its ``shape`` and
+            ``duration``.
 
         Raises:
             ValueError: the jobspec cannot be understood.
@@ -102,12 +106,12 @@ class ResourcePoolImplementation:
         raise self._missing("parse_resource_request")
 
     def check_feasibility(self, request: Any) -> None:
-        """Check whether a request could be satisfied if all were up and free.
+        """Check whether a request could be satisfied if every rank were up and free.
 
         With a view: O(kinds of rank) the first time a shape is seen, then O(1).
 
         Raises:
-            InfeasibleRequest: it could not; the text says what is short.
+            InfeasibleRequest: it could not; the text says what there is too little of.
         """
         reason = self.verdict(request.shape)
         if reason is not None:
@@ -131,26 +135,26 @@ class ResourcePoolImplementation:
         raise self._missing("alloc")
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
-        """Take back resources of a job; one that holds nothing is ignored.
+        """Take back resources of a job.
 
         Args:
-            jobid (int): the job.
-            R: what is released: a pool, R object or JSON text; None for all that it holds.  Ranks
+            jobid (int): the job. For one that holds nothing, nothing happens.
+            R: what is released: a pool, R object or JSON text; None for all that it holds. Ranks
                 that left the pool are passed over.
             final (bool): nothing of the job remains.
 
         Raises:
-            ValueError: the job does not hold what R names, or ``final`` does not match.  Nothing is
+            ValueError: the job does not hold what R names, or ``final`` does not match. Nothing is
                 changed.
         """
         raise self._missing("free")
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        """Enter an allocation made before, of a job found running (RFC 27 hello).
+        """Record an allocation that was made earlier, of a job found running (RFC 27 hello).
 
         Args:
             jobid (int): the job.
-            R: the job's resources: a pool, R object or JSON text.  Its expiration is the job's end.
+            R: the job's resources: a pool, R object or JSON text. Its expiration is the job's end.
 
         Raises:
             ValueError: the pool lacks some of R, another job holds some, or the job is known.
@@ -169,7 +173,7 @@ class ResourcePoolImplementation:
         raise self._missing("mark_up")
 
     def mark_down(self, ids: Any) -> None:
-        """Make ranks unavailable for new jobs; as ``mark_up()``.  Jobs keep theirs."""
+        """Make ranks unavailable for new jobs; as ``mark_up()``. Jobs keep theirs."""
         raise self._missing("mark_down")
 
     def remove_ranks(self, ranks: Any) -> None:
@@ -206,7 +210,9 @@ class ResourcePoolImplementation:
         raise self._missing("set_starttime")
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
-        """Set the end of a running job (seconds since the epoch, 0: none); others are ignored.
+        """Set the end of a running job (seconds since the epoch, 0: none).
+
+        For a job that holds nothing, nothing happens.
 
         Raises:
             ValueError: not a time.
@@ -214,13 +220,13 @@ class ResourcePoolImplementation:
         raise self._missing("update_expiration")
 
     def job_end_times(self) -> list[tuple[int, float]]:
-        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none.  O(jobs)."""
+        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
         raise self._missing("job_end_times")
 
     # -- what every pool must have: R and copies ----------------------------
 
     def copy(self) -> ResourcePoolImplementation:
-        """An independent copy with all allocations, which logs nothing.  O(ranks + jobs)."""
+        """An independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
         raise self._missing("copy")
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,7 +247,7 @@ class ResourcePoolImplementation:
         return inventory.dumps(inventory.whole())
 
     def copy_allocated(self) -> Any:
-        """ResourceSet of what jobs hold.  O(ranks)."""
+        """ResourceSet of what jobs hold. O(ranks)."""
         index = self.index
         inventory = self.inventory
         full = inventory.full
@@ -254,7 +260,7 @@ class ResourcePoolImplementation:
         return self._part_set(select(groups))
 
     def copy_down(self) -> Any:
-        """ResourceSet of what is on ranks that are down.  O(kinds of rank)."""
+        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
         inventory = self.inventory
         down = inventory.ranks & ~self.eligible(None)
         return self._part_set(
@@ -286,30 +292,42 @@ class ResourcePoolImplementation:
     def inventory(self) -> Inventory:
         """What there is: ranks, what each has, hosts and properties.
 
-        Never changed in place: another object after ranks left or properties changed.
+        It never changes. When ranks leave or properties change, the pool has another one.
         """
         raise self._missing("inventory")
 
     @property
     def index(self) -> RankIndex:
-        """What is free now, whether up or not, of ``inventory``.  Not to be changed by readers."""
+        """What is free of ``inventory`` now, up or not. Only the pool itself may change it."""
         raise self._missing("index")
 
     def eligible(self, match: Any) -> int:
-        """Mask of the ranks that are up and meet a parsed constraint (``shape.match``; None: all)."""
+        """Mask of the ranks that are up and meet a parsed constraint (``shape.match``; None: no
+        constraint).
+        """
         raise self._missing("eligible")
 
     def held(self, jobid: int) -> Selection:
-        """The selection that a job holds; KeyError if it holds none.  O(1)."""
+        """The selection that a job holds. O(1).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
         raise self._missing("held")
 
     def grant(
         self, jobid: int, request: Any, selection: Selection, nslots: int
     ) -> ResourcePoolImplementation:
-        """Give a job a selection that is free, and answer with it as ``alloc()`` does.
+        """Allocate a selection, all of which is free, to a job.
 
-        The job ends after ``request.duration`` seconds from now, or with the pool if that is 0.
-        ``selection`` and ``nslots`` are what ``place_request()`` answered.
+        Args:
+            jobid (int): the job; it holds no allocation.
+            request: what was placed. The job ends ``request.duration`` seconds from now, or with
+                the pool if that is 0.
+            selection, nslots: what ``place_request()`` returned.
+
+        Returns:
+            As ``alloc()``.
         """
         raise self._missing("grant")
 
@@ -352,7 +370,7 @@ class ResourcePoolImplementation:
     # -- what follows from the view: jobs -----------------------------------
 
     def job_end(self, jobid: int) -> float:
-        """When a job ends; see ``ResourcePool.job_end()``.  O(jobs), unless overridden."""
+        """When a job ends; see ``ResourcePool.job_end()``. O(jobs), unless overridden."""
         return dict(self.job_end_times())[jobid]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
@@ -388,7 +406,7 @@ class ResourcePoolImplementation:
         self._expect_new(jobid)
         free = self._free_on(ranks)
         if free:
-            # Of a request, grant() looks at the duration alone, and that must not be 0 (no end).
+            # grant() reads nothing but the duration, of which 0 would mean that there is no end.
             request = ResourceRequest(duration=max(1.0, until - self.clock()))
             self.grant(jobid, request, free, 0)
             self.update_expiration(jobid, until)
@@ -421,8 +439,9 @@ class ResourcePoolImplementation:
     ) -> tuple[Selection, int] | None:
         """Find resources for a shape on an index; see ``Placement.place()``.
 
-        The index may be the pool's, an empty one (feasibility) or that of a time to come (plans),
-        so this looks at nothing else that changes, and changes nothing.
+        The index may be the pool's own, one of an empty pool (to check feasibility) or of a time to
+        come (to plan). The answer must therefore depend on the arguments alone, and nothing is
+        changed.
 
         Returns:
             ``(selection, nslots)``, or None if it does not fit.
@@ -432,14 +451,17 @@ class ResourcePoolImplementation:
     def place_request(
         self, request: Any, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources for a request; ``place_shape()``, unless the request says more than its shape."""
+        """Find resources for a request, as ``place_shape()`` does for its shape.
+
+        To be overridden where more than the shape decides, such as attributes of the jobspec.
+        """
         return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         """Whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        Plans then work with counts alone.  Where ``place_shape()`` has other reasons to refuse, they
-        simulate it, which is slower.
+        If so, plans work with counts. Where ``place_shape()`` may refuse for other reasons, plans
+        have to call it for each time in question, which is slower.
         """
         return True
 
@@ -451,7 +473,10 @@ class ResourcePoolImplementation:
         return None
 
     def verdict(self, shape: Shape) -> str | None:
-        """``check_shape()``, remembered with the inventory.  O(1) once seen."""
+        """What ``check_shape()`` said, remembered until ranks leave or properties change.
+
+        O(1) if it was asked before.
+        """
         inventory = self.inventory
         asked = (shape, self.placement)
         try:
@@ -460,12 +485,7 @@ class ResourcePoolImplementation:
             return inventory.remember(asked, self.check_shape(shape))
 
     def match_mask(self, request: Any) -> int:
-        """Ranks that a request could use, up or not, in use or not.  O(kinds of rank).
-
-        Returns:
-            int: a mask with bit *r* set if rank *r* meets the constraint and has in all what one slot
-            (or one node's share) of the request needs.
-        """
+        """Mask of the ranks that a request could use; see ``ResourcePool.match_mask()``."""
         shape = request.shape
         inventory = self.inventory
         mask = 0
@@ -497,10 +517,10 @@ class ResourcePoolImplementation:
 
     def why_not(self, request: Any) -> str:
         """One sentence for a request that does not fit now; see ``ResourcePool.why_not()``."""
-        # No reason: enough is free, and it is the policy of this pool that will not have it.
+        # Enough is free, so the numbers give no reason: the pool's own placement refuses.
         return (
             str(self.explain(request)["reason"])
-            or f"insufficient resources: {self.name} finds no place on what is free"
+            or f"insufficient resources: enough is free, but {self.name} finds no place for it"
         )
 
     def plan(self) -> Plan:
@@ -522,7 +542,7 @@ class ResourcePoolImplementation:
         return self._own_plan().windows(requests, horizon)
 
     def _own_plan(self) -> Plan:
-        """The pool's own plan, in which nothing is ever reserved."""
+        """The pool's own plan, which answers questions and never has a promise."""
         plan: Plan | None = self.__dict__.get("_shared_plan")
         if plan is None:
             plan = self.__dict__["_shared_plan"] = self.plan()

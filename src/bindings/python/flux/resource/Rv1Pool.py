@@ -1,23 +1,26 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of R version 1 (RFC 20): allocation by worst fit.
 
-How a pool is built, for those who write another one:
+How it is built, for those who write another pool:
 
-- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units* (cores and GPUs of
-  a rank as one mask) and *selections* (which units of which ranks) are explained there;
+- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units* (cores and GPUs
+  of a rank as one mask) and *selections* (which units of which ranks) are explained there;
 - ``pool/rank_index.py``: what is free, indexed by how much is free;
-- ``pool/state.py``: the state: what is free, who holds what until when, which ranks are up;
-- ``pool/placement.py``: the policy, ``place(index, shape, eligible)``: an index, what is asked for (a
-  ``request.Shape``) and the mask of ranks that are up and match in, a selection and the number of
-  slots out, or None.  It changes nothing.  Its ``pick()`` chooses the units on a rank, its
-  ``best_fit`` the order of ranks;
-- ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py`` has what a
-  site may override, ``plan/`` what will be free when;
+- ``pool/state.py``: all that changes: what is free, which job holds what until when, which ranks
+  are up;
+- ``pool/placement.py``: the policy. ``place(index, shape, eligible)`` is given an index, what is
+  asked for (a ``request.Shape``) and the mask of the ranks that are up and meet the constraint. It
+  returns a selection and the number of slots, or None, and changes nothing. ``pick()`` chooses the
+  units on a rank, ``best_fit`` the order of ranks;
+- ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py``
+  has what a site may override, and ``plan/`` looks ahead;
 - ``ResourcePoolImplementation.py``: the contract, and what follows from it for any pool;
-- this module: requests and answers of a pool that keeps its state here and reads R version 1.
+- this module: how ``Rv1Pool`` fulfils the contract with these parts.
 
-A pool with another policy has another ``placement``, or overrides ``place_shape()`` for what is more than
-that; where it can refuse what would fit by count, ``check_shape()`` and ``countable()`` too.  A site that
-wants to reorder or choose among candidates overrides the hooks.
+A pool with another policy has another ``placement``. If its decision needs more than a placement is
+given, it overrides ``place_shape()``; if it may refuse what would fit by count, ``check_shape()``
+and ``countable()`` as well. A site that wants to reorder or choose among candidates overrides the
+hooks.
 """
 
 from __future__ import annotations
@@ -52,25 +55,25 @@ NOT_INHERITED = ("_pool_state", "_shared_plan")
 class Rv1Pool(Hooks):
     """A pool of ranks with cores and GPUs.
 
-    Made from R, a pool has every rank up and free.  Its state is made when it is first used as
-    more than a set of resources; the pool of an allocation seldom is.
+    Made from R, a pool has every rank up and free.
 
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.
-        log: logger; none if not given.
+        log: logger; default: nothing is logged.
         kwargs: options of ``known_options``; there are none.
 
     Raises:
-        ValueError: R is not version 1, or has something wrong in it; the text names it.
+        ValueError: R is not of version 1, or malformed; the text says where.
     """
 
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
-    #: Class of its index; a policy may keep more in it.
+    #: Class of its index. A policy that needs to know more of what is free has a subclass.
     index_class = RankIndex
 
-    #: Whether this is the pool of an allocation; what is local to the instance is not in its R.
+    #: Whether this is the pool of an allocation: its R leaves out properties that are local to the
+    #: instance.
     _granted = False
     #: What the pool of an allocation has of its ``_base``, until its state is made.
     _selection: Selection = ()
@@ -98,6 +101,8 @@ class Rv1Pool(Hooks):
         self.scheduling = R.get("scheduling")
 
     def __getattr__(self, name: str) -> Any:
+        # Inventory and state are made when they are first needed: the pool of an allocation is
+        # written as R and dropped, mostly, and a pool made of a job's R is read once.
         attributes = self.__dict__
         if name == "_base" and "_read_from" in attributes:
             base = self._base = make_inventory(*self._read_from)
@@ -111,7 +116,7 @@ class Rv1Pool(Hooks):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _sibling(self, **own: Any) -> Any:
-        """A pool of the class with this one's attributes, its state excepted, and some of its own."""
+        """A pool of the same class and attributes, with some of its own, and without the state."""
         new = object.__new__(type(self))
         attributes = new.__dict__
         attributes.update(self.__dict__)
@@ -155,7 +160,7 @@ class Rv1Pool(Hooks):
         return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """See ``ResourcePoolImplementation.jobs_by_end()``; O(jobs), a copy, once it was asked for."""
+        """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, once it was asked for."""
         return self._pool_state.ends()
 
     # -- requests -----------------------------------------------------------
@@ -169,7 +174,7 @@ class Rv1Pool(Hooks):
     def place_request(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources for a request by ``place_shape()``, or by the hooks if a class overrides one."""
+        """Find resources by ``place_shape()``, or by the hooks if the class overrides one."""
         if self.hooked:
             return self.place_by_hooks(request, index, eligible)
         return self.place_shape(index, request.shape, eligible)
@@ -182,9 +187,9 @@ class Rv1Pool(Hooks):
     def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
         """See ``ResourcePoolImplementation.alloc()``.
 
-        O(different counts of free cores and GPUs) for what lies on one rank, whatever the number of
-        ranks; O(1) for a shape that did not fit since something was last released.  A hook that
-        chooses makes it O(ranks).
+        O(different counts of free cores and GPUs) for a request that one rank satisfies, whatever
+        the number of ranks; O(1) for a shape that was tried in vain since something was last
+        released. With a hook that chooses it is O(ranks).
 
         Raises:
             ValueError: also if a hook chose what it may not.
@@ -230,7 +235,7 @@ class Rv1Pool(Hooks):
         return selected_ranks(free)
 
     def scheduling_of(self, selection: Selection) -> Any:
-        """``R.scheduling`` of the allocation of a selection: here, the pool's."""
+        """What the R of an allocation has under ``scheduling``: here, what the pool's R has."""
         return self.scheduling
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
@@ -264,7 +269,7 @@ class Rv1Pool(Hooks):
         if not state.index.is_free(selection):
             raise ValueError(
                 f"job {job_text(jobid)}: {inventory.dumps(selection)} is not in the resource pool,"
-                " or allocated to another job"
+                " or is allocated to another job"
             )
         if isinstance(R, dict):
             end = read_time(R["execution"], "expiration")
@@ -273,8 +278,11 @@ class Rv1Pool(Hooks):
         state.enter(jobid, end, selection)
 
     def _units_of(self, R: Any) -> list[tuple[int, int]]:
-        """R in any form as a list of ``(rank mask, units)``; of a core that no rank here has, a
-        ValueError."""
+        """R in any form as a list of ``(rank mask, units)``.
+
+        Raises:
+            ValueError: R has a core id that no rank of the pool has.
+        """
         shift = self._pool_state.inventory.shift
         pool = getattr(R, "impl", R)
         if isinstance(pool, ResourcePoolImplementation):
@@ -289,7 +297,7 @@ class Rv1Pool(Hooks):
     # -- what the instance reports ------------------------------------------
 
     def _known_ranks(self, ids: Any) -> int:
-        """Those of some ranks that are here: a mask of an idset or ``"all"``."""
+        """Mask of the ranks of an idset, or of ``"all"``, that are in the pool."""
         ranks: int = self._pool_state.inventory.ranks
         if isinstance(ids, str) and ids == "all":
             return ranks
@@ -383,5 +391,5 @@ class Rv1Pool(Hooks):
             raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
 
     def check_state(self, state: PoolState) -> None:
-        """What ``check()`` checks; a pool that keeps more in its state adds to it."""
+        """What ``check()`` checks. A pool that keeps more than this state extends it."""
         state.check()

@@ -1,21 +1,25 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool: a pool that knows where in a node a core or GPU lies.
 
 It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
-the finest domain that holds them. Chosen by ``pool-class=TreePool``, by a scheduler's ``pool_class``, or
-by R itself, whose ``scheduling.writer`` is ``TreePool``.
+the finest domain that holds them. A scheduler uses it if it is loaded with ``pool-class=TreePool``,
+if its ``pool_class`` says so, or if ``scheduling.writer`` of R is ``TreePool``.
 
-Where to look, from here:
+Where to look when something is wrong:
 
-- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks the
-  ``NodeType`` (``tree/node.py``, the rules), which looks at its ``Layout`` (``tree/topology.py``);
-- the wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, over the ``RankIndex``
-  (``pool/rank_index.py``);
-- the wrong node for containers: ``TreePlacement.container_candidates()`` over the ``ContainerIndex``
-  (``tree/container_index.py``);
-- a wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the sentence;
-- something not given back, or given twice: ``PoolState`` (``pool/state.py``), which ``Rv1Pool`` keeps;
-- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and for what hwloc XML
-  becomes, ``hwloc/amend.py``.
+- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks
+  the ``NodeType`` (``tree/node.py``, the rules), which looks at its ``Layout``
+  (``tree/topology.py``);
+- the wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, over the
+  ``RankIndex`` (``pool/rank_index.py``);
+- the wrong node for containers: ``TreePlacement.container_candidates()`` over the
+  ``ContainerIndex`` (``tree/container_index.py``);
+- a wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the
+  sentence;
+- something not given back, or given twice: ``PoolState`` (``pool/state.py``), which ``Rv1Pool``
+  keeps;
+- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and for what hwloc
+  XML becomes, ``hwloc/amend.py``.
 """
 
 from __future__ import annotations
@@ -70,11 +74,11 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
     Args:
         R (dict, str): R object or its JSON text, with ``scheduling.children``.
-        log: logger; none if not given.
+        log: logger; default: nothing is logged.
 
     Raises:
-        ValueError: R has something wrong in it, no topology, one that does not name its ranks, or
-            ranks other than 0 to n-1; the text names the entry.
+        ValueError: R is malformed, has no topology, one that does not name its ranks, or ranks
+            other than 0 to n-1; the text names the entry.
     """
 
     name = "TreePool"
@@ -90,7 +94,8 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         self.placement = TreePlacement(_node_types(self._base, topologies))
 
     def countable(self, shape: Shape) -> bool:
-        # Containers must be free as a whole, which counts do not tell.
+        # A container must be free as a whole; counts of free cores and GPUs do not tell whether one
+        # is.
         return shape.container_level is None and super().countable(shape)
 
     def check_shape(self, shape: Shape) -> str | None:
@@ -133,7 +138,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
 
 def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> NodeTypes:
-    """The node types of an inventory: its kinds of ranks, by topology."""
+    """The node types of an inventory: one for all ranks with the same topology and units."""
     types: dict[tuple[str, int], NodeType] = {}
     pairs: dict[tuple[str, int], int] = {}
     for mask, topo, where in children:
@@ -141,11 +146,11 @@ def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> N
             ranks &= mask
             if not ranks:
                 continue
-            looks = (dumps(topo), units)
-            if looks not in types:
-                types[looks] = NodeType(topo, units, inventory.shift, where)
-            pairs[looks] = pairs.get(looks, 0) | ranks
-    return NodeTypes((mask, types[looks]) for looks, mask in pairs.items())
+            key = (dumps(topo), units)
+            if key not in types:
+                types[key] = NodeType(topo, units, inventory.shift, where)
+            pairs[key] = pairs.get(key, 0) | ranks
+    return NodeTypes((mask, types[key]) for key, mask in pairs.items())
 
 
 class TreePool(ResourcePool):

@@ -1,17 +1,40 @@
-"""Resources: sets of them, pools that schedulers allocate from, and their state.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Resources: sets of them, pools that schedulers allocate from, and requests for them.
 
-Laid over the ``flux.resource`` of the host's bindings: modules that are not
-here come from there.  Each class that shares its name with its module is bound
-by importing the module first, and in this order: the import system binds the
-module's name in this package when it is first imported, and the class has to
-come after (``Rv1Set`` before ``ResourceSet``, which imports it from here).
-``flux.job`` must not be imported from here: it wants ``SchedResourceList``.
+Which file to open:
+
+- ``ResourcePool.py``: what schedulers use; each method with its costs and exceptions.
+- ``ResourcePoolImplementation.py``: what a pool has to do, for those who write one.
+- ``Rv1Pool.py``, ``TreePool.py``: the two pools there are, and in which file each part of them is.
+- ``request.py``, ``ResourceCount.py``: what a job asks for, read from its jobspec.
+- ``errors.py``: the exceptions of an allocation.
+- ``pool/``: what pools are made of. ``plan/``: looking ahead in time. ``tree/``: the inside of
+  nodes.
+- ``hwloc/``: the topology of real machines. ``draw/``: pictures of nodes.
+
+What others rely on:
+
+- Schedulers and pools of sites: the classes that are imported below, ``TreePool``, and what the
+  guide and the reference (``doc/guide/pools.rst``, ``doc/reference/resource.rst``) show of ``pool``
+  and ``plan``: masks, ``Placement``, ``Inventory``, ``RankIndex``, ``Plan``. Names, arguments and
+  results of these stay as they are.
+- ``flux.scheduler``: what is public in ``ResourcePool`` and ``Plan``, the exceptions,
+  ``pool/masks.py``, and ``counted()`` of ``pool/explain.py``; nothing else.
+- flux-core's own ``flux.resource`` lies below this package: its modules that are not here come from
+  there. Its command ``flux resource`` and ``flux.job`` import names from here.
+
+Everything else may be changed freely: the tests in ``t/python/resource`` and ``t/python/tree``
+compare pools and plans with plain models of them, and with recordings of flux-core.
 """
 
 from pkgutil import extend_path
 
 __path__ = extend_path(__path__, __name__)
 
+# The order matters. When a module is first imported, the import system binds its name in this
+# package, and the class of the same name has to be bound after that (Rv1Set before ResourceSet,
+# which imports it from here). flux.job must not be imported: it needs SchedResourceList, which is
+# not there yet.
 # isort: off
 from flux.resource.Rv1Set import Rv1Set
 from flux.resource.ResourceSetImplementation import ResourceSetImplementation

@@ -1,28 +1,32 @@
-"""What an allocation can fail with."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The exceptions with which an allocation fails."""
+
+from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Any
 
 
 class _ResourceError(OSError):
-    """An OSError whose text is the reason alone."""
+    """An OSError whose text is the reason alone, without the number and the name of the errno."""
 
     code = 0
     default = ""
 
-    def __init__(self, reason: Union[str, Callable[[], str], None] = None) -> None:
-        """
+    def __init__(self, reason: str | Callable[[], str] | None = None) -> None:
+        """Fail for a reason.
+
         Args:
-            reason: text, or a callable that makes it when it is first read:
-                most failed allocations are retried and nobody asks.
+            reason: text, or a callable that makes it when it is first read: most allocations that
+                fail are tried again later, and nobody asks why.
         """
         super().__init__(self.code, self.default)
         self._reason = reason
 
     @property
     def reason(self) -> str:
-        """One sentence: what was short, and where."""
+        """One sentence: what there was too little of, and where."""
         if callable(self._reason):
             self._reason = self._reason()
         return self._reason or self.default
@@ -37,8 +41,8 @@ class _ResourceError(OSError):
 class InsufficientResources(_ResourceError):
     """Not enough resources now: try again after something was freed or came up.
 
-    ``errno`` is ``ENOSPC``.  The sentence describes the pool as it is when the
-    exception is first made into text.
+    ``errno`` is ``ENOSPC``. The sentence describes the pool as it is when the exception is first
+    made into text, not when it was raised.
     """
 
     code = errno.ENOSPC

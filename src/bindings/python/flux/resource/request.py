@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job asks of a pool: jobspec resources (RFC 14, RFC 25) as counts.
 
-Jobs of one shape share one ``Shape``: a pool can remember by it what it found
-out about a request, and a long queue holds few of them.
+Jobs that ask for the same share one ``Shape``. A pool remembers by it what it found out about a
+request, and a long queue takes little memory.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
 
 
 class Graph:
-    """One walk over the resource graph: counts above and inside the slot."""
+    """What one walk over a resource graph finds: the counts above and inside the slot."""
 
     def __init__(self, resources: Any, takes_containers: bool) -> None:
         if not isinstance(resources, list) or not resources:
@@ -107,7 +108,7 @@ class Graph:
             self._slot(count, outer, node, exclusive, marked, children, depth)
             return
         if kind in ("core", "gpu"):
-            return  # outside a slot: nothing to do with the job
+            return  # outside a slot: it is not given to the job
         if kind == "node":
             if node is not None:
                 raise ValueError("resource node inside another node")
@@ -147,7 +148,7 @@ class Graph:
             raise ValueError("jobspec has more than one slot")
         if kind in ("core", "gpu"):
             if self.nodes_per_slot is not None and not in_node:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             if kind == "core":
                 self.slot_size += outer.min * count.min
             else:
@@ -156,7 +157,7 @@ class Graph:
             if self.node_count is not None or self.nodes_per_slot is not None:
                 raise ValueError("resource node inside or beside another node")
             if self.slot_size or self.gpu_per_slot or self.container_level:
-                raise ValueError("cores or GPUs beside a node in a slot")
+                raise ValueError("slot has cores or GPUs beside a node")
             self.nodes_per_slot = multiply(outer, count)
             # RFC 14 takes a node of which nothing is named as a whole.
             self.exclusive = marked or (self.takes_containers and not children)
@@ -164,7 +165,8 @@ class Graph:
         elif marked and not children and self.takes_containers:
             if self.container_level is not None:
                 raise ValueError(
-                    f"slot of containers {quote(self.container_level)} and {quote(kind)}: only one is possible"
+                    f"slot of containers {quote(self.container_level)} and {quote(kind)}:"
+                    " all must be of one name"
                 )
             self.container_level = kind
             self.containers_per_slot = outer.min * count.min
@@ -184,7 +186,7 @@ class Graph:
         if self.slot_count is None:
             raise ValueError("Unable to determine slot count")
         if not self.slot_size and self.container_level is None:
-            # Whole nodes need no count of cores, but GPUs alone get none.
+            # A request for whole nodes need not count cores; one for GPUs alone would get none.
             whole = self.nodes_per_slot is not None and self.exclusive
             if not whole or (self.gpu_per_slot and not self.takes_containers):
                 raise ValueError("Unable to determine slot size")
@@ -197,14 +199,17 @@ class Graph:
 
 
 def _usually(value: Any) -> Any:
-    """A field with a default. Unlike a plain one it leaves no attribute in the class, which would
-    make CPython look there first at each access."""
+    """A field with a default value that leaves no attribute in the class.
+
+    A plain default would, and CPython would then look there first at each access.
+    """
     return field(default_factory=lambda: value)
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The part of a request that jobs have in common. Immutable; equal ones are one object.
+    """The part of a request that many jobs have in common. It never changes, and equal ones are one
+    object.
 
     Attributes:
         node_count (ResourceCount or None): nodes wanted; None if slots may go anywhere.
@@ -220,8 +225,8 @@ class Shape:
         node_cores, node_gpus (int): what each node has to have at least.
     """
 
-    # The one list of what a request is made of. Counts and the constraint come first: ``of_values()``
-    # takes them apart.
+    # The only list of what a request is made of. Counts and the constraint come first, since
+    # ``of_values()`` needs them by themselves.
     node_count: ResourceCount | None = _usually(None)
     slot_count: ResourceCount = _usually(ONE)
     nodes_per_slot: ResourceCount | None = _usually(None)
@@ -242,14 +247,22 @@ class Shape:
 
     @classmethod
     def of_values(
-        cls, nodes: ResourceCount | None, slots: ResourceCount, inside: ResourceCount | None,
-        constraint: Any, *rest: Any,
-    ) -> Shape:  # fmt: skip
+        cls,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         """``of()`` with all fields, in their order."""
         match = parse_constraint(constraint)
         asked = (
-            nodes and nodes.canonical(), slots.canonical(), inside and inside.canonical(), match, rest
-        )  # fmt: skip
+            nodes and nodes.canonical(),
+            slots.canonical(),
+            inside and inside.canonical(),
+            match,
+            rest,
+        )
         shape = _shapes.get(asked)
         if shape is None:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
@@ -301,20 +314,20 @@ class ResourceRequest:
     """A job's request, as :class:`Rv1Pool` understands it.
 
     Args:
-        node_count (ResourceCount, int or None): nodes wanted, counted over all
-            levels above them; None if slots may go anywhere.
-        slot_count (ResourceCount or int): slots on each node, or slots in all
-            where ``node_count`` is None.
+        node_count (ResourceCount, int or None): nodes wanted, counted over all levels above them;
+            None if slots may go anywhere.
+        slot_count (ResourceCount or int): slots on each node, or slots in all where ``node_count``
+            is None.
         slot_size (int): cores of a slot (on each of its nodes).
         gpu_per_slot (int): GPUs of a slot.
         duration (float): seconds; 0: no limit.
         constraint (dict or None): RFC 31 constraint.
         exclusive (bool): whole nodes.
-        jobspec: the jobspec, as object, as JSON text, or as a callable that
-            returns either: what is not an object is parsed each time
-            ``jobspec`` is read, which saves memory in a long queue.
-        more: the fields of a :class:`Shape` that are left: ``nodes_per_slot``, for requests with the
-            node below the slot, and what a slot takes of containers.
+        jobspec: the jobspec, as object, as JSON text, or as a callable that returns either: what is
+            not an object is parsed each time ``jobspec`` is read, which saves memory in a long
+            queue.
+        more: the fields of a :class:`Shape` that are left: ``nodes_per_slot``, for requests with
+            the node below the slot, and what a slot takes of containers.
 
     Raises:
         ValueError: a bad constraint or count.
@@ -330,15 +343,26 @@ class ResourceRequest:
     _jobspec: Any
 
     def __init__(
-        self, node_count: Any = None, slot_count: Any = ONE, slot_size: int = 1,
-        gpu_per_slot: int = 0, duration: float = 0.0, constraint: Any = None,
-        exclusive: bool = False, jobspec: Any = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        node_count: Any = None,
+        slot_count: Any = ONE,
+        slot_size: int = 1,
+        gpu_per_slot: int = 0,
+        duration: float = 0.0,
+        constraint: Any = None,
+        exclusive: bool = False,
+        jobspec: Any = None,
+        **more: Any,
+    ) -> None:
         self.shape = Shape.of(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
-            slot_count=ResourceCount.parse(slot_count), slot_size=slot_size,
-            gpu_per_slot=gpu_per_slot, exclusive=bool(exclusive), constraint=constraint, **more,
-        )  # fmt: skip
+            slot_count=ResourceCount.parse(slot_count),
+            slot_size=slot_size,
+            gpu_per_slot=gpu_per_slot,
+            exclusive=bool(exclusive),
+            constraint=constraint,
+            **more,
+        )
         self.duration = duration
         self._jobspec = jobspec
 
@@ -431,8 +455,8 @@ class ResourceRequest:
             jobspec (dict or str): version 1 or canonical jobspec.
 
         Raises:
-            ValueError: it has no resources, no slot or no cores, a bad count,
-                constraint or duration, or is nested too deep.
+            ValueError: it has no resources, no slot or no cores, a bad count, constraint or
+                duration, or is nested too deep.
         """
         kept = jobspec
         if isinstance(jobspec, (str, bytes)):

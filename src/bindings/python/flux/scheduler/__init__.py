@@ -1,11 +1,52 @@
-"""Schedulers in Python: override `Scheduler.schedule`, and the protocols are taken care of.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Schedulers for Flux in Python: override `Scheduler.schedule`, and the protocols are taken care
+of.
 
-Scheduler            base class of a scheduler module (RFC 27, RFC 28)
-AllocRequest         one request for resources, answered exactly once
-PendingJob           a job that waits for its answer, kept in ``Scheduler._queue``
+`Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one
+request for resources, answered exactly once; a `PendingJob` waits for its answer in
+``Scheduler._queue``.
 
-`flux.scheduler.policy` has what the schedulers of this project share beyond that and what a
-site's own may use too: stamping R, start time estimates, reasons why a job is pending.
+**Which file to open**, to follow a start from the message to the answer:
+
+``base``
+    `Scheduler`, whole: the messages, what may be overridden, the start of the module
+``requests``
+    the table of requests and of the states of jobs
+``queue``
+    the order in which jobs wait; `queue.Backlog` for policies that look past the head
+``passes``
+    when `Scheduler.schedule` and `Scheduler.forecast` are called
+``policy``, ``policies``
+    `policy.PolicyScheduler`: starts, estimates, reasons and what ``flux sched`` asks; and the
+    policies (a package)
+``host``
+    time, timers, the log, R in the KVS, and the jobs that run already (hello)
+
+Beside that:
+
+``admission``
+    admission rules: what may keep a job from starting although it fits
+``attributes``
+    the system attributes of a jobspec; nothing else reads them
+``states``
+    the states of requests, jobs and windows, as tables
+``order``, ``request_facts``, ``annotator``
+    who waits for whom; what the pool says about requests; when users are told what
+``messages``, ``options``, ``pools``
+    reading messages, module arguments, and the class of the pool
+``query``, ``command``
+    the answers for ``flux sched``, and the command itself (packages)
+``reservations``
+    the first admission rule (a package)
+``testing``
+    for tests of a site's policy (a package)
+
+**What may be touched.** A new reason not to start a job is an admission rule in a file of its own;
+another way to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``,
+``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows one rule, that of
+reservations, since it makes it. Whatever comes in a message is checked in ``messages``, and
+whatever an override raises ends in `host.ErrorReporter`: on a real broker a module that fails takes
+the instance with it.
 """
 
 from flux.scheduler.base import Scheduler

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """How long jobs ran, and how long others like them may be expected to.
 
-Users ask for more time than their jobs need, often for ten times as much, and submit the same job again
-and again. So the mean of the last two run times of a class of jobs is a better guess than a limit
-(Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
+Users ask for more time than their jobs need, often for ten times as much, and submit the same job
+again and again. So the mean of the last two run times of a class of jobs is a better guess than a
+limit (Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
 
 A prediction must never be what a promise rests on: it is wrong every other time. Rank jobs by it.
 """
@@ -20,12 +20,12 @@ from flux.resource.pool.masks import popcount
 if TYPE_CHECKING:
     from flux.scheduler.requests import RunningJob
 
-#: Run times of a class that are remembered, and averaged. Two is what was measured best: users change what
-#: they run, and longer memories are slow to follow.
+#: Run times of a class that are remembered, and averaged. Two is what was measured best: users
+#: change what they run, and longer memories are slow to follow.
 RUNS_PER_CLASS = 2
 
-#: Classes that are remembered, the ones used last: some 200 bytes each. A busy site has a few thousand in
-#: a month.
+#: Classes that are remembered, the ones used last: some 200 bytes each. A busy site has a few
+#: thousand in a month.
 MAX_CLASSES = 20000
 
 #: Version of what `RunTimes.to_dict` writes.
@@ -36,8 +36,8 @@ Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
 
 def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """What ``predict=class`` goes by: jobs of a user of the same size and limit; of the same limit; of
-    the user."""
+    """What ``predict=class`` goes by: jobs of a user of the same size and limit; of the same limit;
+    of the user."""
     return (userid, size, limit), (userid, limit), (userid,)
 
 
@@ -49,13 +49,13 @@ def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
 class RunTimes:
     """The last run times of each class of jobs.
 
-    A user's job is in classes of his own only, unless a function says otherwise: what one user's jobs do
-    then changes nothing for others.
+    A user's job is in classes of his own only, unless a function says otherwise: what one user's
+    jobs do then changes nothing for others.
 
     Args:
         classes: function giving the classes of a job's userid, size (cores) and limit (seconds), from
-            the narrowest to the widest: tuples of str, int, float or None, if they are to be kept over a
-            restart
+            the narrowest to the widest: tuples of str, int, float or None, if they are to be kept
+            over a restart
         most (int): classes to remember
 
     Attributes:
@@ -95,8 +95,8 @@ class RunTimes:
             self._answers.clear()
 
     def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
-        """The mean of the last two run times of the narrowest class of such a job that has two, in seconds;
-        None: there is none. A look-up in a table until a job of the user ends.
+        """The mean of the last two run times of the narrowest class of such a job that has two, in
+        seconds; None: there is none. A look-up in a table until a job of the user ends.
         """
         answers = self._answers.get(userid)
         if answers is None:
@@ -117,7 +117,7 @@ class RunTimes:
             answers[size, limit] = answer
             return answer
 
-    # -- over a restart --------------------------------------------------------------------------------
+    # -- over a restart ----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """What is remembered, to be stored as JSON. O(classes)."""
@@ -156,11 +156,13 @@ class StartedJob:
     Attributes:
         jobid (int): the job id
         userid (int): whose it is; None: not known
-        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was loaded
+        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was
+            loaded
         limit (float): seconds it may run by its request; infinite without a limit
         start (float): when it started, seconds since the epoch
         end (float): when it has to end, seconds since the epoch; infinite: nobody knows
-        predicted (float): how long it was expected to run when it started, in seconds; None: not known
+        predicted (float): how long it was expected to run when it started, in seconds; None: not
+            known
     """
 
     __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted")

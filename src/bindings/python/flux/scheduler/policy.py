@@ -3,15 +3,17 @@
 
 `PolicyScheduler` adds to `Scheduler`:
 
-- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission rule
-  lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the request;
-- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to start;
+- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission
+  rule lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the
+  request;
+- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to
+  start;
 - `~PolicyScheduler.reasons`: annotate pending jobs with what they wait for;
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
-`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool says,
-`annotator.Annotator` tells users.
+`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool
+says, `annotator.Annotator` tells users.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.history import RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, attributes_of_running
@@ -41,7 +42,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -108,8 +109,8 @@ class PolicyScheduler(Scheduler):
     #: None: all.
     promises_limit: int | None = 0
 
-    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so that
-    #: queues with nodes of their own never hold up each other; see `take_order`.
+    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so
+    #: that queues with nodes of their own never hold up each other; see `take_order`.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -125,7 +126,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.guard)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.on_answer += [self._annotator.answered, self.admission.answered]
+        self._requests.on_answer = self._answered
         self._answering = Answering(h, self._host.stopwatch, self._config)
 
         def parse(jobspec: Any) -> Any:
@@ -181,7 +182,7 @@ class PolicyScheduler(Scheduler):
         if self.by_queue and "queue_depth" not in self.__dict__:
             self.queue_depth = "unlimited"
 
-    # -- run times ---------------------------------------------------------------------------------------
+    # -- run times ---------------------------------------------------------------------------------
 
     @property
     def history(self) -> RunTimes:
@@ -192,16 +193,25 @@ class PolicyScheduler(Scheduler):
 
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
-        predicts overrides it; what it says is kept with the running job (`StartedJob.predicted`)."""
+        predicts overrides it; what it says is kept with the running job
+        (`StartedJob.predicted`)."""
         return None
+
+    def _prediction(self, job: PendingJob) -> float | None:
+        """What `predicted` says; None if it raises, so that a job is started all the same."""
+        try:
+            return self.predicted(job)
+        except Exception as exc:
+            self._errors.report(f"predicted: {job.name}", exc)
+            return None
 
     def ended(self, job: StartedJob, run: float, result: str | None) -> None:
         """Called when a job has ended, before the pass that follows; learns its run time.
 
         Args:
             job (StartedJob): the job
-            run (float): for how many seconds it ran: to the return of its resources, and no longer than
-                its limit, which leaves out the clean-up after a job that ran to its limit
+            run (float): for how many seconds it ran: to the return of its resources, and no longer
+                than its limit, which leaves out the clean-up after a job that ran to its limit
             result (str): "timeout" of a job that ran to its limit; None: not known
         """
         if self._history is not None:
@@ -215,7 +225,7 @@ class PolicyScheduler(Scheduler):
             result = "timeout" if run >= granted else None
             self._errors.guard("ended", self.ended, job, min(run, granted), result)
 
-    # -- the pool, and the plan ------------------------------------------------------------------------
+    # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:
         """Whether the pool has an operation that the guide does not ask of every pool.
@@ -228,12 +238,12 @@ class PolicyScheduler(Scheduler):
         if operation not in self._warned:
             self._warned.add(operation)
             name = type(self.resources).__name__
-            self.log.warning(f"pool class {name} has no {operation}(): done without")
+            self.log.warning(f"pool class {name} has no {operation}(): going on without it")
         return False
 
     def current_plan(self) -> Plan | None:
-        """The plan through which jobs are started: with what admission rules keep from them, and with
-        the promises made. None if the pool cannot plan.
+        """The plan through which jobs are started: with what admission rules keep from them, and
+        with the promises made. None if the pool cannot plan.
 
         It may be changed only by the policy and by admission rules; others copy it.
         """
@@ -258,15 +268,15 @@ class PolicyScheduler(Scheduler):
         return plan
 
     def replan(self) -> None:
-        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule keeps
-        from jobs cannot be kept beside the promises. The next pass makes a new one."""
+        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
+        keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
         self._plan = None
         self.admission.tell(AdmissionRule.plan_void)
         self.ranks_lost()
 
     def ranks_lost(self) -> None:
-        """Called when the plan is void, and with it all promises: mostly since ranks went down, left or
-        changed, before `resource_update`."""
+        """Called when the plan is void, and with it all promises: mostly since ranks went down,
+        left or changed, before `resource_update`."""
 
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
@@ -286,16 +296,16 @@ class PolicyScheduler(Scheduler):
         order is `by_queue`."""
         return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
 
-    # -- admission -------------------------------------------------------------------------------------
+    # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
         """Ask one more admission rule, after the others, before a job is started. To be called from
         ``__init__``: a rule has to hear of every job."""
-        self.admission.rules.append(rule)
+        self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
-        follows.
+        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a
+        pass follows.
 
         Args:
             rule (AdmissionRule): which
@@ -309,21 +319,31 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Something other than a message has happened that may let jobs start: a pass follows, which
-        examines blocked jobs again."""
+        """Something other than a message has happened that may let jobs start: a pass follows,
+        which examines blocked jobs again."""
         self.released()
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep `job` apart from the queue until the rule that does not let it start readmits it. The
-        caller takes it out of the queue."""
+        """Take `job` out of the queue, until the rule that does not let it start readmits it.
+
+        Args:
+            job (PendingJob): the job
+            why (JobDeferred): what `allocate` raised
+        """
+        self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        marks = self.admission.queued(job, SystemAttributes.of(jobspec))
+        marks = self.admission.queued(job, jobspec)
         if marks is not None:
             job.signature = (getattr(job.resource_request, "shape", None), marks)
+
+    def _answered(self, jobid: int, event: str) -> None:
+        """A request has its answer: what was kept of the pending job is not needed any more."""
+        self._annotator.forget(jobid)
+        self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
         for rule in self.admission.rules:
@@ -339,7 +359,7 @@ class PolicyScheduler(Scheduler):
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
 
-    # -- starting jobs ---------------------------------------------------------------------------------
+    # -- starting jobs -----------------------------------------------------------------------------
 
     def pending(self, jobid: int) -> PendingJob | None:
         """The pending job of this id, deferred or not, or None."""
@@ -347,7 +367,8 @@ class PolicyScheduler(Scheduler):
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]:
-        """All pending jobs, in order; those that an admission rule has deferred only if `deferred`."""
+        """All pending jobs, in order; those that an admission rule has deferred only if
+        `deferred`."""
         apart = self.admission.deferred() if deferred else []
         for job in in_order([*self._queue, *apart] if apart else self._queue):
             if not job.request.finalized:
@@ -371,9 +392,8 @@ class PolicyScheduler(Scheduler):
         """
         admission = self.admission
         if not admission.engaged:
-            source: Plan | ResourcePool = self.resources if plan is None else plan
-            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
-            return got
+            alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
+            return alloc
         admission.check(job)
         return admission.allocate(job, plan or self.current_plan(), self.resources)
 
@@ -403,7 +423,7 @@ class PolicyScheduler(Scheduler):
             duration or inf,
             now,
             end or inf,
-            self.predicted(job),
+            self._prediction(job),
         )
         alloc.set_starttime(now)
         alloc.set_expiration(end)
@@ -418,13 +438,18 @@ class PolicyScheduler(Scheduler):
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job that has none ahead of it for its
-        ranks, and the others cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job that has none ahead of it for
+        its ranks, and the others cost a comparison of masks.
         """
         if not self.by_queue:
             queue = self._queue
-            while queue and self._leaves(queue[0]):
-                heapq.heappop(self._queue)
+            while queue:
+                job = queue[0]
+                if not self._leaves(job):
+                    return
+                queue = self._queue
+                if queue and queue[0] is job:  # it has its answer; a deferred one is out already
+                    heapq.heappop(queue)
                 yield
                 queue = self._queue
             return
@@ -471,7 +496,7 @@ class PolicyScheduler(Scheduler):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
-    # -- events ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         if jobid in self.running:
@@ -485,16 +510,20 @@ class PolicyScheduler(Scheduler):
             super().expiration(msg, jobid, expiration)
 
     def prioritize(self, jobs: list[Any]) -> None:
-        deferred = [entry for entry in jobs if self.admission.is_deferred(entry[0])]
-        for jobid, priority in deferred:
-            job = self.pending(jobid)
-            if job is not None:
-                job.priority = priority
-        super().prioritize([entry for entry in jobs if entry not in deferred] if deferred else jobs)
+        if len(self.admission):
+            queued = []
+            for jobid, priority in jobs:
+                job = self.pending(jobid) if self.admission.is_deferred(jobid) else None
+                if job is None:
+                    queued.append([jobid, priority])
+                else:
+                    job.priority = priority
+            jobs = queued
+        super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
-            job.priority = job.priority  # asks for its order anew
+            job.priority = job.priority  # asks for its order again
         super().reorder()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
@@ -504,12 +533,18 @@ class PolicyScheduler(Scheduler):
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
 
+    def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
+        super()._success_failed(request, R, error)
+        if self.admission.engaged and not self._requests.is_running(request.jobid):
+            # The rules were told of the start.
+            self.admission.tell(AdmissionRule.freed, request.jobid, R, True)
+
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
         stats["pending_jobs"] += len(self.admission)
         return stats
 
-    # -- estimates -------------------------------------------------------------------------------------
+    # -- estimates ---------------------------------------------------------------------------------
 
     def is_mature(self, job: PendingJob) -> bool:
         """Whether it is time to tell a job's user of estimates and reasons.
@@ -525,8 +560,9 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            when (float): when it is expected to start; None: nobody knows
-            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
+            when (float): when it is expected to start; None if that is not known
+            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
+                "planned"
         """
         self._annotator.estimate(job, when, kind)
 
@@ -548,18 +584,18 @@ class PolicyScheduler(Scheduler):
             self.show_estimate(job, self.queue_order.plan_in_turn(job, plan, turns))
             yield
 
-    # -- reasons ---------------------------------------------------------------------------------------
+    # -- reasons -----------------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
-        by a later forecast. Returns whether it was told something new."""
+        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is
+        told by a later forecast. Returns whether it was told something new."""
         return self._annotator.reason(job, reason)
 
     def reasons(self) -> Iterator[None]:
         """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them.
 
-        In strict order the head waits for resources, the others for the head. A generator that yields
-        after each job for which something had to be done.
+        In strict order the head waits for resources, the others for the head. A generator that
+        yields after each job for which something had to be done.
         """
         if not self.pool_can("explain") or not self._annotator.wants_reasons():
             return
@@ -575,7 +611,8 @@ class PolicyScheduler(Scheduler):
                     yield
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
-        """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
+        """The pending jobs that `job` has to wait for by the order of the queue: here, the
+        first."""
         if self.admission.is_deferred(job.jobid):
             return []
         head = self.queue_order.first_ahead_of(job)
@@ -597,16 +634,17 @@ class PolicyScheduler(Scheduler):
         return describe(facts or self.facts.explain(job.resource_request))
 
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
-        """What ``sched.explain`` adds to its answer about a job that is ordered by more than its priority:
-        ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch, or None)."""
+        """What ``sched.explain`` adds to its answer about a job that is ordered by more than its
+        priority: ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch,
+        or None)."""
         return {}
 
     def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
-        """What a job that asks for `request` would be told as its latest start, if it came now, beside all
-        that is in `plan`; None: nothing."""
+        """What a job that asks for `request` would be told as its latest start, if it came now,
+        beside all that is in `plan`; None: nothing."""
         return None
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     @request_handler("config-reload")
     def _handle_config_reload(self, msg: Any) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The states that a request, a job and a reservation's window can be in, and how they change.
 
-Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table for
-the next one, and a move that the table does not have is a bug that is reported where it happens.
-The documentation draws its pictures from the same tables (``doc/reference/states``).
+Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table
+for the next one, and a move that the table does not have is a bug that is reported where it
+happens. The documentation draws its pictures from the same tables (``doc/reference/states``).
 
 `REQUEST`
     one ``sched.alloc`` request (RFC 27): open until it is answered, and answered once
@@ -43,8 +43,8 @@ class StateTable:
         self.initial = initial
         self.moves = moves
         self.notes = notes
-        #: the same moves by state and event, for one look-up
-        self._next = {
+        #: the same moves by state and event: what runs for each job looks them up here
+        self.next = {
             (state, event): after
             for state, events in moves.items()
             for event, after in events.items()
@@ -57,13 +57,17 @@ class StateTable:
             IllegalMove: it cannot happen then
         """
         try:
-            return self._next[state, event]
+            return self.next[state, event]
         except KeyError:
-            raise IllegalMove(f"{self.name}: {event} while {state}") from None
+            raise self.illegal(state, event) from None
+
+    def illegal(self, state: str, event: str) -> IllegalMove:
+        """The error about a move that the table does not have."""
+        return IllegalMove(f"{self.name}: {event} while {state}")
 
     def allows(self, state: str, event: str) -> bool:
         """Whether `event` can happen in `state`.  O(1)."""
-        return (state, event) in self._next
+        return (state, event) in self.next
 
 
 # The states of a request.
@@ -112,8 +116,8 @@ JOB = StateTable(
     {
         UNKNOWN: "The scheduler knows nothing of it.",
         QUEUED: "Its request is open, and it is in the queue.",
-        DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in the "
-        "queue and keeps nothing from other jobs.",
+        DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in "
+        "the queue and keeps nothing from other jobs.",
         RUNNING: "It holds resources: since its request succeeded, or it was found running at the "
         "start. They may come back in parts.",
     },

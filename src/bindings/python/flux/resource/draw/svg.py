@@ -1,12 +1,16 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A node's topology as an SVG picture, with what is free and who holds what."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux.resource.draw.view import Jobs, NodeState, Part, view
+from flux.resource.draw.view import NodeState, Part, view
 from flux.resource.pool.masks import idset_text, members
+
+if TYPE_CHECKING:
+    from flux.resource.draw.view import Jobs
 
 # A cell is a core or a GPU; a box is a domain of the topology.
 CELL_PX = 14
@@ -120,9 +124,12 @@ class _Box:
         )
         self.width: int = inner + 2 * PADDING_PX
         self.height: int = (
-            2 * PADDING_PX + LINE_PX - GAP_PX + len(self.rows) * (CELL_PX + GAP_PX)
+            2 * PADDING_PX
+            + LINE_PX
+            - GAP_PX
+            + len(self.rows) * (CELL_PX + GAP_PX)
             + sum(max(box.height for box in line) + GAP_PX for line in self.lines)
-        )  # fmt: skip
+        )
 
     def _label(self) -> str:
         part = self.part

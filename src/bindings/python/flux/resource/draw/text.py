@@ -1,11 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A node's topology as text, with what is free and who holds what."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux.resource.draw.view import Jobs, NodeState, Part, contents, view
+from flux.resource.draw.view import NodeState, Part, contents, view
 from flux.resource.pool.masks import idset_text, members
+
+if TYPE_CHECKING:
+    from flux.resource.draw.view import Jobs
 
 FREE_MARK = "."
 JOB_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,13 +1,15 @@
-"""What a node looks like and who holds what of it: the data behind the pictures.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What nodes look like and which jobs hold what of them: the data behind the pictures.
 
-``view(R, jobs, down)`` gives one ``NodeState`` for each set of nodes that look alike: same topology,
-same parts held by the same jobs. ``text.py`` and ``svg.py`` draw them.
+``view(R, jobs, down)`` returns a ``NodeState`` for each set of nodes that look alike: they have the
+same topology, and the same parts of them are held by the same jobs. ``text.py`` and ``svg.py`` draw
+these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.explain import counted
 from flux.resource.pool.hosts import HostNames
@@ -17,8 +19,9 @@ from flux.resource.tree.topology import Domain, Renumbering
 
 #: ``(job, cores, gpus)``: masks of what a job has on a node; the job under any name.
 Share = tuple[Any, int, int]
-#: Jobs and the R object that each holds.
-Jobs = Union[dict[Any, Any], Iterable[tuple[Any, Any]]]
+if TYPE_CHECKING:
+    #: Jobs and the R object that each holds.
+    Jobs = dict[Any, Any] | Iterable[tuple[Any, Any]]
 
 
 class Part:
@@ -60,7 +63,8 @@ class NodeState:
         hosts (str): their names as a hostlist.
         part (Part): the node.
         down (bool): whether they are down.
-        held (list): ``(job, cores, gpus)``, masks of what a job has on each of them; the job as given.
+        held (list): ``(job, cores, gpus)``, masks of what a job has on each of them; the job as
+            given.
         free_cores, free_gpus (int): masks of the rest.
     """
 

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """From a machine as hwloc sees it to the topology that TreePool reads, and to R.
 
 The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down
-to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a level, what it is called
-and which devices are GPUs is described at the functions below.
+to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a level, what it is
+called and which devices are GPUs is described at the functions below.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def inside(inner: int, outer: int | None) -> bool:
 def find_gpus(machine: Machine) -> list[Gpu]:
     """The GPUs of a Machine, numbered as the runtimes do: by the position of their OS device.
 
-    Several backends report one card. On a PCI device the backend met first counts, and each of
-    its devices is a GPU (a card may be partitioned). Devices without a PCI device above them are
+    Several backends report one card. On a PCI device the backend met first counts, and each of its
+    devices is a GPU (a card may be partitioned). Devices without a PCI device above them are
     counted too, unless the document knows of no PCI device at all. With FLUX_HWLOC_GPU_NO_DEDUP in
     the environment each device of each backend is a GPU.
     """
@@ -106,7 +107,7 @@ def written(domain: dict[str, Any]) -> dict[str, Any]:
 
 
 class TopologyBuilder:
-    """Walks one Machine: ``build()`` gives the topology, ``gpus`` has its GPUs."""
+    """Makes the topology of one Machine: ``build()`` returns it, ``gpus`` are its GPUs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -115,9 +116,13 @@ class TopologyBuilder:
         self._leaf_memory = False
 
     def build(self) -> dict[str, Any]:
-        """The topo object of a node. RuntimeError: a domain without cores, naming its object."""
+        """The ``topo`` object of a node.
+
+        Raises:
+            RuntimeError: a domain has no cores; the text names its hwloc object.
+        """
         topo = self._domain(self.machine.root)
-        # What no domain holds (a device without locality) is still part of the node.
+        # A device without locality is in no domain, and still part of the node.
         rest = [gpu.number for gpu in self.gpus if gpu.number not in self._listed]
         if rest:
             topo["gpus"] = sorted(topo.get("gpus", []) + rest)
@@ -128,7 +133,7 @@ class TopologyBuilder:
         return written(topo)
 
     def _level(self, obj: Object) -> tuple[list[Object], str]:
-        """(entries, name) of the level below ``obj``; no entries: a leaf."""
+        """The entries of the level below an object, and its name; a leaf has no entries."""
         entries = containers_in(obj)
         if entries:
             return entries, self._name(entries[0])

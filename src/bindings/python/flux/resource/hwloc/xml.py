@@ -1,13 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
 
-``load_xml(text)`` gives a ``Machine``: the objects libhwloc makes of the document, with CPU sets as
-integers. It is loaded as the description of another machine, important I/O objects kept,
-instruction caches where they add structure, everything else as libhwloc has it.
+``load_xml(text)`` returns a ``Machine``: the objects that libhwloc makes of the document, with CPU
+sets as integers. It is loaded as the description of another machine: important I/O objects are
+kept, instruction caches where they add structure, and everything else as libhwloc has it by
+default.
 
 libhwloc trusts its input: some documents make it abort or run out of memory. So it reads each
-document in a child process, which sends the objects back; whatever becomes of the child, the
-caller has a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only
-when there is XML to read.
+document in a child process, which sends the objects back; whatever becomes of the child, the caller
+has a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only when
+there is XML to read.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import resource
 import signal
 import warnings
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
 # What one document may cost before its child process is given up: libhwloc loops or runs out of
@@ -28,14 +30,16 @@ MAX_CPU_SECONDS = 30
 MAX_MEMORY_BYTES = 1 << 30
 MAX_XML_BYTES = 256 << 20
 
-# libhwloc takes orders from the environment; of these only the ones about its own installation
-# are for us. HWLOC_THISSYSTEM, for one, would mix this machine into the described one.
+# libhwloc reads the environment. Only what concerns its own installation is left there: with
+# HWLOC_THISSYSTEM, for one, it would mix this machine into the one that is described.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 NORMAL, MEMORY, IO = 0, 1, 2
 
-#: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory, backend)``
-Row = tuple[str, int, Optional[int], int, Optional[str], int, Optional[str]]
+if TYPE_CHECKING:
+    #: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory,
+    #: backend)``
+    Row = tuple[str, int, int | None, int, str | None, int, str | None]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
@@ -93,7 +97,13 @@ class Object:
 
 
 class Machine:
-    """A loaded topology: ``root``, and ``cores``, ``numas``, ``pcis``, ``osdevs`` in logical order."""
+    """A loaded topology.
+
+    Attributes:
+        root (Object): the whole machine.
+        cores, numas, pcis, osdevs (list): the Objects of these types, in logical order.
+        objects (list): all Objects, each after its parent.
+    """
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.objects: list[Object] = []
@@ -127,8 +137,8 @@ def load_xml(text: Any) -> Machine:
     """Read hwloc XML, a ``str``, into a Machine.
 
     Raises:
-        RuntimeError: libhwloc makes nothing of it (the text says what is wrong with the document as
-            far as that can be told), or the binding is not there.
+        RuntimeError: libhwloc cannot read it (the text says what is wrong with the document, as far
+            as that can be told), or the binding is not there.
     """
     lib = _binding()
     if not isinstance(text, str):
@@ -160,7 +170,9 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """Run ``_read`` on ``data`` in a forked child; its answer, or an ``error`` that tells its end."""
+    """What ``_read()`` returns for a document in a forked child, or how the child ended
+    (``error``).
+    """
     readable, writable = os.pipe()
     with warnings.catch_warnings():
         # The child only calls libhwloc and writes to its pipe: no lock of another thread is taken.
@@ -184,7 +196,7 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
     except ChildProcessError:
         end = None  # the host reaps children itself; the answer says enough
     try:
-        # Its last byte is there or nothing of it counts.
+        # An answer that is cut off is no JSON: the child died while it wrote.
         answer: dict[str, Any] = json.loads(text.decode())
         return answer
     except ValueError:
@@ -196,7 +208,7 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
 
 
 def _confine() -> None:  # pragma: no cover (in the child)
-    """Bound what the child may take, and let nothing of it show but its answer."""
+    """Limit what the child may use, and have nothing come out of it but its answer."""
     faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
@@ -233,7 +245,7 @@ def _read(binding: Any, data: bytes) -> dict[str, Any]:
     lib.hwloc_topology_set_io_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_IMPORTANT)
     lib.hwloc_topology_set_icache_types_filter(topology, lib.HWLOC_TYPE_FILTER_KEEP_STRUCTURE)
     if lib.hwloc_topology_set_xmlbuffer(topology, data, len(data) + 1) < 0:
-        return {"error": "libhwloc does not take it for a topology"}
+        return {"error": "libhwloc does not recognise it as a topology"}
     if lib.hwloc_topology_load(topology) < 0:
         return {"error": "libhwloc cannot make a topology of it"}
     return walk(binding, topology)
@@ -287,7 +299,7 @@ def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, kind: int) -> Row:
 
 
 def _diagnose(data: bytes) -> str | None:
-    """What is wrong with a document that did not load, or None if that cannot be seen from here."""
+    """What is wrong with a document that did not load; None if a look at its XML does not tell."""
     seen: dict[str, Any] = {
         "root": None,
         "version": "1.0",
@@ -320,7 +332,7 @@ def _diagnose(data: bytes) -> str | None:
     if not seen["version"].startswith(("1.", "2.")):
         return f"format {seen['version']} is not one that libhwloc 2 reads"
     if not seen["objects"]:
-        return "there are no objects in it"
+        return "it has no objects"
     if seen["odd"] is not None:
         return f"unknown object type '{seen['odd']}'"
     if not seen["processors"]:

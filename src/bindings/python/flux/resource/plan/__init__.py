@@ -1,4 +1,26 @@
-"""Plans: which jobs start when, as running jobs end."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Plans: which jobs start when, as running jobs end.
+
+Which file to open:
+
+- ``plan.py``: what a plan is asked, and the theory. Start here.
+- ``strategy.py``: the interface of the two ways to keep promises, ``counted_strategy.py`` and
+  ``bound_strategy.py``. ``promise.py``: what they keep.
+- ``counted_profile.py``: availability as a number of units over time. ``count_timeline.py``: such
+  numbers.
+- ``rank_profile.py``: availability on each rank over time. It is put together from what running
+  jobs leave (``running_profile.py``) and what is booked (``bookings.py``). ``mask_timeline.py``:
+  masks over time.
+- ``packing.py``: whether promises can be bound to ranks in another way, to make room.
+- ``start_bounds.py``: what earlier searches tell about later ones.
+
+What others rely on: ``Plan``, whole. It uses nothing of a pool but the view that
+``ResourcePoolImplementation`` describes, so that it works on the pools of sites; that must stay so.
+All other modules may be changed freely, as long as no job starts at another time:
+``t/python/resource`` compares plans with one that tries all ways, and
+``t/python/simulate/test_schedules.py`` with recorded schedules. A change that makes them slower
+shows in ``t/bench/pool`` and ``t/bench/sched``.
+"""
 
 from flux.resource.plan.plan import Plan
 

@@ -1,9 +1,11 @@
-"""What is promised on a pool's ranks, and what that leaves of them.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What is booked on the ranks of a pool, and what that leaves of them.
 
-A booking takes counts of cores and GPUs on concrete ranks for a span of time (see ``promise.py``):
-a promise that is bound, or a job started lately.  One that leaves no core of a rank is kept in a
-timeline of masks, the same for every request.  For the others, each kind of need has a timeline of
-the ranks where what is left is too little for it, made when it is first asked for.
+A booking takes counts of cores and GPUs on certain ranks for a span of time (see ``promise.py``):
+it is a bound promise, or a job that was started lately. Where a booking leaves no core of a rank,
+the rank is of no use to any request then, and a single timeline of masks has all such ranks. Of the
+other ranks it depends on the request whether what is left is enough: for each kind of need there is
+a timeline of the ranks where it is not, made when it is first asked for.
 """
 
 from __future__ import annotations
@@ -32,19 +34,21 @@ class Bookings:
         self.ends = SortedTimes()
         self.starts = SortedTimes()
         self._full = MaskTimeline()  # ranks of which no core is left
-        self._overlap = False  # some rank is in it twice at a time
+        # Whether a rank was entered there twice for one moment. One of the two cannot be removed
+        # then, since a mask does not tell how often a rank is in it.
+        self._overlap = False
         self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
         # (mask, start, end) of these bookings; None once removed
         self._parts: list[tuple[int, float, float] | None] = []
         self._on_rank: dict[int, list[tuple[float, float, int]]] = {}  # (start, end, key) of these
-        self._lines: dict[int, _Line] = {}  # by rank, made when first asked for
-        self._lacks: dict[Need, _Lack] = {}
+        self._timelines: dict[int, _RankTimeline] = {}  # by rank, made when first asked for
+        self._shortages: dict[Need, _Shortage] = {}
 
     def rebase(self, profile: RunningProfile) -> None:
-        """Go on with another profile of the same ranks."""
+        """Use another profile, of the same ranks."""
         self.profile = profile
-        self._lines = {}
-        self._lacks = {}
+        self._timelines = {}
+        self._shortages = {}
 
     def _split(self, booking: Booking) -> Iterator[tuple[int, int, bool]]:
         """Iterate over ``(mask, key, True if no core is left)``."""
@@ -70,9 +74,9 @@ class Bookings:
                 self._parts.append((mask, start, end))
                 for rank in members(mask):
                     self._on_rank.setdefault(rank, []).append((start, end, key))
-                    line = self._lines.get(rank)
-                    if line is not None:
-                        line.take(start, end, *divmod(key, self.profile.inventory.key_base))
+                    timeline = self._timelines.get(rank)
+                    if timeline is not None:
+                        timeline.take(start, end, *divmod(key, self.profile.inventory.key_base))
 
     def remove(self, booking: Booking) -> bool:
         """Count a booking out again.
@@ -90,15 +94,15 @@ class Bookings:
             self._parts[self._parts.index((mask, start, end))] = None
             for rank in members(mask):
                 self._on_rank[rank].remove((start, end, key))
-                line = self._lines.get(rank)
-                if line is None:
-                    continue  # then no need has looked at the rank
+                timeline = self._timelines.get(rank)
+                if timeline is None:
+                    continue  # nobody has asked yet what is left of the rank
                 cores, gpus = divmod(key, self.profile.inventory.key_base)
-                line.take(start, end, -cores, -gpus)
-                for need, lack in self._lacks.items():
-                    lack.timeline.remove(start, end, 1 << rank)
-                    for low, high in self._lacking(rank, start, end, need):
-                        lack.timeline.add(low, high, 1 << rank)
+                timeline.take(start, end, -cores, -gpus)
+                for need, shortage in self._shortages.items():
+                    shortage.masks.remove(start, end, 1 << rank)
+                    for low, high in self._short_spans(rank, start, end, need):
+                        shortage.masks.add(low, high, 1 << rank)
         return True
 
     def leaving(self, room: int, need: Need, start: float, end: float) -> int:
@@ -108,7 +112,7 @@ class Bookings:
         """
         room &= ~self._full.union(start, end)
         if room and self._parts:
-            room &= ~self._lack(need).union(start, end)
+            room &= ~self._shortage(need).union(start, end)
         return room
 
     def touched(self, start: float, end: float) -> int:
@@ -123,22 +127,23 @@ class Bookings:
                 mask |= part[0]
         return mask
 
-    def _line(self, rank: int) -> _Line:
-        line = self._lines.get(rank)
-        if line is None:
+    def _timeline(self, rank: int) -> _RankTimeline:
+        timeline = self._timelines.get(rank)
+        if timeline is None:
             base = self.profile.inventory.key_base
-            line = self._lines[rank] = _Line(self.profile, rank)
+            timeline = self._timelines[rank] = _RankTimeline(self.profile, rank)
             for start, end, key in self._on_rank.get(rank, ()):
-                line.take(start, end, *divmod(key, base))
-        return line
+                timeline.take(start, end, *divmod(key, base))
+        return timeline
 
     def least(self, rank: int, start: float, end: float) -> tuple[int, int]:
         """The least counts that a rank has left in a span: ``(cores, gpus)``.
 
         Bookings that leave no core do not count here.
         """
-        cores, gpus = self._line(rank).least(start, end)
-        # What is held for a job may be in use yet.
+        cores, gpus = self._timeline(rank).least(start, end)
+        # Ranks that are kept for a job without a time may be in use still: less than nothing is
+        # left.
         return max(0, cores), max(0, gpus)
 
     @property
@@ -151,32 +156,32 @@ class Bookings:
 
         Bookings that leave no core do not count here.
         """
-        return list(self._line(rank).steps(start, end))
+        return list(self._timeline(rank).steps(start, end))
 
     def overdrawn(self, rank: int, time: float) -> bool:
         """True if more is booked on a rank at a time than it has."""
-        return min(self._line(rank).at(time)) < 0
+        return min(self._timeline(rank).at(time)) < 0
 
-    def _lack(self, need: Need) -> MaskTimeline:
-        """Timeline of the ranks where bookings leave too little for a need."""
-        lack = self._lacks.get(need)
-        if lack is None:
-            lack = self._lacks[need] = _Lack()
-        timeline = lack.timeline
-        for part in self._parts[lack.seen :]:
+    def _shortage(self, need: Need) -> MaskTimeline:
+        """The ranks on which bookings leave too little for a need, by time."""
+        shortage = self._shortages.get(need)
+        if shortage is None:
+            shortage = self._shortages[need] = _Shortage()
+        masks = shortage.masks
+        for part in self._parts[shortage.seen :]:
             if part is None:
                 continue
             mask, start, end = part
             spans: dict[tuple[float, float], list[int]] = {}
             for rank in members(mask):
-                for span in self._lacking(rank, start, end, need):
+                for span in self._short_spans(rank, start, end, need):
                     spans.setdefault(span, []).append(rank)
             for (low, high), ranks in spans.items():
-                timeline.add(low, high, mask_of(ranks))
-        lack.seen = len(self._parts)
-        return timeline
+                masks.add(low, high, mask_of(ranks))
+        shortage.seen = len(self._parts)
+        return masks
 
-    def _lacking(
+    def _short_spans(
         self, rank: int, start: float, end: float, need: Need
     ) -> Iterator[tuple[float, float]]:
         """Spans, within a span, in which a rank has too little left for a need."""
@@ -185,7 +190,7 @@ class Bookings:
         if need.whole:
             full = divmod(inventory.keys[inventory.full[rank]], inventory.key_base)
         since: float | None = None
-        for time, cores, gpus in self._line(rank).steps(start, end):
+        for time, cores, gpus in self._timeline(rank).steps(start, end):
             if cores < need.cores or gpus < need.gpus or (full and (cores, gpus) != full):
                 if since is None:
                     since = time
@@ -196,18 +201,22 @@ class Bookings:
             yield since, end
 
 
-class _Lack:
-    """The ranks where bookings leave too little for a need, by time, and how many parts of bookings
-    are counted in."""
+class _Shortage:
+    """The ranks on which bookings leave too little for one kind of need.
 
-    __slots__ = ("timeline", "seen")
+    Attributes:
+        masks (MaskTimeline): these ranks, by time.
+        seen (int): how many parts of bookings are taken into account.
+    """
+
+    __slots__ = ("masks", "seen")
 
     def __init__(self) -> None:
-        self.timeline = MaskTimeline()
+        self.masks = MaskTimeline()
         self.seen = 0
 
 
-class _Line:
+class _RankTimeline:
     """What one rank has left, step by step: running jobs and partial bookings."""
 
     __slots__ = ("times", "cores", "gpus")
@@ -218,7 +227,7 @@ class _Line:
         self.times = [-INFINITY]
         for time, key in profile.gains(rank):
             if time == self.times[-1]:
-                keys[-1] = key  # several jobs end at once: no step lies between them
+                keys[-1] = key  # several jobs end at once: there is one step for all of them
                 continue
             self.times.append(time)
             keys.append(key)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are bound to ranks, where it matters which ranks a job gets."""
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class BoundStrategy(Strategy):
         self.seen = seen
         # All of them from the start: what is yet to be bound must not be forgotten meanwhile.
         self.promises = {
-            jobid: BoundPromise(one.start, one.end, one.request, None, one.held)
+            jobid: BoundPromise(one.start, one.end, one.request, None, one.is_open)
             for jobid, one in promises.items()
         }
         self._profile = RankProfile(pool, self.promises, frozen)
@@ -57,7 +58,7 @@ class BoundStrategy(Strategy):
         new.seen = self.seen
         # Promises that are bound again have other parts: each plan has its own.
         new.promises = {
-            jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.held)
+            jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.is_open)
             for jobid, one in self.promises.items()
         }
         new._profile = RankProfile(self._pool, new.promises, frozen=True)
@@ -66,7 +67,7 @@ class BoundStrategy(Strategy):
     def _parts_for(self, promise: Promise) -> list[Part]:
         """Parts to bind a promise to that was counted, or withdrawn."""
         parts = None
-        if not promise.held:
+        if not promise.is_open:
             parts = self._profile.bind(promise.request, promise.start, promise.end)
         # What cannot be kept any more stays a promise, for its job to be told.
         return parts or self._profile.bind_ever(promise.request) or []
@@ -122,7 +123,7 @@ class BoundStrategy(Strategy):
     def stale(self, now: float) -> list[int]:
         profile = self._profile
         profile.renew_profile()
-        return [jobid for jobid, one in self.promises.items() if profile.lost(one, 0.0)]
+        return [jobid for jobid, one in self.promises.items() if profile.lost(one, now)]
 
     # -- promises -----------------------------------------------------------
 
@@ -137,7 +138,7 @@ class BoundStrategy(Strategy):
         parts = self._profile.bind_ever(request)
         if parts is None:
             return False
-        self._enter(jobid, BoundPromise(now, INFINITY, request, parts, held=True))
+        self._enter(jobid, BoundPromise(now, INFINITY, request, parts, is_open=True))
         return True
 
     def keeps(self, jobid: int, now: float) -> bool:
@@ -166,7 +167,9 @@ class BoundStrategy(Strategy):
         if not isinstance(promise, BoundPromise):
             # It was withdrawn when promises were counted; meanwhile all others were bound.
             parts = self._parts_for(promise)
-            promise = BoundPromise(promise.start, promise.end, promise.request, parts, promise.held)
+            promise = BoundPromise(
+                promise.start, promise.end, promise.request, parts, promise.is_open
+            )
         self._enter(jobid, promise)
 
     def _enter(self, jobid: int, promise: BoundPromise) -> None:

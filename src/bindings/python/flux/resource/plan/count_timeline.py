@@ -1,4 +1,5 @@
-"""A number for every moment: how many units are free, step by step."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""A number for every moment, such as how many units are free: a step function of time."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ class _Block:
 class CountTimeline:
     """A step function of time.
 
-    A list of blocks of steps that know their extremes.  Changing a span, the least value in a span
-    and the first span with enough look at each block in between, and at the steps of a few blocks.
+    The steps are kept in blocks that know their extremes. To change a span, to find the least value
+    in a span or the first span with enough takes a look at each block in between, and at the steps
+    of a few of them.
 
     Args:
         start (float): its first moment, seconds since the epoch
@@ -223,7 +225,7 @@ class CountTimeline:
         begin = max(0, bisect_right(heads, start) - 1)
         block = blocks[begin]
         skip = max(0, bisect_right(block.starts, start) - 1)
-        # The step that it is in at first begins, as far as this is concerned, at ``start``.
+        # The step that ``start`` is in counts from ``start`` on, not from where it begins.
         since = start if block.values[skip] + block.plus >= value else None
         skip += 1
         for at in range(begin, len(heads)):

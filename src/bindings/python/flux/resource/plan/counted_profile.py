@@ -1,10 +1,12 @@
-"""Plans where any unit is as good as another: free units, by time.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Availability where any unit is as good as another: the number of free units, by time.
 
-On nodes of one kind whose jobs take whole nodes, or on any nodes whose jobs take single cores, a
-promise is a number of units and a span of time, and need not say which.  Promises and jobs that
-start now can all be kept if and only if at no moment they add up to more than there is: let them
-choose when they start, in order of their starts.  Whoever holds a unit at that moment has begun
-before, so that at least as many as the sum leaves are free, and any of them will do.
+A *unit* is here a whole node, where nodes are of one kind and jobs take whole nodes, or a single
+core, on any nodes. A promise is then a number of units and a span of time, and need not say which
+units. Promises can all be kept, beside the jobs that run, if and only if at no moment they add up
+to more units than there are. To see that this is enough, let each job choose its units when it
+starts, in the order of starts: all that hold units at that moment have started before, so at least
+as many are free as the sum leaves, and any of them will do.
 """
 
 from __future__ import annotations
@@ -92,17 +94,18 @@ class CountedDemand:
 
 
 class CountedProfile:
-    """Free units of a set of ranks, from now on: what running jobs leave, less the promises.
+    """Free units of one kind, from now on: what running jobs leave, less the promises.
 
-    A job that ran past its end is taken to end now.  Made by `CountedProfile.of()`.
+    A job that ran past its end is taken to end now. Made by `CountedProfile.of()`.
 
     Attributes:
-        line (CountTimeline): free units by time
-        free (int): units that are free now, whatever was promised
-        promises (int): promises that are counted in
-        held (dict): job id to units kept from others, without a time (see ``Plan.hold()``)
-        total (int): units there are
-        maybe_overdrawn (bool): whether promises may add up to more than there is
+        line (CountTimeline): free units by time.
+        free (int): units that are free now, whatever was promised.
+        promises (int): how many promises are counted in.
+        open_units (dict): job id to the units of an open promise (``Plan.hold()``).
+        total (int): units there are.
+        maybe_overdrawn (bool): whether promises may add up to more than there is, because something
+            came in between; if not, no search for such moments is needed.
     """
 
     __slots__ = (
@@ -111,7 +114,7 @@ class CountedProfile:
         "line",
         "free",
         "promises",
-        "held",
+        "open_units",
         "total",
         "_jobs",
         "maybe_overdrawn",
@@ -123,7 +126,7 @@ class CountedProfile:
     line: CountTimeline
     free: int
     promises: int
-    held: dict[int, int]
+    open_units: dict[int, int]
     total: int
     maybe_overdrawn: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
@@ -152,7 +155,7 @@ class CountedProfile:
             )
         self.promises = 0
         self.maybe_overdrawn = False
-        self.held = {}
+        self.open_units = {}
         self._jobs = {}
         self._bounds = StartBounds()
         gains = []
@@ -176,7 +179,7 @@ class CountedProfile:
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
-        new.held = self.held.copy()
+        new.open_units = self.open_units.copy()
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
         return new
@@ -202,7 +205,7 @@ class CountedProfile:
         inventory = pool.inventory
         held = pool.held(jobid)
         if self.whole and len(held) == 2:
-            # Most jobs, where all nodes are of one kind: all that some of them have.
+            # The short way for most jobs where all nodes are of one kind: they have whole nodes.
             ranks, units = held
             mask = 1 << ranks if ranks >= 0 else ~ranks
             if self._uniform and units in inventory.kinds:
@@ -248,8 +251,8 @@ class CountedProfile:
         """Follow the pool.
 
         Args:
-            gone, come (iterable): ``(end, jobid)`` of jobs that are over, or new, or end at
-                another time
+            gone, come (iterable): ``(end, jobid)`` of jobs that are over, or new, or end at another
+                time
 
         Returns:
             bool: False if that does not explain what is free now: it must be made anew
@@ -274,13 +277,16 @@ class CountedProfile:
 
     @property
     def kept(self) -> int:
-        """Units kept from all others since nobody knows when they will be wanted."""
-        return min(sum(self.held.values()), self.total) if self.held else 0
+        """Units that are kept from all others, since nobody knows when they will be needed."""
+        return min(sum(self.open_units.values()), self.total) if self.open_units else 0
 
     def enter(self, start: float, end: float, count: int) -> None:
-        """Count a promise in; it may be one that can no longer be kept."""
+        """Count a promise in, even one that can no longer be kept."""
         self.promises += 1
-        self.line.add(start, end, -count)
+        # When all is counted anew, a promise may have begun, or even be over: its job is late.
+        start = max(start, self.line.heads[0])
+        if start < end:
+            self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""
@@ -313,7 +319,7 @@ class CountedProfile:
         limit: float = INFINITY,
         from_now: bool = False,
     ) -> float:
-        """First time, from ``start`` on, at which so many are free for so long; see `CountTimeline.first()`."""
+        """First time at which so many units are free for so long; see `CountTimeline.first()`."""
         count += self.kept
         start = max(start, self._bounds.least(None, count, length))
         found = self.line.first(count, length, start, limit)
@@ -324,8 +330,8 @@ class CountedProfile:
     def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:
         """How many units to keep for a job that waits for jobs without an end.
 
-        Where there is one such job its units come together when it ends; only what is missing
-        beyond them is kept.
+        If there is only one such job, all of its units come free together when it ends, and only
+        what is missing beyond them has to be kept.
         """
         endless = None
         for jobid, end in pool.job_end_times():

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are kept as counts of units, where any unit is as good as another.
 
 Requests that may use the same units are counted together, in one CountedProfile. Which those are,
@@ -90,7 +91,7 @@ class CountedStrategy(Strategy):
             demand = self._demands[promise.request.shape]
             assert demand is not None
             self.promises[jobid] = promise = CountedPromise(
-                promise.start, promise.end, promise.request, demand, promise.held
+                promise.start, promise.end, promise.request, demand, promise.is_open
             )
             self._enter(jobid, promise)
             self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
@@ -130,7 +131,7 @@ class CountedStrategy(Strategy):
         """Begin to count units; False if others have promises on some of their ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
-                if other.promises or other.held:
+                if other.promises or other.open_units:
                     return False
                 del self._profiles[which]
         profile = CountedProfile.of(self._pool, kind, self._pool.clock())
@@ -171,10 +172,10 @@ class CountedStrategy(Strategy):
             or self._profiles[own.demand.kind] is not profile
         ):
             return profile.room(now, end) >= count
-        if own.held:
-            kept = profile.held.pop(jobid)
+        if own.is_open:
+            self.withdraw(jobid)
             fits = profile.room(now, end) >= count
-            profile.held[jobid] = kept
+            self.restore(jobid, own)
             return fits
         if own.end <= now:  # it is late, and its time has passed
             return profile.room(now, end) >= count
@@ -202,7 +203,7 @@ class CountedStrategy(Strategy):
         stale = []
         for jobid, promise in self.promises.items():
             kind, count = promise.demand.kind, promise.demand.count
-            if promise.held:
+            if promise.is_open:
                 if count > self._profiles[kind].total:
                     stale.append(jobid)
                 continue
@@ -211,10 +212,11 @@ class CountedStrategy(Strategy):
                 fresh = CountedProfile.of(self._pool, kind, now)
                 assert fresh is not None
                 line = lines[kind] = fresh.line
-            if line.least(promise.start, promise.end) < count:
+            start = max(promise.start, now)
+            if start >= promise.end or line.least(start, promise.end) < count:
                 stale.append(jobid)
             else:
-                line.add(promise.start, promise.end, -count)
+                line.add(start, promise.end, -count)
         return stale
 
     # -- promises -----------------------------------------------------------
@@ -234,7 +236,7 @@ class CountedStrategy(Strategy):
         assert demand is not None
         if demand.count > self._profiles[demand.kind].total:
             return False
-        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, held=True))
+        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, is_open=True))
         return True
 
     def keeps(self, jobid: int, now: float) -> bool:
@@ -260,8 +262,8 @@ class CountedStrategy(Strategy):
         if promise is None:
             return None
         profile = self._profiles[promise.demand.kind]
-        if promise.held:
-            profile.held.pop(jobid, None)
+        if promise.is_open:
+            profile.open_units.pop(jobid, None)
         else:
             count = promise.demand.count
             profile.remove(promise.start, promise.end, count, self._pool.clock())
@@ -275,8 +277,8 @@ class CountedStrategy(Strategy):
     def _enter(self, jobid: int, promise: CountedPromise) -> None:
         """Count a promise in."""
         profile = self._profiles[promise.demand.kind]
-        if promise.held:
-            profile.held[jobid] = profile.to_hold(self._pool, promise.demand.count)
+        if promise.is_open:
+            profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)
         else:
             profile.enter(promise.start, promise.end, promise.demand.count)
 

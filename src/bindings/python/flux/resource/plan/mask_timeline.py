@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A mask of ranks for every moment: the union of what was added over time spans."""
 
 from __future__ import annotations
@@ -6,8 +7,8 @@ from bisect import bisect_left, bisect_right
 
 INFINITY = float("inf")
 
-#: Fewer than in a CountTimeline: each segment of a block that is cut costs an operation on a mask as
-#: long as the cluster.
+#: Fewer than in a CountTimeline: each segment of a block that is cut costs an operation on a mask
+#: as long as the cluster.
 SEGMENTS_PER_BLOCK = 24
 
 
@@ -28,8 +29,8 @@ class _Block:
 class MaskTimeline:
     """Union of masks added for time spans; the spans are half open.
 
-    A list of blocks of segments, so that a span over much of a long plan costs one step for each
-    block in it, and for each segment of the blocks at its ends.
+    They are kept in blocks of segments, so that a span over much of a long plan costs one step for
+    each block in it, and one for each segment of the blocks at its ends.
     """
 
     __slots__ = ("blocks", "heads")
@@ -89,7 +90,7 @@ class MaskTimeline:
     def remove(self, start: float, end: float, mask: int) -> None:
         """Take a mask out of the span from ``start`` to before ``end``.
 
-        Whoever else added some of it in that span must add it again.
+        A rank that was added twice is out of it after that: it has to be added again.
         """
         if end != INFINITY:
             self._cut(end)

@@ -1,17 +1,21 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Whether there is a way to keep all promises, where it matters on which ranks they are.
 
 Given are *items*: promises whose ranks may be chosen again, and a request that is to fit beside
-them; each wants so many units (nodes, or slots) all through a span of time.  What a rank can give
-is a vector with a number of units for each item; the vectors that nothing can be added to are its
-*offers*.  There is a way if one offer of each rank can be taken so that they add up to what is
-wanted.
+them. Each wants so many units (nodes, or slots) all through a span of time. What a rank can give is
+a vector with a number of units for each item. Vectors to which nothing can be added are the
+*offers* of a rank. There is a way if one offer of each rank can be chosen so that together they
+give what is wanted.
 
-Where all ranks together have less free than the items take, there is no way: sums tell that, for
-most questions on a busy machine (`too_few()`).  Else ranks are dealt out greedily, each to one item
-at a time, which settles nearly all questions on large pools (`deal()`).  Where that fails, all ways
-are looked through rank by rank, keeping, of the ways that leave the same to be given, one, and none
-that leaves more than another (`pack()`).  That is exact, and given up only when it takes more than
-MAX_PACKING_STEPS steps.
+Three methods are tried, the quickest first:
+
+- If all ranks together have less free than the items take, there is no way. Sums show that, which
+  answers most questions on a busy machine (`too_few()`).
+- Ranks are dealt out greedily, each to one item at a time. That finds a way, if there is one, for
+  nearly all questions on large pools (`deal()`).
+- All ways are looked through, rank by rank. Of the ways that leave the same to be given, one is
+  kept, and none that leaves more than another one (`pack()`). This is exact, unless it is given up
+  because it takes more than MAX_PACKING_STEPS steps.
 """
 
 from __future__ import annotations
@@ -28,13 +32,13 @@ if TYPE_CHECKING:
 
 #: Units for each item, in the order of the items.
 Vector = tuple[int, ...]
-#: For each vector that may be left to give, how it comes about: what was left before, and which
-#: rank gave what.
+#: For each vector that may remain to be given, how that comes about: what remained before, and
+#: which rank gave what.
 Ways = dict[Vector, tuple[Vector, int, Vector]]
 
-#: Steps after which pack() gives up, each of a microsecond or two: some 25 ms, which a pass over the
-#: queue can spend on a job or two. That many on up to RANKS_FOR_ALL_STEPS ranks; on more, an eighth,
-#: since there the greedy deal() rarely fails when there is a way.
+#: Steps after which pack() gives up, each of a microsecond or two: some 25 ms, which a pass over
+#: the queue can spend on a job or two. That many on up to RANKS_FOR_ALL_STEPS ranks; on more, an
+#: eighth, since there the greedy deal() rarely fails when there is a way.
 MAX_PACKING_STEPS = 16000
 RANKS_FOR_ALL_STEPS = 16
 #: Ways of sharing one rank between the items that are looked at; with small slots on large nodes
@@ -95,14 +99,14 @@ def taken(shape: Shape, full: tuple[int, int]) -> tuple[int, int]:
 
 
 def deal(items: list[Item], most: Callable[[int, Item], int]) -> bool:
-    """Deal ranks out greedily, to items that meet never the same.
+    """Deal ranks out greedily. Items with a moment in common get no rank in common.
 
     Args:
-        items (list of Item): the one that is to fit first
-        most: function ``(rank, item)`` telling how many units a rank can give to an item alone
+        items (list of Item): the request that is to fit comes first.
+        most: function of ``(rank, item)``: how many units the rank can give to the item alone.
 
     Returns:
-        bool: whether all got what they want; then it is in their ``chosen``
+        bool: whether all got what they want; if so, it is in their ``chosen``.
     """
     waiting = items[:1] + sorted(items[1:], key=lambda one: popcount(one.room) - one.count)
     taken: list[tuple[Item, int]] = []
@@ -112,7 +116,7 @@ def deal(items: list[Item], most: Callable[[int, Item], int]) -> bool:
         for other, ranks in taken:
             if other.meets(item):
                 room &= ~ranks
-        # What the fewest of the others could use comes first.
+        # Ranks that few of the others could use are given away first.
         wanted = [other.room for other in waiting if other.meets(item)]
         left = item.count
         ranks = 0
@@ -148,14 +152,14 @@ def too_few(
 ) -> bool:
     """True if at some moment there are fewer cores or GPUs free than the items take.
 
-    That is so for most questions on a busy machine, and found out much sooner than that there is no
-    way.
+    That is so for most questions on a busy machine, and takes much less time than to show that
+    there is no way.
 
     Args:
         items (list of Item)
-        sizes: cores and GPUs that a rank may have in all.
-        free_at: tells for a moment ``(mask of ranks, cores, gpus)``: what each of these has free; no
-            rank twice.
+        sizes: ``(cores, GPUs)`` that a rank may have in all.
+        free_at: function of a moment, that returns ``(mask of ranks, cores, GPUs)``: what each of
+            these has free then; no rank is in two of them.
     """
     takes = []
     for item in items:
@@ -192,15 +196,15 @@ def _by_demand(room: int, wanted: list[int]) -> list[int]:
 
 
 def pack(items: list[Item], groups: list[Group]) -> bool:
-    """Look through all ways.
+    """Look through all ways to give the items what they want.
 
     Args:
         items (list of Item)
         groups (list of Group): the ranks there are, by state.
 
     Returns:
-        bool: whether there is one; then it is in the items' ``chosen``.  False also if it was not
-        found in MAX_PACKING_STEPS steps.
+        bool: whether there is one; if so, it is in the ``chosen`` of the items. False also if none
+        was found in MAX_PACKING_STEPS steps.
     """
 
     def free_at(time: float) -> Iterator[tuple[int, int, int]]:
@@ -216,7 +220,7 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
     for mask, full, free in groups:
         offers = _offers(items, mask, full, free)
         if offers:
-            # More ranks of one state than units are wanted do not help.
+            # Of ranks in one state, as many as units are wanted are enough.
             ranks = members(take(mask, min(popcount(mask), sum(wanted))))
             given += [(rank, offers) for rank in ranks]
     effort = 0
@@ -340,7 +344,7 @@ def _during(free: Sequence[Step], item: Item) -> Iterator[tuple[int, int]]:
 
 
 def _best(ways: Collection[Vector]) -> Collection[Vector]:
-    """Those ways that no other one beats in everything; all of them if there are very many."""
+    """The ways that leave no more of everything than another one; all, if there are very many."""
     if len(ways) > 400:
         return ways
     best: list[Vector] = []
@@ -351,7 +355,7 @@ def _best(ways: Collection[Vector]) -> Collection[Vector]:
 
 
 def _settle(items: list[Item], trail: list[Ways], goal: Vector) -> None:
-    """Go back from the goal, and note which rank gives what."""
+    """Go back from the goal to the start, and note which rank gives what."""
     left = goal
     surplus = [-item.count for item in items]
     steps = []

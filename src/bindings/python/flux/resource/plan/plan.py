@@ -1,18 +1,23 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Planning on a pool: when a request can start, beside what is promised already.
 
 Theory
-    A plan is what running jobs give back, and the promises made to jobs that wait.  A *promise* is
-    a request and a span of time.  What is decided here is never whether a job keeps off ranks that
-    were once chosen, but whether there is a way to keep all promises. There are two strategies.
+    A plan knows what running jobs give back when, and the promises that were made to jobs that
+    wait. A *promise* is a request and a span of time. The question is never whether a job keeps off
+    ranks that were once chosen for another one, but whether there is a way to keep all promises.
+    There are two strategies to answer it.
 
-    Where any unit is as good as another (nodes of one kind whose jobs take whole nodes, or single
-    cores), counts decide that exactly: see ``counted_profile.py``.  Sets of ranks without a rank in common
-    are counted apart.  As soon as one request in play asks for something else, or for ranks of
-    which others want only some, all promises are bound to ranks (``bound_strategy.py``): a binding proves
-    that they can be kept, and is given up for another one whenever that lets a job start
-    (``packing.py``).  The plan goes back to counting when it has no promise any more.
+    *Counting*: where any unit is as good as another (nodes of one kind whose jobs take whole nodes,
+    or single cores), counts decide it exactly (``counted_profile.py``). Requests that may use the
+    same ranks are counted together, others apart.
 
-    Running jobs are taken to last until their ends, a job that ran past its end to end now.  A job
+    *Binding*: as soon as one request asks for something else, or for ranks of which others want
+    only some, all promises are bound to ranks (``rank_profile.py``). A binding proves that they can
+    be kept. It is given up for another one whenever that lets a job start (``packing.py``).
+
+    A plan counts at first, binds when it has to, and goes back to counting when no promise is left.
+
+    Running jobs are taken to last until their ends, and one that ran past its end to end now. A job
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
 """
 
@@ -28,6 +33,7 @@ from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,24 +48,25 @@ if TYPE_CHECKING:
 class Plan:
     """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
 
-    All times are seconds since the epoch.  A request counts with its least
-    numbers of nodes and slots.  A job that ran past its end is taken to end
-    now; a job without an end never does; ranks that are down are not available.
-    A plan follows its pool: what changes there is seen at the next call, and
-    the promises stay.  As long as jobs are started through the plan, running
-    jobs end in time and ranks stay up, every promise can be kept.
+    All times are seconds since the epoch. A request is planned with its least numbers of nodes and
+    slots. A job that ran past its end is taken to end now; a job without an end never ends; ranks
+    that are down are not available. A plan follows its pool: what changes there is seen at the next
+    call, and the promises stay. As long as jobs are started through the plan, running jobs end in
+    time and ranks stay up, every promise can be kept.
 
     Costs: the first call after a change of the pool looks at the jobs that came and went, or, where
-    promises are bound to ranks, at all running jobs.  Where promises are counted, a call is then a
-    search over the times at which something starts or ends (``plan/count_timeline.py``: 48 of them a step);
-    where they are bound, it costs masks as long as the cluster for each such time that is looked at,
-    and on busy pools an attempt to bind promises differently, of milliseconds at most.
+    promises are bound to ranks, at all running jobs. Where promises are counted, a call is then a
+    search over the times at which something starts or ends, 48 of them at once
+    (``count_timeline.py``). Where they are bound, it costs masks as long as the cluster for each
+    such time that is looked at, and on busy pools an attempt to bind promises differently, which
+    takes milliseconds at most.
 
     Args:
-        pool (ResourcePoolImplementation): with a view
+        pool (ResourcePoolImplementation): the pool; it has a view.
     """
 
-    #: Makes of the implementation that ``alloc()`` got what it answers with.
+    #: Turns the implementation that ``alloc()`` got into what it returns: for the plan of a
+    #: ResourcePool, a pool of the same class.
     wrap: Callable[[ResourcePoolImplementation], Any] = staticmethod(lambda impl: impl)
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
@@ -70,10 +77,10 @@ class Plan:
         self._frozen = False  # promises stay on the ranks they are bound to
 
     def copy(self) -> Self:
-        """An independent plan of the same pool with the same promises, for a forecast.
+        """An independent plan of the same pool with the same promises, to look ahead with.
 
-        It makes new promises no earlier by binding others again.  Few steps where promises are
-        counted, else O(promises).
+        It never binds promises again to make a new one earlier: a forecast is not worth that time.
+        O(promises + running jobs); where promises are bound to ranks, also O(ranks).
         """
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
@@ -94,15 +101,15 @@ class Plan:
         return strategy
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
-        """The strategy, which is in step, by which a request can be planned."""
+        """The strategy by which a request can be planned, where it is in step already."""
         strategy = self._strategy
         return strategy if strategy.accepts(request) else self._bind_all()
 
     def _bind_all(self) -> Strategy:
         """Counting is not enough any more: bind all promises to ranks.
 
-        Together with ``_in_step()``, which goes back to counting after a change of the pool if there
-        is no promise left, this is all that ever changes the strategy.
+        Together with ``_in_step()``, which goes back to counting after a change of the pool if
+        there is no promise left, this is all that ever changes the strategy.
         """
         seen = self._counted.seen
         self._strategy = BoundStrategy(self._pool, self._counted.give_up(), seen, self._frozen)
@@ -113,14 +120,14 @@ class Plan:
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
 
-        What is found bounds the search for others that want as much: a long queue of like jobs is
-        planned without starting each search from now.
+        What is found is remembered, and shortens the search for requests that want as much or more:
+        a long queue of similar jobs is planned without starting each search from now.
 
         Args:
             after (float): not before this; default: now.
 
         Returns:
-            The time, or None if it does not fit while running jobs last.
+            The time, or None: it does not fit even when every job that has an end has ended.
         """
         self._in_step()
         strategy = self._strategy_for(request)
@@ -147,8 +154,8 @@ class Plan:
         return strategy.fits_without(jobid, request, now, end)
 
     def has_free(self, request: ResourceRequest) -> bool:
-        """Whether a request would fit now if nothing were promised. O(1) where promises are counted, else
-        as looking for a place."""
+        """Whether a request would fit now if nothing were promised. O(1) where promises are
+        counted, else as looking for a place."""
         self._in_step()
         return self._strategy_for(request).is_free(request)
 
@@ -156,15 +163,14 @@ class Plan:
         """What could start now, and for how long.
 
         Args:
-            requests: requests (of the pool's ``parse_resource_request()``).
-            horizon (float): look no further than so many seconds ahead.
+            requests: from ``parse_resource_request()`` of the pool.
+            horizon (float): how many seconds to look ahead.
 
         Returns:
-            For each request a dict: ``request``; ``fits``: whether it fits now
-            for its whole duration; ``steps``: list of ``(count, until)``: how
-            many nodes (slots, if it asks for no nodes) of the kind it wants are
-            free together from now until a time, fewer for longer. The last
-            ``until`` is now + horizon, or the end of the pool if that is earlier.
+            A dict for each request: ``request``; ``fits``: whether it fits now for its whole
+            duration; ``steps``: list of ``(count, until)``: so many nodes (slots, if it asks for no
+            nodes) of the kind it wants are free together from now until that time, fewer for
+            longer. The last ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
         self._in_step()
         answer = []
@@ -181,18 +187,18 @@ class Plan:
         return answer
 
     def promises(self) -> dict[int, tuple[float, float]]:
-        """Dict of job id to ``(start, end)`` of the promises.  O(promises)."""
+        """Dict of job id to ``(start, end)`` of the promises. O(promises)."""
         return {jobid: (one.start, one.end) for jobid, one in self._strategy.promises.items()}
 
     def has(self, jobid: int) -> bool:
-        """Whether a job has a promise.  O(1)."""
+        """Whether a job has a promise. O(1)."""
         return jobid in self._strategy.promises
 
     def ranks_of(self, jobid: int) -> int | None:
-        """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet.  O(1).
+        """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
 
         Raises:
-            KeyError: the job has no promise
+            KeyError: the job has no promise.
         """
         return self._strategy.promises[jobid].ranks
 
@@ -216,10 +222,10 @@ class Plan:
     def stale(self) -> list[int]:
         """Jobs whose promise cannot be kept any more.
 
-        That is so when ranks went down or left, a running job got more time, or
-        the pool was allocated from behind the plan's back.
+        The reason is that ranks went down or left, that a running job got more time, or that the
+        pool was allocated from without the plan.
 
-        O(promises), each with a search as above.
+        O(promises), and for each the search that ``earliest()`` makes.
 
         Returns:
             list of job ids, in the order of their promises.
@@ -234,15 +240,14 @@ class Plan:
         A promise that the job had is replaced.
 
         Raises:
-            InsufficientResources: it does not fit then for its duration; the
-                plan is as before.
+            InsufficientResources: it does not fit then for its duration; the plan is as before.
         """
         before = self._in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
         start = max(start, self._pool.clock())
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._put_back(jobid, before)
-            raise InsufficientResources(f"no room for the promise to job {jobid}")
+            raise InsufficientResources(lambda: _no_promise(jobid))
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
@@ -251,31 +256,31 @@ class Plan:
             When it starts now; no later than before.
 
         Raises:
-            KeyError: the job has no promise
-            InsufficientResources: the promise cannot be kept: a running job got more time or ended
-                late, or ranks were lost. It stays as it was.
+            KeyError: the job has no promise.
+            InsufficientResources: the promise cannot be kept, since a running job got more time or
+                ended late, or ranks were lost. It stays as it was.
         """
         strategy = self._in_step()
         promise = strategy.promises[jobid]
-        if promise.held:
+        if promise.is_open:
             return promise.start
         now = self._pool.clock()
         if promise.end <= now or not strategy.keeps(jobid, now):
-            raise InsufficientResources(f"the promise to job {jobid} cannot be kept")
+            raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
         return strategy.advance(jobid, now)
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
-        """Keep resources for a job from now on, without end.
+        """Make an open promise: keep resources for a job from now on, without end.
 
-        For a job that has no earliest time because it waits for jobs without an
-        end: what it will need is kept from others. Ranks that have room now are
-        taken first, then those that have it soonest.
+        This is for a job that has no earliest time since it waits for jobs without an end: what it
+        will need is kept from others. Ranks that have room now are taken first, then those that
+        have it soonest.
 
         Raises:
-            InsufficientResources: it would not fit if every job ended: it waits
-                for ranks that are down. The plan is as before.
+            InsufficientResources: it would not fit even if every job ended, since it waits for
+                ranks that are down. The plan is as before.
         """
         before = self._in_step().withdraw(jobid)
         if not self._strategy_for(request).hold(jobid, request, self._pool.clock()):
@@ -283,14 +288,13 @@ class Plan:
             raise InsufficientResources(lambda: self._pool.why_not(request))
 
     def alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
-        """Allocate to a job now, if that delays no promise but its own.
+        """Allocate to a job now, if all promises to others can still be kept.
 
         Returns:
-            As ``ResourcePool.alloc()``; the job's promise is gone then.
+            As ``ResourcePool.alloc()``. The job's own promise is gone then.
 
         Raises:
-            InsufficientResources: it does not fit now, or only at the expense
-                of a promise.
+            InsufficientResources: it does not fit now, or only if another job's promise is broken.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
         strategy = self._strategy
@@ -314,7 +318,7 @@ class Plan:
         return granted
 
     def note_started(self, jobid: int) -> None:
-        """A job was started on the pool itself: its promise is over."""
+        """Tell the plan that a job was started on the pool itself: its promise is over."""
         self._strategy.withdraw(jobid)
         self._strategy.started(jobid)
 
@@ -336,9 +340,9 @@ class Plan:
         now = self._pool.clock()
         end = now + length_of(request)
         overdue = False
-        if promise is not None and not promise.held and promise.start <= now < promise.end:
-            # It starts late because others ended late. That delays those who were promised what
-            # comes after it, too, and must not keep it from starting.
+        if promise is not None and not promise.is_open and promise.start <= now < promise.end:
+            # It starts late because others ended late, and will end late. That delays the jobs that
+            # were promised what comes after it as well, and must not keep it from starting.
             overdue = True
             end = promise.end
         placed = self._strategy.place(request, now, end, overdue)
@@ -354,7 +358,15 @@ class Plan:
         counts = self._pool.explain(request)
         if counts["available"] < counts["needed"]:
             return str(counts["reason"])
-        return "insufficient resources: would delay a job with a promise"
+        return "insufficient resources: would delay a job that was promised a start"
+
+
+def _no_promise(jobid: int) -> str:
+    return f"insufficient resources: job {job_text(jobid)} does not fit from that time on"
+
+
+def _broken_promise(jobid: int) -> str:
+    return f"insufficient resources: the promise to job {job_text(jobid)} cannot be kept"
 
 
 def _steps(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a plan keeps: promises to jobs that wait, and bookings of parts of ranks.
 
 A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.
@@ -42,7 +43,7 @@ class Promise:
     Attributes:
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
         request (ResourceRequest): what it is for.
-        held (bool): kept from others from now on, since nobody knows when it will be wanted.
+        is_open (bool): whether it is kept from now on, since nobody knows when it will be wanted.
     """
 
     __slots__ = ()
@@ -50,7 +51,7 @@ class Promise:
     start: float
     end: float
     request: ResourceRequest
-    held: bool
+    is_open: bool
 
     @property
     def ranks(self) -> int | None:
@@ -65,7 +66,7 @@ class CountedPromise(Promise):
         demand (CountedDemand): which units, and how many.
     """
 
-    __slots__ = ("start", "end", "request", "held", "demand")
+    __slots__ = ("start", "end", "request", "is_open", "demand")
 
     def __init__(
         self,
@@ -73,12 +74,12 @@ class CountedPromise(Promise):
         end: float,
         request: ResourceRequest,
         demand: CountedDemand,
-        held: bool = False,
+        is_open: bool = False,
     ) -> None:
         self.start = start
         self.end = end
         self.request = request
-        self.held = held
+        self.is_open = is_open
         self.demand = demand
 
 
@@ -90,7 +91,7 @@ class BoundPromise(Booking, Promise):
             it is bound for the first time.
     """
 
-    __slots__ = ("request", "held")
+    __slots__ = ("request", "is_open")
 
     def __init__(
         self,
@@ -98,14 +99,14 @@ class BoundPromise(Booking, Promise):
         end: float,
         request: ResourceRequest,
         parts: list[Part] | None,
-        held: bool = False,
+        is_open: bool = False,
     ) -> None:
         # As in Booking, without a call: a long queue is planned in thousands of them.
         self.start = start
         self.end = end
         self.parts = parts
         self.request = request
-        self.held = held
+        self.is_open = is_open
 
     @property
     def ranks(self) -> int | None:

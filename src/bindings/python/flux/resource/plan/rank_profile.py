@@ -1,21 +1,27 @@
-"""Plans where it matters which ranks: nodes of several kinds, GPUs, constraints, shared nodes.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Availability where it matters which ranks a job gets, as a proof that all promises can be kept.
+
+That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share.
 
 Theory
-    What a rank has free at a time is what running jobs have given back by then (``running_profile.py``), less
-    what is booked on it (``bookings.py``), in counts of cores and GPUs: which of them a job gets is
-    settled when it starts.  A promise is *bound* when it has a booking; that all are bound without
-    taking more than there is proves that all can be kept.
+    What a rank has free at a time is what running jobs have given back by then
+    (``running_profile.py``), less what is booked on it (``bookings.py``), in counts of cores and
+    GPUs: which of them a job gets is decided when it starts. A promise is *bound* when it has a
+    booking. If all promises are bound and take no more than there is, that proves that all can be
+    kept.
 
-    A binding is a proof and nothing more.  A request that does not fit beside the promises as they
-    are bound may fit if they are bound differently, so they are, within bounds of effort, before it
-    is said not to fit (``make_room()``, ``packing.py``): on pools of up to ``MAX_RANKS_FOR_ALL_WAYS`` ranks so many
-    promises at a time that all ways can be looked through, on larger ones all at once, greedily.
+    A binding is a proof and nothing more. A request that does not fit beside the promises as they
+    are bound may fit if they are bound differently. That is tried, with limited effort, before a
+    request is said not to fit (``make_room()``, ``packing.py``): on pools of up to
+    ``MAX_RANKS_FOR_ALL_WAYS`` ranks with so many promises at a time that all ways can be looked
+    through, on larger ones with all promises at once, greedily.
 
-    Placements that are not a matter of counts (containers, hooks of a site) are simulated on the index
-    as it will be, on ranks with no booking at all.
+    Where placement is not a matter of counts (containers, hooks of a site), it is simulated on the
+    index as it will be, and on ranks without any booking.
 
-Changes come in by ``sync()``, when the pool's generation has moved on, or one by one (``enter()``,
-``remove()``, ``started()``), so that a pass over a long queue does not make the profile again.
+The profile follows the pool by ``sync()``, when the pool's generation has moved on, or one change
+at a time by ``enter()``, ``remove()`` and ``started()``, so that a pass over a long queue does not
+have to make it anew for each job.
 """
 
 from __future__ import annotations
@@ -43,8 +49,8 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: Promises that are bound again at once on up to MAX_RANKS_FOR_ALL_WAYS ranks: ``pack()`` looks through
-#: all ways there, and their number grows with both.
+#: Promises that are bound again at once on up to MAX_RANKS_FOR_ALL_WAYS ranks: ``pack()`` looks
+#: through all ways there, and their number grows with both.
 MAX_REBOUND = 8
 #: The same on more ranks, where all promises are dealt out at once, greedily.
 MAX_REBOUND_ON_MANY_RANKS = 16
@@ -59,9 +65,9 @@ class RankProfile:
 
     Args:
         pool (ResourcePoolImplementation): with a view.
-        promises (dict): job id to BoundPromise: those of the plan, bound or to be bound; followed as it
-            changes.
-        frozen (bool): never bind promises again.
+        promises (dict): job id to BoundPromise: those of the plan, of which some may yet have to be
+            bound. The plan goes on changing it.
+        frozen (bool): promises stay on the ranks that they are bound to.
     """
 
     def __init__(
@@ -73,14 +79,14 @@ class RankProfile:
         self._pool = pool
         self._frozen = frozen
         self._promises = promises
-        self._started: list[Booking] = []  # bookings of jobs started since the profile was made
-        self._entered = 0  # bookings entered since they were last entered anew
+        self._started: list[Booking] = []  # of the jobs started since the profile was made
+        self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
         self._changes = 0  # grows with every change of the bookings or the profile
-        # The last question of _room(), and its answer.
+        # The last question to _room() and its answer: several steps of one search ask the same.
         self._asked: tuple[Shape, float, float, int] | None = None
         self._answer = 0
-        # Generation of the pool that all this is true for; None: of an earlier one.
+        # Generation of the pool that all this is true for; None: of none that is known.
         self._seen: int | None = pool.generation
         self._profile = self._new_profile()
         self._bookings = Bookings(self._profile)
@@ -105,12 +111,12 @@ class RankProfile:
         self._profile = self._new_profile()
         self._bounds = StartBounds()
         self._changes += 1
-        # Jobs started through the plan are in the profile now.
+        # The jobs that were started through the plan are among those that run, now.
         started, self._started = self._started, []
         if before.inventory.ranks != self._profile.inventory.ranks:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
-            self._enter_all()  # times long past have piled up
+            self._enter_all()  # to be rid of times that are long past
         elif all(self._bookings.remove(booking) for booking in started):
             self._bookings.rebase(self._profile)
         else:
@@ -123,7 +129,7 @@ class RankProfile:
         )
 
     def renew_profile(self) -> None:
-        """Have jobs that were started since counted among those that run."""
+        """Make the profile anew if it lacks jobs that were started, so that these are in it."""
         if self._started:
             self._seen = None
             self.sync()
@@ -143,18 +149,18 @@ class RankProfile:
         self._changes += 1
 
     def enter(self, promise: BoundPromise) -> None:
-        """Count in a promise that is bound, once it is among the plan's."""
+        """Count in a promise that is bound, and already among those of the plan."""
         self._enter(promise)
 
     def remove(self, promise: BoundPromise) -> None:
-        """Count out a promise that is no longer among the plan's."""
+        """Count out a promise that is no longer among those of the plan."""
         self._changes += 1
         if not self._bookings.remove(promise):
             self._enter_all()
         self._bounds.released(promise.start)
 
     def started(self, jobid: int, now: float) -> None:
-        """Count in a job that the pool has just started; the generation before is `seen`."""
+        """Count in a job that the pool has just started, as the only thing that changed."""
         pool = self._pool
         if self._seen is None or pool.generation != self._seen + 1:
             return
@@ -237,13 +243,16 @@ class RankProfile:
 
     def lost(self, promise: BoundPromise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
-        is later."""
+        is later; also if its time is over.
+        """
         pool, profile, bookings = self._pool, self._profile, self._bookings
         parts = promise.parts or []
         start = max(promise.start, now)
-        if promise.held:
+        if promise.is_open:
             up = pool.eligible(None)
             return any(mask & ~up for mask, _ in parts)
+        if promise.end <= now:
+            return True
         shape = promise.request.shape
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match)
@@ -271,7 +280,7 @@ class RankProfile:
         length = length_of(request)
         shape = request.shape
         if self._pool.countable(shape):
-            # Not before running jobs leave room on so many ranks, promises or not.
+            # It cannot fit before running jobs leave room on so many ranks, whatever is promised.
             count = 1 if shape.node_count is None else shape.node_count.min
             ranks = self._pool.eligible(shape.match)
             track = profile.track_of(shape)
@@ -320,7 +329,7 @@ class RankProfile:
         if shape.node_count is not None:
             return popcount(room) >= shape.node_count.min
         needed = shape.slot_count.min
-        # Each rank holds a slot at least.
+        # Each of the ranks holds at least one slot.
         return popcount(room) >= needed or (
             room != 0 and needed > 1 and self.count(shape, start, end) >= needed
         )
@@ -337,14 +346,15 @@ class RankProfile:
 
     def _room_alone(self, shape: Shape, start: float) -> int:
         """Mask of the ranks with room for one node's or slot's need from a time on, if nothing had
-        been promised."""
+        been promised.
+        """
         return self._profile.track_of(shape).at(start) & self._pool.eligible(shape.match)
 
     def _simulate(self, request: ResourceRequest, start: float, end: float) -> Selection | None:
         """Selection that the pool's placement makes at a time to come, or None.
 
-        For pools whose placement is not a matter of counts: ranks with any
-        booking in the span are left out.
+        For pools whose placement is not a matter of counts: ranks with any booking in the span are
+        left out.
         """
         pool = self._pool
         eligible = pool.eligible(request.shape.match) & ~self._bookings.booked(start, end)
@@ -356,8 +366,8 @@ class RankProfile:
     def bind(self, request: ResourceRequest, start: float, end: float) -> list[Part] | None:
         """Parts of a booking for a request, or None if it does not fit.
 
-        Ranks that are busy now are taken first and, of the rest, the highest:
-        they are the last that jobs which start earlier would want.
+        Ranks that are busy now are taken first and, of the rest, the highest: they are the last
+        that jobs which start earlier would want.
         """
         shape = request.shape
         if not self._pool.countable(shape):
@@ -487,7 +497,7 @@ class RankProfile:
         moved = [
             promise
             for promise in self._promises.values()
-            if promise.parts and not promise.held and self._pool.countable(promise.request.shape)
+            if promise.parts and not promise.is_open and self._pool.countable(promise.request.shape)
         ]
         if len(moved) > MAX_REBOUND:
             moved = [one for one in moved if one.start < end and start < one.end]
@@ -513,10 +523,11 @@ class RankProfile:
 
     def _make_room_on_many(self, shape: Shape, start: float, end: float) -> bool:
         """As ``make_room()``, on a pool where to take a promise out and in again costs too much to
-        be tried for nothing."""
+        be tried for nothing.
+        """
         promises = list(self._promises.values())
         if len(promises) > MAX_REBOUND_ON_MANY_RANKS or any(
-            promise.held or not promise.parts or not self._pool.countable(promise.request.shape)
+            promise.is_open or not promise.parts or not self._pool.countable(promise.request.shape)
             for promise in promises
         ):
             return False
@@ -566,7 +577,7 @@ class RankProfile:
                     self._room_alone(one.request.shape, one.start),
                 )
                 for one in self._promises.values()
-                if not one.held and self._pool.countable(one.request.shape)
+                if not one.is_open and self._pool.countable(one.request.shape)
             ]
         return any(
             begin < end

@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What comes free when the running jobs of a pool end.
 
-Planning counts: on each rank so many cores and GPUs are free, as one key (see
-``pool/rank_index.py``).  Which of them a job gets is settled when it starts, and
-counts are enough to promise that it will find some: what is free only grows
-until the job starts, and every job that starts earlier is counted.
+Plans work with counts: on each rank so many cores and GPUs are free, as one key (see
+``pool/rank_index.py``). Which of them a job gets is decided when it starts. Counts are enough to
+promise that it will find some: if nothing else starts, what is free only grows until then, and
+every job that starts earlier is counted.
 
-The profile is swept once, in order of the ends and only as far as somebody
-asks, and holds for each end the ranks that gain by it.  A ``Track`` reads off
-it which ranks have room for one kind of need.
+The ends of running jobs are swept over once, in their order and only as far as somebody asks. For
+each end the profile has the ranks that gain by it. A ``Track`` tells from that which ranks have
+room for one kind of need.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 #: Ranks of a job up to which each is looked up by itself; for more it is cheaper to go through all
 #: groups of ranks, of which there are a few dozen.
 MAX_RANKS_ONE_BY_ONE = 4
-#: Ends swept over before the ranks with room are counted again: counting costs a mask as long as the
-#: cluster, an end little more than its job's ranks.
+#: Ends swept over before the ranks with room are counted again: counting costs a mask as long as
+#: the cluster, an end little more than its job's ranks.
 ENDS_PER_CHECK = 15
 
 
@@ -40,13 +41,12 @@ Move = tuple[int, int, int]
 
 
 class RunningProfile:
-    """Free counts of a pool's ranks from now on, if nothing else starts.
+    """What is free on each rank of a pool from now on, as counts, if nothing else starts.
 
     Args:
         inventory, index: of the pool; the index is copied.
         ends: ascending ``(end, jobid)`` of the running jobs that end.
-        held: callable that tells the selection of one of these jobs; called during
-            the sweep.
+        held: callable that tells the selection of one of these jobs; called during the sweep.
         now (float): ends before it count as now.
     """
 
@@ -64,8 +64,7 @@ class RunningProfile:
         self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
         self._held = held
         self._next = 0
-        # Of ranks that are released in parts: key of a rank where the sweep changed it, and
-        # ranks by key.
+        # How far the sweep is: the key of each rank that was released in parts, and ranks by key.
         self._keys: dict[int, int] = {}
         self._groups = index.groups.copy()
         rest = inventory.ranks
@@ -208,7 +207,7 @@ class RunningProfile:
 
 
 class Track:
-    """The ranks with room for a need, from each end on; they only grow."""
+    """The ranks with room for a need, from each end of a running job on. They only become more."""
 
     __slots__ = ("profile", "need", "room")
 
@@ -221,7 +220,7 @@ class Track:
         self.room = [room]
 
     def _follow(self) -> list[int]:
-        """Take in what the profile has swept over."""
+        """Take into account what the profile has swept over meanwhile."""
         profile, room = self.profile, self.room
         if len(room) < len(profile.times):
             need, inventory = self.need, profile.inventory
@@ -243,7 +242,8 @@ class Track:
         profile.extend(time)
         if len(self.room) < len(profile.times):
             self._follow()
-        return self.room[bisect_right(profile.times, time) - 1]
+        # A clock that was set back asks for times before the first one.
+        return self.room[max(1, bisect_right(profile.times, time)) - 1]
 
     def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.
@@ -257,9 +257,9 @@ class Track:
                 return INFINITY
             for _ in range(ENDS_PER_CHECK):
                 profile.step()
-        # What has room only grows: halve.
+        # The ranks with room only become more, so the first time is found by halving.
         room, times = self.room, profile.times
-        low, high = bisect_right(times, start) - 1, len(room) - 1
+        low, high = max(0, bisect_right(times, start) - 1), len(room) - 1
         while low < high:
             middle = (low + high) // 2
             if popcount(room[middle] & ranks) < count:

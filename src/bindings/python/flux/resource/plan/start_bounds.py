@@ -1,10 +1,10 @@
-"""What earlier searches say about later ones.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Bounds of start times, learned from earlier searches.
 
-A request cannot start before another one that wants no more of the same kind,
-and for no longer, could: if four nodes for an hour fit at noon at the earliest,
-eight nodes for two hours do not fit before.  That stays true while bookings are
-only added, so a long queue of jobs of many sizes is planned without starting
-each search from now.
+A request cannot start before another one could that wants no more of the same kind, and for no
+longer: if four nodes for an hour fit at noon at the earliest, eight nodes for two hours do not fit
+before noon. That stays true as long as bookings are only added. A long queue of jobs of many sizes
+is therefore planned without starting each search from now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def _rounded(length: float) -> float:
 
 
 class _Stair:
-    """Ascending counts, and for each the time before which it does not fit; ascending too."""
+    """For one length of time: ascending counts, and the times before which these do not fit.
+
+    The times ascend as well, so that counts and times make a staircase.
+    """
 
     __slots__ = ("counts", "times")
 
@@ -89,7 +92,7 @@ class StartBounds:
         return best
 
     def learn(self, family: Hashable, count: int, length: float, time: float) -> None:
-        """So many of a kind fit for so long at a time, and not earlier."""
+        """Learn that so many of a kind fit for so long at a time, and not earlier."""
         known = self._families.get(family)
         if known is None:
             if len(self._families) >= MAX_REMEMBERED:
@@ -110,7 +113,11 @@ class StartBounds:
         stairs[place - 1].learn(count, time)
 
     def released(self, start: float) -> None:
-        """A booking from a time on is gone: what ends after that may fit earlier."""
+        """Forget what a booking that is gone may have caused.
+
+        Args:
+            start (float): when it began. A request that ends before was not in its way.
+        """
         for exact, lengths, stairs in self._families.values():
             for length, stair in exact.items():
                 stair.lower(start - length)

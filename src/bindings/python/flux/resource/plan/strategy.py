@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The two ways to keep promises have one interface, by which a Plan works with either.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
@@ -23,8 +24,8 @@ class Strategy(ABC):
     """How the promises of a plan are kept.
 
     A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``accepts()`` before any
-    other method that takes a request. Times are seconds since the epoch, ``now``
-    is the time now, and an end is infinity where a request has no duration.
+    other method that takes a request. Times are seconds since the epoch, ``now`` is the time now,
+    and an end is infinity where a request has no duration.
 
     Attributes:
         promises (Mapping): job id to Promise, in the order in which they were made.
@@ -60,7 +61,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """First time, from ``start`` on, at which a request fits for its duration; infinity: never."""
+        """First time from ``start`` on at which a request fits for its duration, or infinity."""
 
     @abstractmethod
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
@@ -70,7 +71,8 @@ class Strategy(ABC):
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        """Whether a request could start now and end at a time, beside all promises but that of a job."""
+        """Whether a request could start now and end at a time, beside all promises but that of a
+        job."""
 
     @abstractmethod
     def is_free(self, request: ResourceRequest) -> bool:
@@ -90,17 +92,17 @@ class Strategy(ABC):
 
     @abstractmethod
     def stale(self, now: float) -> list[int]:
-        """Ids of the jobs whose promises cannot be kept any more, in the order of their promises."""
+        """Ids of the jobs whose promises cannot be kept any more, in the order of promises."""
 
     # -- promises -----------------------------------------------------------
 
     @abstractmethod
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        """Promise resources to a job, which has no promise, for a span; False if they do not fit."""
+        """Promise resources to a job, which has no promise, for a span; False: they do not fit."""
 
     @abstractmethod
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        """Keep resources for a job, which has no promise, from now on; False if they never fit."""
+        """Make an open promise to a job, which has no promise; False if the job never fits."""
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:
@@ -139,5 +141,6 @@ class Strategy(ABC):
                 were promised what comes after it may be delayed with it.
 
         Returns:
-            as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no place.
+            as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
+            place.
         """

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints of a jobspec (RFC 31): checked once, evaluated as rank masks.
 
-``parse_constraint()`` turns a constraint into nested tuples.  They are hashable,
-so an inventory keeps the mask of every constraint it has seen and a queue full
-of jobs with one constraint costs one evaluation.
+``parse_constraint()`` turns a constraint into nested tuples. These are hashable, so that an
+inventory can remember the ranks that meet a constraint: for a queue full of jobs with the same one,
+it is evaluated once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 #: ``(operator, values)``; the values of and/or/not are such terms, those of the others text.
 Terms = tuple[str, tuple[Any, ...]]
 
-#: Levels of and/or/not; more is an error rather than a deep recursion.
+#: Levels of and/or/not in each other. More is an error rather than a deep recursion.
 MAX_DEPTH = 64
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
@@ -95,10 +96,10 @@ _PARSERS = {
 
 
 def matching_ranks(terms: Terms, inventory: Inventory) -> int:
-    """Mask of the inventory's ranks for which the constraint is true.
+    """Mask of the ranks of an inventory that meet a constraint.
 
-    ``or`` of nothing is false here, as it is in the schedulers of flux-core
-    (an RFC 31 evaluator may say true); ``not`` of nothing is false as well.
+    ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room
+    for an evaluator that says true. ``not`` of nothing is false as well.
     """
     name, values = terms
     everything = inventory.ranks

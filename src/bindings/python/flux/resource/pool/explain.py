@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a request does not fit, in numbers and in a sentence for its user.
 
-``explain()`` finds the numbers on a pool's view; ``why_pending()`` is the only place that makes a
-sentence of them.
+``explain()`` finds the numbers by a pool's view, and ``why_pending()`` is the only place that makes
+a sentence of them. ``infeasible()`` makes that of a request that can never fit.
 """
 
 from __future__ import annotations
@@ -78,16 +79,19 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
 
 
 def left_out(
-    inventory: Inventory, match: int, small: int, one: str = "is too small",
+    inventory: Inventory,
+    match: int,
+    small: int,
+    one: str = "is too small",
     more: str = "are too small",
-) -> str:  # fmt: skip
-    """Why ranks do not count for a request, if there are such.
+) -> str:
+    """The end of a sentence: how many ranks a request cannot use, and why; empty if it can use all.
 
     Args:
         inventory (Inventory): what there is.
         match (int): mask of the ranks that meet the constraint.
-        small (int): how many of these do not count.
-        one, more (str): what one, or several, of these are.
+        small (int): how many of these the request cannot use all the same.
+        one, more (str): why not, of one and of several such ranks.
     """
     total = popcount(inventory.ranks)
     text = ""
@@ -130,9 +134,15 @@ def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
 
 
 def facts(
-    pool: ResourcePoolImplementation, shape: Shape, large: int, up: int, free: int, have: int,
-    each: str, small: str = "too small",
-) -> dict[str, Any]:  # fmt: skip
+    pool: ResourcePoolImplementation,
+    shape: Shape,
+    large: int,
+    up: int,
+    free: int,
+    have: int,
+    each: str,
+    small: str = "too small",
+) -> dict[str, Any]:
     """What ``explain()`` answers.
 
     Args:
@@ -140,8 +150,8 @@ def facts(
         large (int): mask of the ranks that match and are large enough when idle, up or not.
         up (int): mask of the ranks that match and are up.
         free (int): how many of these have room for one node's share, or one slot.
-        have (int): how many nodes, or slots, can be had on them.
-        each (str): what each node or slot needs; ``exclusive``: all of it.
+        have (int): how many nodes, or slots, fit on them.
+        each (str): what each node or slot needs; ``exclusive``: all of the node.
         small (str): what to call a rank that matches and is not in ``large``.
     """
     inventory = pool.inventory
@@ -169,7 +179,7 @@ def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constr
 
     Args:
         answer (dict): the numbers of ``explain()``.
-        each (str): what each node or slot needs; ``exclusive``: all of it.
+        each (str): what each node or slot needs; ``exclusive``: all of the node.
         down (int): how many ranks are large enough, and down.
         small (str): what to call ranks that are not large enough.
         constrained (bool): whether the request has a constraint.

@@ -1,6 +1,8 @@
-"""The hooks of ``Rv1Pool`` for sites that order or choose candidates themselves.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The hooks of ``Rv1Pool``, for sites that order or choose candidates themselves.
 
-Only a pool that overrides one of them pays for the lists they work on.
+They work on Python sets, which are made for each attempt. A pool that overrides none of them makes
+no such sets.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def ids_of(mask: int) -> frozenset[int]:
 
 
 class Hooks(ResourcePoolImplementation):
-    """Overridable steps of an allocation: what ``Rv1Pool`` has of them."""
+    """The steps of an allocation that a subclass of ``Rv1Pool`` may override."""
 
     #: True in a class that overrides a hook that chooses.
     hooked = False
@@ -43,14 +45,13 @@ class Hooks(ResourcePoolImplementation):
         """Order the candidates.
 
         Args:
-            candidates (list): tuples ``(rank, info, free_cores, free_gpus)``:
-                ``info`` a read-only mapping with ``hostname``, ``cores``,
-                ``gpus`` and ``up``; ``cores``, ``gpus`` and the last two
-                elements are frozensets of ids.
+            candidates (list): tuples ``(rank, info, free_cores, free_gpus)``: ``info`` a read-only
+                mapping with ``hostname``, ``cores``, ``gpus`` and ``up``; ``cores``, ``gpus`` and
+                the last two elements are frozensets of ids.
 
         Returns:
-            The candidates to try, in that order: most free cores, then most
-            free GPUs, then lowest rank, unless overridden.
+            The candidates to try, in that order: most free cores, then most free GPUs, then lowest
+            rank, unless overridden.
         """
         return sorted(candidates, key=lambda one: (-len(one[2]), -len(one[3]), one[0]))
 
@@ -62,9 +63,8 @@ class Hooks(ResourcePoolImplementation):
             request (ResourceRequest): what is asked for.
 
         Returns:
-            ``(selected, nslots)``: ``selected`` a list of ``(rank, cores,
-            gpus)`` with the ids taken on each; empty if the request does not
-            fit now.
+            ``(selected, nslots)``: ``selected`` a list of ``(rank, cores, gpus)`` with the ids
+            taken on each; empty if the request does not fit now.
         """
         shape = request.shape
         if shape.node_count is not None:
@@ -121,7 +121,7 @@ class Hooks(ResourcePoolImplementation):
         )
 
     def _checked(self, index: RankIndex, eligible: int, selected: Any) -> Selection:
-        """Selection of what a hook chose, which is not trusted."""
+        """The selection that a hook chose, which may be wrong and is checked."""
         inventory = index.inventory
         groups: dict[int, int] = {}
         seen = 0
@@ -136,7 +136,9 @@ class Hooks(ResourcePoolImplementation):
                     f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"
                 ) from None
             if not inventory.ranks & bit or seen & bit:
-                raise ValueError(f"_select_resources: rank {rank} is not in the pool, or twice")
+                raise ValueError(
+                    f"_select_resources: rank {rank} is not in the pool, or chosen twice"
+                )
             if not eligible & bit:
                 raise ValueError(f"_select_resources: rank {rank} is not up or not eligible")
             if core_mask >> inventory.shift or units & ~index.free(rank) or not units:

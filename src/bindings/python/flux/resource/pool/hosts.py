@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Host names of a pool's ranks (RFC 29), kept as runs of numbered names.
 
-A cluster's ``node[0-9999]`` is one run here, not 10,000 strings: a pool is made
-from R, and R of an allocation written, without expanding it.
+The ``node[0-9999]`` of a cluster is one run here instead of 10,000 strings, so that a pool is made
+from R and the R of an allocation is written without expanding the list.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, quote, runs
 
-#: Names that a hostlist may stand for, as many as there may be ranks: a short text like ``n[0-99999999]``
-#: must not cost memory without bound.
+#: Names that a hostlist may stand for, as many as there may be ranks: a short text like
+#: ``n[0-99999999]`` must not cost memory without bound.
 MAX_NAMES = 1 << 20
 
-#: ``(prefix, width, low, count)``; see ``name_pieces()``.
-Piece = tuple[str, Optional[int], int, int]
+if TYPE_CHECKING:
+    #: ``(prefix, width, low, count)``; see ``name_pieces()``.
+    Piece = tuple[str, int | None, int, int]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -48,9 +50,8 @@ def _split(text: str) -> list[str]:
 def name_pieces(text: Any) -> list[Piece]:
     """Decode a hostlist into pieces ``(prefix, width, low, count)``.
 
-    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low``
-    on printed at least ``width`` digits wide; ``width`` is None for one name
-    that does not end in digits.
+    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low`` on printed at least
+    ``width`` digits wide; ``width`` is None for one name that does not end in digits.
 
     Raises:
         ValueError: not a hostlist (RFC 29), or more than 2^20 names.
@@ -96,7 +97,7 @@ def _add_pieces(
     pieces: list[Piece], prefix: str, width: int, low: int, count: int, suffix: str
 ) -> None:
     if suffix or prefix[-1:].isdigit():
-        # The number is not the end of the name, or not all of it.
+        # What the brackets list is not all of the digits at the end of the name.
         for number in range(low, low + count):
             pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
     else:
@@ -154,12 +155,12 @@ def _group_text(prefix: str, width: int, group: list[tuple[int, int]]) -> str:
 
 
 class HostNames:
-    """Which host each rank is: made once per inventory, shared by its copies.
+    """Which host each rank is. Made once for an inventory, and shared by the copies of a pool.
 
     Args:
         ranks (int): mask of the ranks.
-        nodelist: list of hostlists, in the order of the ranks, or None: then
-            rank 7 is called ``rank7``.
+        nodelist: list of hostlists, in the order of the ranks, or None: then rank 7 is called
+            ``rank7``.
 
     Raises:
         ValueError: a bad hostlist, or more or fewer hosts than ranks.

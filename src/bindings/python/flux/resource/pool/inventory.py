@@ -1,20 +1,20 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool is made of: ranks, their cores and GPUs, hosts and properties.
 
-An ``Inventory`` never changes.  Shrink and property updates make a new one,
-and copies of a pool share theirs, with all that has been derived from it.
+An ``Inventory`` never changes. When ranks leave or properties change, a new one is made, and copies
+of a pool share theirs, with all that has been derived from it.
 
 Units
-    The cores and GPUs of a rank are one mask, its *units*: core *i* is bit
-    *i*, GPU *i* is bit ``shift + i``.  ``shift`` is the same for the whole
-    inventory, so ``units & core_mask`` are cores and ``units >> shift`` GPUs.
+    The cores and GPUs of a rank are one mask, its *units*: core *i* is bit *i*, GPU *i* is bit
+    ``shift + i``. ``shift`` is the same for the whole inventory, so ``units & core_mask`` are cores
+    and ``units >> shift`` GPUs.
 
 Selections
-    What is taken from an inventory is a *selection*: a flat tuple
-    ``(ranks, units, ranks, units, ...)``, each of the ranks giving just those
-    units.  ``ranks`` is a rank, or, for more than one, the complement (``~``)
-    of their mask, which is how a negative number tells the two apart: a mask
-    is as long as the cluster, and most jobs are on one rank.  A rank may occur
-    in one pair only.  Order within a selection means nothing.
+    What is taken from an inventory is a *selection*: a flat tuple ``(ranks, units, ranks, units,
+    ...)``: of each of the ranks, just those units. ``ranks`` is the number of one rank, or for
+    several the complement (``~``) of their mask, which is negative and so tells the two apart. One
+    rank is kept as a number since most jobs are on one, and a mask is as long as the cluster. A
+    rank occurs in one pair only; the order of pairs means nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from flux.resource.pool.rank_index import RankIndex
 #: Constraints, and answers about requests, that one inventory remembers before it starts over: jobs
 #: choose them, and an inventory lives as long as the scheduler.
 MAX_REMEMBERED_ANSWERS = 4096
-#: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of more
-#: than 1,000 ranks: four small integers take less memory than one as long as the cluster.
+#: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
+#: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
 MAX_SEPARATE_RANKS = 4
 LONG_MASK = 1 << 1000
 
@@ -89,13 +89,24 @@ class Inventory:
         core_mask (int): mask of the core bits of units.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
-        verdicts (dict): what was found out about shapes, by pools that share the inventory.
+        verdicts (dict): why shapes can never be placed (None: they can), as pools that share the
+            inventory found out.
     """
 
     __slots__ = (
-        "ranks", "kinds", "shift", "core_mask", "hosts", "properties", "_full",
-        "key_base", "keys", "matches", "verdicts", "_unused",
-    )  # fmt: skip
+        "ranks",
+        "kinds",
+        "shift",
+        "core_mask",
+        "hosts",
+        "properties",
+        "_full",
+        "key_base",
+        "keys",
+        "matches",
+        "verdicts",
+        "_unused",
+    )
 
     def __init__(
         self,
@@ -115,9 +126,9 @@ class Inventory:
             self.ranks |= mask
         self._full: list[int] | None = None
         self._unused: RankIndex | None = None
-        # The number of free cores and GPUs of a rank is one number, its key:
-        # cores * key_base + GPUs, so that keys sort as worst fit wants.
-        # It stays what it is when ranks leave: the keys of an index stay true.
+        # The number of free cores and GPUs of a rank is one number, its key: cores * key_base +
+        # GPUs, so that keys sort as worst fit wants. When ranks leave, the base stays as it is, so
+        # that the keys of an index stay valid.
         if key_base is None:
             key_base = 1 + max([popcount(units >> shift) for units in groups], default=0)
         self.key_base = key_base
@@ -163,7 +174,7 @@ class Inventory:
         return verdict
 
     def whole(self) -> Selection:
-        """Everything there is, as a selection.  O(kinds of rank)."""
+        """Everything there is, as a selection. O(kinds of rank)."""
         if len(self.kinds) == 1:
             (units,) = self.kinds
             mask = self.kinds[units]
@@ -171,13 +182,13 @@ class Inventory:
         return select(self.kinds)
 
     def unused(self) -> RankIndex:
-        """A RankIndex in which all of it is free; kept, and not to be changed.  O(1) the second time."""
+        """A RankIndex in which all is free, which nobody may change. O(1) the second time."""
         if self._unused is None:
             self._unused = RankIndex(self)
         return self._unused
 
     def without(self, ranks: int) -> Inventory:
-        """The inventory less a mask of ranks.  O(kinds of rank + properties)."""
+        """The inventory less a mask of ranks. O(kinds of rank + properties)."""
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
@@ -186,9 +197,7 @@ class Inventory:
     def with_property(self, name: str, ranks: int) -> Inventory:
         """The inventory with a property on just these ranks (a mask) and no other."""
         properties = {**self.properties, name: ranks & self.ranks}
-        other = {
-            "properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None
-        }  # fmt: skip
+        other = {"properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None}
         new = Inventory.__new__(Inventory)
         for slot in self.__slots__:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
@@ -222,7 +231,9 @@ class Inventory:
         return {"core": idset_text(cores)}
 
     def lite(self, selection: Selection) -> list[dict[str, Any]]:
-        """``R_lite`` of a selection: equal children together, by lowest rank.  O(length of its text)."""
+        """``R_lite`` of a selection: equal children together, by lowest rank. O(length of its
+        text).
+        """
         if len(selection) == 2:
             ranks, units = selection
             text = f"{ranks}" if ranks >= 0 else idset_text(~ranks)
@@ -296,6 +307,6 @@ def make_inventory(entries: list[Entry], hosts: HostNames, properties: dict[str,
     groups: dict[int, int] = {}
     for ranks, cores, gpus in entries:
         units = cores | gpus << shift
-        if units:  # a rank without any is a host and nothing more
+        if units:  # a rank without any only counts for the list of hosts
             groups[units] = groups.get(units, 0) | ranks
     return Inventory(groups, shift, hosts, properties)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job ids as Flux prints them."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ _F58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def job_text(jobid: Any) -> str:
-    """A job id as Flux prints it (F58, RFC 19), or as it is if it is not one."""
+    """A job id as Flux prints it (F58, RFC 19); for what is no job id, such as -1, its repr."""
     if not isinstance(jobid, int) or jobid < 0:
         return quote(jobid)
     value = int(jobid)

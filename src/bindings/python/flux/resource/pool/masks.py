@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of small integers as bit masks, and their idset text (RFC 22).
 
-The pool keeps every set it works with (the ranks of a group, the cores of a
-node) as one Python integer with a bit per member: set algebra is then one
-machine operation per 30 members and makes no containers for the garbage
-collector to visit.  This module turns masks into text and back, quickly enough
-for the path of every allocation, without the C wrapper of ``flux.idset``.
+The pool keeps every set it works with (the ranks of a group, the cores of a node) as one Python
+integer with a bit for each member: set algebra then takes one machine operation for 30 members, and
+makes no containers for the garbage collector to visit. This module turns masks into text and back,
+quickly enough to do so in every allocation; ``flux.idset``, which wraps a library in C, is slower.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from functools import lru_cache
 from reprlib import Repr
 from typing import Any
 
-#: Ranks at or above this are refused in R: a mask is as long as its highest bit.
+#: Ranks at or above this are refused in R: a mask is as long as its highest member, so that one
+#: rank with a huge number would cost memory in every set of ranks.
 RANK_LIMIT = 1 << 20
 #: The same for the core and GPU ids of one node.
 UNIT_LIMIT = 1 << 16
@@ -42,8 +43,8 @@ def intervals(text: Any) -> list[tuple[int, int]]:
     """Decode idset text into ascending ``(low, high)`` pairs.
 
     Raises:
-        ValueError: not an idset (RFC 22: ascending, no overlap, no leading
-            zeros, ids below 2^32), or not a string.
+        ValueError: not an idset (RFC 22: ascending, no overlap, no leading zeros, ids below 2^32),
+            or not a string.
     """
     if not isinstance(text, str):
         raise ValueError(f"idset must be a string, not {type(text).__name__}")
@@ -88,7 +89,7 @@ def _parse(text: str, limit: int) -> int:
 
 def _join(pairs: list[tuple[int, int]]) -> int:
     if len(pairs) > 64:
-        # A mask grown interval by interval costs its whole length each time.
+        # Adding to a mask costs its whole length each time: join halves, which are shorter.
         half = len(pairs) // 2
         base = pairs[half][0]
         upper = _join([(low - base, high - base) for low, high in pairs[half:]])

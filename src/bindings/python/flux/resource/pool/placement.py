@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Placing a request on an index: which ranks, and how many slots on each.
 
-``Placement`` looks at a ``RankIndex``, a shape and a mask of eligible ranks and
-answers with a selection, changing nothing.  It works on groups of ranks that
-have the same number of cores and GPUs free.  A policy that cares *which* units
-of a rank a job gets overrides ``pick()``; one that prefers full ranks to empty
-ones sets ``best_fit``.
+A ``Placement`` looks at a ``RankIndex``, a shape and a mask of eligible ranks, and returns a
+selection. It changes nothing. It works on groups of ranks that have the same number of cores and
+GPUs free. A policy that cares *which* units of a rank a job gets overrides ``pick()`` and
+``pick_single_slot()``; one that prefers full ranks to empty ones sets ``best_fit``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def slots_on(cores: int, gpus: int, shape: Shape) -> int:
 class Placement:
     """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
 
-    #: Try ranks with fewest free cores, then GPUs, first; else with most.
+    #: True: ranks with fewest free cores, then fewest free GPUs, are tried first; else those with
+    #: most.
     best_fit = False
 
     def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
@@ -63,7 +64,7 @@ class Placement:
     def pick(
         self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
     ) -> None:
-        """Choose the units of so many slots on each of a mask of ranks.
+        """Choose the units of so many slots on each of some ranks.
 
         Args:
             index (RankIndex): what is free.
@@ -188,11 +189,11 @@ class Placement:
 
 
 def slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int:
-    """The most slots, of the numbers that a count accepts, for which so many nodes have room.
+    """The largest number of slots, of those that a count accepts, that so many nodes have room for.
 
     Args:
-        rooms (list): ``(slots, mask of ranks)``: how many each of these ranks has room for, no fewer
-            than the least number; so many ranks at least.
+        rooms (list): ``(slots, mask of ranks)``: how many slots each of these ranks has room for,
+            which is no fewer than the least that the count accepts. There are enough ranks.
         nodes (int): how many of the ranks are wanted.
         count (ResourceCount): the accepted numbers.
     """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which units are free on which ranks, indexed for placement.
 
 The state is four things, all of integers:
@@ -5,22 +6,21 @@ The state is four things, all of integers:
 ``idle``
     mask of the ranks that are wholly free;
 ``partial``
-    list with the free units of each rank that is partly free; 0 for all others,
-    those that are idle and those that have nothing free;
+    list with the free units of each rank that is partly free; 0 for all others, those that are idle
+    and those that have nothing free;
 ``groups``
-    key to mask of the ranks that have so many cores and GPUs free, idle ones
-    included, those with nothing free left out.  A key is
-    ``cores * inventory.key_base + gpus``;
+    key to mask of the ranks that have so many cores and GPUs free, idle ones included, those with
+    nothing free left out. A key is ``cores * inventory.key_base + gpus``;
 ``keys``
-    the keys of ``groups`` in ascending order: worst fit reads it from the end,
-    best fit from the start.
+    the keys of ``groups`` in ascending order: worst fit reads it from the end, best fit from the
+    start.
 
-So "the ranks of a set with at least four free cores, fewest first" is an AND
-per group, whole nodes are taken and given back without looking at any of them,
-and ``copy()`` copies two lists and a small dict of integers.
+To find "the ranks of a set with at least four free cores, fewest first" therefore takes one AND for
+each group, whole nodes are taken and given back without a look at each of them, and ``copy()``
+copies two lists and a small dict of integers.
 
-Units, selections and inventories are explained in ``inventory.py``.  Whether a
-rank is up, or meets a constraint, is not known here: callers pass masks.
+Units, selections and inventories are explained in ``inventory.py``. Whether a rank is up or meets a
+constraint is not known here: callers pass masks of the ranks in question.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RankIndex:
         self.keys = sorted(self.groups)
 
     def copy(self) -> Self:
-        """An independent index in the same state.  O(ranks), a copy of one list."""
+        """An independent index in the same state. O(ranks), a copy of one list."""
         new = type(self).__new__(type(self))
         new.inventory = self.inventory
         new.idle = self.idle
@@ -75,7 +75,7 @@ class RankIndex:
         return new
 
     def free(self, rank: int) -> int:
-        """Free units of a rank of the inventory.  O(1)."""
+        """Free units of a rank of the inventory. O(1)."""
         return self.partial[rank] or (self.inventory.full[rank] if self.idle >> rank & 1 else 0)
 
     def is_free(self, selection: Selection) -> bool:
@@ -104,8 +104,8 @@ class RankIndex:
     def take(self, selection: Selection) -> None:
         """Mark the units of a selection, all free until now, as taken.
 
-        O(1) for a rank by itself; of several, O(kinds of rank) for those that were idle, and O(1) for
-        each other one.
+        O(1) for a rank by itself; of several, O(kinds of rank) for those that were idle, and O(1)
+        for each other one.
         """
         at = iter(selection)
         for ranks in at:
@@ -170,7 +170,8 @@ class RankIndex:
     def give(self, selection: Selection) -> None:
         """Mark the units of a selection, all taken until now, as free.
 
-        O(1) for a rank by itself and for any number that were wholly taken; O(1) for each other one.
+        O(1) for a rank by itself and for any number that were wholly taken; O(1) for each other
+        one.
         """
         at = iter(selection)
         for ranks in at:
@@ -200,7 +201,7 @@ class RankIndex:
         kind_mask = inventory.kinds.get(units, 0)
         whole = mask & kind_mask
         if whole:
-            # All of these had nothing free: a rank's units are taken once.
+            # All of these had nothing free: what they give back now was all taken.
             self.idle |= whole
             self._enter(whole, inventory.keys[units])
         full = inventory.full

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """R version 1 (RFC 20) as a pool reads it: entries, hosts, properties and times."""
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, mask_of, members, p
 
 
 def load_json(text: str | bytes, what: str) -> Any:
-    """Parse JSON text; what is wrong with it, its depth included, is a ValueError."""
+    """Parse JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError(f"{what} is nested too deep") from None
+        raise ValueError(f"{what} is nested too deeply") from None
 
 
 def object_of(R: Any) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         except ValueError as exc:
             raise ValueError(f"R: execution.R_lite[{number}]: {exc}") from None
         if not ranks:
-            raise ValueError(f"R: execution.R_lite[{number}].rank: no rank")
+            raise ValueError(f"R: execution.R_lite[{number}].rank: expected at least one rank")
         doubled = doubled or seen & ranks != 0
         seen |= ranks
         result.append((ranks, cores, gpus))

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The state of a pool: what is free, which job holds what until when, and which ranks are up.
 
-All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is
-chosen here: a placement finds a selection for a request, and ``enter()`` gives it to the job.
+All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is chosen
+here: a placement finds a selection for a request, and ``enter()`` gives it to the job.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from flux.resource.pool.rank_index import RankIndex
 
 
 class PoolState:
-    """The state of a pool whose ranks are all up and free.
+    """The state of a pool. At first, all ranks are up and free.
 
     Args:
         inventory (Inventory): what there is.
-        index (RankIndex): an index of it, of the class that the policy wants.
+        index (RankIndex): an index of it, of the class that the pool's policy needs.
 
     Attributes:
         inventory (Inventory): ranks that are there, with properties; replaced when they change.
@@ -36,9 +37,9 @@ class PoolState:
         gone (int): mask of the ranks that were removed.
         jobs (dict): job id to ``(end, *selection)``: what it holds, and when it ends in seconds
             since the epoch (0: not known).
-        blocked (set): shapes that do not fit until ``releases`` grows.
+        blocked (set): shapes that were tried in vain; emptied when ``releases`` grows.
         generation (int): grows with every change.
-        releases (int): grows whenever what did not fit may fit.
+        releases (int): grows whenever a request that did not fit may fit.
     """
 
     def __init__(self, inventory: Inventory, index: RankIndex) -> None:
@@ -50,12 +51,13 @@ class PoolState:
         self.blocked: set[Any] = set()
         self.generation = 0
         self.releases = 0
-        # Ascending (end, job id) of the jobs that have an end, kept once asked for.
+        # Ascending (end, job id) of the jobs that have an end. None until somebody asks: a pool
+        # that nobody plans on need not keep it in order.
         self._ends: list[tuple[float, int]] | None = None
         self._eligible: dict[Any, int] = {}  # parsed constraint to the ranks up that meet it
 
     def copy(self) -> PoolState:
-        """An independent copy; O(ranks + jobs), a copy of two lists and three dicts."""
+        """An independent copy. O(ranks + jobs): a copy of two lists and three dicts."""
         new = PoolState.__new__(PoolState)
         new.__dict__.update(
             self.__dict__,
@@ -89,7 +91,9 @@ class PoolState:
     # -- jobs ---------------------------------------------------------------
 
     def enter(self, jobid: int, end: float, selection: Selection) -> None:
-        """Give a job a selection that is free, until ``end`` (0: not known)."""
+        """Give a job a selection that is free, until a time (seconds since the epoch, 0: not
+        known).
+        """
         self.index.take(selection)
         self.jobs[jobid] = (end, *selection)
         self._reorder(jobid, 0.0, end)
@@ -120,7 +124,7 @@ class PoolState:
         self.generation += 1
 
     def _reorder(self, jobid: int, old: float, new: float) -> None:
-        """Keep the list of ends when that of a job changes; 0 is none."""
+        """Keep the list of ends in order when the end of a job changes (0: none)."""
         if self._ends is not None:
             if old:
                 del self._ends[bisect_left(self._ends, (old, jobid))]
@@ -145,7 +149,7 @@ class PoolState:
         if len(held) == 2 and len(entries) == 1:
             ranks, own = held
             if entries[0] == (1 << ranks if ranks >= 0 else ~ranks, own):
-                return held, None if final else ()  # nearly always
+                return held, None if final else ()  # a job that ends gives back all it has
         kept: dict[int, int] = {}
         for mask, units in pairs(held):
             kept[units] = kept.get(units, 0) | mask
@@ -218,7 +222,7 @@ class PoolState:
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Something came back or changed: what did not fit may fit."""
+        """Something came back or changed: requests that did not fit are to be tried again."""
         self.generation += 1
         self.releases += 1
         if self.blocked:
@@ -227,7 +231,7 @@ class PoolState:
     # -- invariants ---------------------------------------------------------
 
     def check(self) -> None:
-        """Check every invariant; AssertionError if one is broken.  O(ranks + jobs)."""
+        """Check every invariant; AssertionError if one is broken. O(ranks + jobs)."""
         inventory, index = self.inventory, self.index
         index.check()
         assert index.inventory is inventory, "the index is of another inventory"

@@ -1,8 +1,9 @@
-"""How many whole containers each node has free, kept beside what is free.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""An index that also knows how many whole containers each rank has free.
 
-Counts of free cores do not tell whether a socket is free, so the ranks with room for containers are
-remembered by room, for each kind of container that is asked for. What jobs took or gave back since
-is looked at again when the next such request comes.
+Counts of free cores do not tell whether a socket is free. So, for each kind of request for
+containers, the ranks are remembered by how many of its slots they have room for. Ranks on which
+something was taken or given back since are looked at again when the next such request comes.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ MAX_REMEMBERED_KINDS = 8
 
 
 class _RanksBySlots:
-    """What is remembered of one kind of containers.
+    """The ranks with room for slots of one kind of containers.
 
     Attributes:
-        ranks (dict): number of slots that fit, at least 1, to mask of the ranks with such room.
+        ranks (dict): number of slots that fit, at least 1, to mask of the ranks that hold so many.
         stale (int): mask of the ranks that are to be looked at again.
-        shape (Shape): a shape that asks for them.
+        shape (Shape): a shape that asks for such slots.
     """
 
     __slots__ = ("ranks", "stale", "shape")
@@ -79,7 +80,13 @@ class ContainerIndex(RankIndex):
             one.stale |= ranks
 
     def ranks_by_slots(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
-        """{slots of containers that fit, at least 1: mask of the ranks with such room}."""
+        """Ranks by how many slots of whole containers they have room for.
+
+        O(ranks on which something changed since such a shape was asked for last).
+
+        Returns:
+            dict: number of slots, at least 1, to mask of the ranks.
+        """
         wanted = (
             shape.container_level,
             shape.containers_per_slot,
@@ -101,7 +108,7 @@ class ContainerIndex(RankIndex):
         return ranks_by_slots
 
     def check_containers(self, types: NodeTypes) -> None:
-        """What is remembered of ranks that were not touched is true; else an AssertionError."""
+        """AssertionError if what is remembered of ranks that did not change is wrong."""
         for one in self.asked.values():
             known = self.inventory.ranks & ~one.stale
             kept = {slots: mask & known for slots, mask in one.ranks.items() if mask & known}
@@ -111,7 +118,7 @@ class ContainerIndex(RankIndex):
 def container_slots_of(
     index: RankIndex, shape: Shape, types: NodeTypes, ranks: int
 ) -> dict[int, int]:
-    """``ContainerIndex.ranks_by_slots()`` of some ranks (a mask), found out by looking at them."""
+    """As ``ContainerIndex.ranks_by_slots()``, of some ranks (a mask), by a look at each of them."""
     ranks_by_slots: dict[int, int] = {}
     idle = ranks & index.idle
     partial = index.partial

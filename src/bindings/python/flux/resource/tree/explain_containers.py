@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a request for containers does not fit, in numbers and in a sentence for its user."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _least(shape: Shape) -> int:
-    """Slots that a node must have room for to be of use."""
+    """How many slots a node must have room for, or the request cannot use it."""
     return 1 if shape.node_count is None else shape.slot_count.min
 
 
@@ -32,7 +33,7 @@ def able(placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int) -
 def _available(
     placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int
 ) -> tuple[int, int]:
-    """(nodes that have room, those slots or nodes that can be had)."""
+    """How many nodes have room, and how many slots (or nodes, if it asks for nodes) fit on them."""
     nodes = slots = 0
     for slots_each, some in placement.container_candidates(index, shape, ranks):
         if slots_each >= _least(shape):

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
-All functions take a ``Layout`` and the free cores and GPUs of one node as masks, and give
-``(slots, cores, gpus)``: how many slots were placed, at most as many as wanted, and on what. They
-depend on their arguments only, so that nodes in the same state share one answer: ``NodeType``
-remembers them.
+The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return
+``(slots, cores, gpus)``: how many slots were placed, at most as many as wanted, and on what. Their
+answers depend on the arguments alone, so that one serves all nodes in the same state; ``NodeType``
+remembers it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_REMEMBERED_ANSWERS = 8192
 class NodeType:
     """Nodes with one layout, in the units of a pool's inventory (see ``pool/inventory.py``).
 
-    What was worked out for nodes in one state is remembered, up to a limit: O(1) the second time.
+    What was found for a node in some state is remembered, up to a limit: O(1) the second time.
 
     Args:
         topo (dict): domain of the node, as R has it.
@@ -82,9 +83,15 @@ class NodeType:
             if len(self._containers) >= MAX_REMEMBERED_ANSWERS:
                 self._containers.clear()
             slots, core_mask, gpu_mask = place_containers(
-                self.layout, free & self.core_mask, free >> self.shift,
-                level, each, shape.slot_size, shape.gpu_per_slot, count,
-            )  # fmt: skip
+                self.layout,
+                free & self.core_mask,
+                free >> self.shift,
+                level,
+                each,
+                shape.slot_size,
+                shape.gpu_per_slot,
+                count,
+            )
             answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
         return answer
 
@@ -136,7 +143,9 @@ class NodeTypes:
 def place_slots(
     layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
 ) -> tuple[int, int, int]:
-    """Place slots of ``slot_cores`` (at least 1) cores and ``slot_gpus`` GPUs (protocols of RFC 49)."""
+    """Place slots of ``slot_cores`` (at least 1) cores and ``slot_gpus`` GPUs (protocols of RFC
+    49).
+    """
     if slot_gpus:
         return _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted)
     return _cores_only(layout, cores, slot_cores, wanted)
@@ -176,7 +185,8 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tup
             best = _tightest(groups, free, slot_cores)
             if not best:
                 break
-            # A group loses a core with each one taken, no other group more: it stays the tightest.
+            # A group has one free core less with each that is taken, and no other group loses more:
+            # it stays the one with fewest.
             count = min(left, popcount(best) // slot_cores)
             free ^= take(best, count * slot_cores)
             left -= count
@@ -184,7 +194,7 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tup
 
 
 def _tightest(groups: Iterable[Place], free: int, slot_cores: int) -> int:
-    """Free cores of the group with fewest of them that still hold a slot, the first on ties; or 0."""
+    """Free cores of the group that has fewest but enough for a slot, the first of several; or 0."""
     best = 0
     fewest = -1
     for group_cores, _ in groups:
@@ -207,9 +217,9 @@ def place_containers(
 ) -> tuple[int, int, int]:
     """Place slots of ``each`` whole containers called ``name``, in the order of the topology.
 
-    A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the least
-    that one must have. The containers of a slot lie in the finest domain that has enough of them.
-    With ``wanted`` negative there is no limit.
+    A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the
+    least that one must have. The containers of a slot lie in the finest domain that has enough of
+    them. With ``wanted`` negative there is no limit.
     """
     free_cores, free_gpus = cores, gpus
     least = (slot_cores, slot_gpus)
@@ -239,7 +249,7 @@ def _free_containers(
         left_cores, left_gpus = cores, gpus
         count = each
         for own_cores, own_gpus in group:
-            # Those taken already are out of what is left: containers may overlap.
+            # Containers may overlap: one that shares a core with one taken already is not free.
             if own_cores & ~left_cores or own_gpus & ~left_gpus:
                 continue
             if popcount(own_cores) < least[0] or popcount(own_gpus) < least[1]:

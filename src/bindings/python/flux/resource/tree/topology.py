@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
 
-A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of domains
-and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look alike share one
-``Layout``, where everything derived from the topology is worked out once:
+A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of
+domains and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look alike share
+one ``Layout``, which has what is derived from the topology, worked out once:
 
 - *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
 - *containers* by name, for slots that ask for a whole socket, numa or what a site calls it.
@@ -21,13 +22,13 @@ from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcou
 RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
 #: Levels of a topology; hwloc knows about ten. More is an error rather than a deep recursion.
 MAX_DEPTH = 32
-#: Names of containers that a layout remembers answers about: jobs may ask for any name, and one that
-#: makes up names must not fill the memory.
+#: Names of containers that a layout remembers answers about: jobs may ask for any name, and one
+#: that makes up names must not fill the memory.
 MAX_REMEMBERED_NAMES = 256
 
-#: ``(cores, gpus)``, masks: what a domain has, with those below it.
+#: ``(cores, gpus)``, masks: what a domain has, including what the domains below it have.
 Place = tuple[int, int]
-#: Containers of one name that lie in one domain.
+#: The containers of one name that lie in one domain.
 ContainerGroup = tuple[Place, ...]
 
 
@@ -128,7 +129,7 @@ class Layout:
         return found
 
     def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
-        """The containers called ``name`` in each group that has so many of them, finest level first."""
+        """The containers of a name in each group that has so many of them, finest level first."""
         found = self._container_groups.get((name, least))
         if found is None:
             named = self.containers(name)
@@ -145,7 +146,7 @@ class Layout:
 
 
 def _collect(domain: Domain, levels: list[list[Place]]) -> int:
-    """Add the groups at and below ``domain`` to ``levels``; its level, or -1 if it has no cores."""
+    """Add the groups at and below a domain to ``levels``. Its level, or -1 if it has no cores."""
     if not domain.cores:
         return -1
     height = -1
@@ -223,7 +224,7 @@ def read_children(
     wanted = popcount(ranks)
     if popcount(named) != wanted:
         raise ValueError(
-            f"TreePool: scheduling.children: {popcount(named)} ranks are named, R has {wanted}"
+            f"TreePool: scheduling.children: {popcount(named)} ranks are named, but R has {wanted}"
         )
     if ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
@@ -244,7 +245,7 @@ def read_children(
 
 
 class Renumbering:
-    """Maps a subset of ``ranks``, a mask, to positions in it: 5, 9, 12 become 0, 1, 2."""
+    """Maps subsets of some ranks (masks) to their positions: of ranks 5, 9 and 12, 9 becomes 1."""
 
     def __init__(self, ranks: int) -> None:
         self._runs: list[tuple[int, int, int]] = []

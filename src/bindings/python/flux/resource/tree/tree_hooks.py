@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The hooks of ``Rv1Pool`` as TreePool has them: best fit, and placement by topology.
 
-A site's pool that overrides one gets the other from here. See ``hooks.py`` for what they take.
+A pool of a site that overrides one of them gets the other from here. What they take and return is
+described in ``pool/hooks.py``.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class TreeHooks(Hooks):
-    """Default hooks of a TreePool implementation; they come before those of ``Rv1Pool``."""
+    """The default hooks of a TreePool implementation, instead of those of ``Rv1Pool``."""
 
     placement: TreePlacement
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Only what differs from the defaults here makes a pool choose by lists of candidates.
+        # A class that has just these defaults needs no lists of candidates.
         cls.hooked = (
             cls._sort_candidates is not TreeHooks._sort_candidates
             or cls._select_resources is not TreeHooks._select_resources

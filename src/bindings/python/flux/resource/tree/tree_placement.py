@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which nodes a TreePool takes: best fit over a ``RankIndex``.
 
-Nodes are tried by fewest free cores, then fewest free GPUs, then rank; the order is that of the
-index before anything is placed. Whether slots fit on a node follows from its counts alone, since
-the coarsest group is the whole node; only containers need a look at the node itself. Where in the
-node slots go is ``node.py``.
+Nodes are tried by fewest free cores, then fewest free GPUs, then rank, in the order before anything
+is placed. Whether slots fit on a node follows from its counts alone, since the coarsest group is
+the whole node; only for containers has the node itself to be looked at. Where in a node slots go is
+decided in ``node.py``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command ``flux sched``: asks the scheduler's services, and shows what they answer."""

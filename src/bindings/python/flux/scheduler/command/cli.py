@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The subcommands of ``flux sched``: each asks one service of the scheduler and prints the answer.
 
 A new subcommand is a class here with ``add_options`` and ``run``, and a line in `COMMANDS`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """How times, lengths of time and tables are written for a terminal."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Why a pending job is not with the scheduler yet, and where it is.
 
 The job manager hands a job over once its dependencies are met, it has a priority, nobody holds it,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job would ask for, from the options that ``flux submit`` has for it."""
 
 import argparse

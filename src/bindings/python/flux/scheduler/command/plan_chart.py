@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A plan as a chart: ranks down the page, time across it.
 
 `Chart` takes what the service ``sched.plan`` answers and draws it as text for a terminal, or as an

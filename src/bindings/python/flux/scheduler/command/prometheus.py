@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Statistics in the text format that Prometheus reads (version 0.0.4).
 
 Durations and times are in seconds and counters end in ``_total``, as that format's conventions

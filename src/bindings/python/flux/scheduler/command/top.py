@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux sched top``: what the scheduler is doing, at a glance, again and again.
 
 On a terminal the view is redrawn in place, with ``rich`` where it is installed and with plain

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The policies that come with the library, to load, to read and to derive from.
 
-Fifo       (`flux.scheduler.policies.fifo`) jobs start strictly in order
-Simple     (`flux.scheduler.policies.simple`) the same, under the name that Flux loads by default
-Backfill   (`flux.scheduler.policies.backfill`) jobs go ahead if they delay nobody who was promised a start
+`Fifo` (``fifo``)
+    Jobs start strictly in order.
+`Simple` (``simple``)
+    The same, under the name that Flux loads by default.
+`Backfill` (``backfill``)
+    Jobs go ahead if they delay nobody who was promised a start.
 
-The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own is a file with a
-class derived from one of them, and ``mod_main``::
+The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own is a
+file with a class derived from one of them, and ``mod_main``::
 
     from flux.scheduler.policies import Backfill
 
@@ -17,8 +20,13 @@ class derived from one of them, and ``mod_main``::
     def mod_main(h, *args):
         ShortestFirst(h, *args).run()
 
-`flux.scheduler.policies.promise_book` has what Backfill keeps of its promises. Nothing outside this
-package depends on what is in it.
+Read ``fifo`` first: it is one method. ``backfill`` is one pass, job by job; which job has which
+promise is kept in ``promise_book``, and where a promise fits is found by `flux.resource.plan`.
+
+What may be touched: anything, as long as every start in the recorded schedules stays what the
+definitions of EASY and conservative backfill say (``t/python/simulate``,
+``doc/reference/schedules``). Nothing outside this package depends on what is in it; what two
+policies need goes into `flux.scheduler.policy`.
 """
 
 from flux.scheduler.policies.backfill import Backfill

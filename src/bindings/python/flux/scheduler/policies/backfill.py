@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfill: a job that has to wait is promised a start, and others may go ahead if they keep it.
 
-Jobs are examined in order of priority, among equals in order of submission. One that does not fit is
-promised the earliest time at which enough running jobs will have ended. A job further down may start now
-if that keeps all promises: it ends by then, or uses what they leave (the two conditions of EASY; Mu'alem
-and Feitelson 2001). A promise is so many nodes at a time, not these or those: which they are is settled
-when the job starts.
+Jobs are examined in order of priority, among equals in order of submission. One that does not fit
+is promised the earliest time at which enough running jobs will have ended. A job further down may
+start now if that keeps all promises: it ends by then, or uses what they leave (the two conditions
+of EASY; Mu'alem and Feitelson 2001). A promise is so many nodes at a time, not these or those:
+which they are is settled when the job starts.
 
-How the file is laid out: a pass (`Backfill.schedule`) examines jobs one by one (`Backfill.examine`). A
-promised job whose time has not come waits on (`Backfill.has_come`). Any other job starts if it can
-(`Backfill.try_to_start`), or if only promises to jobs behind it are in its way (`Backfill.overtake`);
-otherwise it waits, and is promised a time if it is its turn (`Backfill.wait`). Who has which promise is
-in a `PromiseBook`.
+How the file is laid out: a pass (`Backfill.schedule`) examines jobs one by one
+(`Backfill.examine`). A promised job whose time has not come waits on (`Backfill.has_come`). Any
+other job starts if it can (`Backfill.try_to_start`), or if only promises to jobs behind it are in
+its way (`Backfill.overtake`); otherwise it waits, and is promised a time if it is its turn
+(`Backfill.wait`). Who has which promise is in a `PromiseBook`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ MAX_JOBS_PLANNED = 4096
 #: Jobs examined per reactor turn while estimates are made.
 JOBS_PER_TURN = 64
 
-#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has ended then.
+#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
+#: ended then.
 LATE_S = 1e-3
 
 #: No job is expected to run for less than so many seconds: ranks divide by it.
@@ -55,7 +56,8 @@ LEAST_RUN_S = 1.0
 #: What a job without a limit counts as in ranks, seconds.
 NO_LIMIT_S = 365 * 86400.0
 
-#: Arguments that go together, by the value of ``profile=``. The guide has what was measured of them.
+#: Arguments that go together, by the value of ``profile=``. The guide has what was measured of
+#: them.
 PROFILES = {
     "short-waits": ("rank=expansion", "predict=class", "promise=all", "within=24h"),
 }
@@ -76,34 +78,37 @@ def _rank_of(option: str, value: str) -> tuple[Formula, Callable[..., Any] | Non
 
 
 class Backfill(PolicyScheduler):
-    """Backfilling with promises: EASY with one, conservative backfill with all jobs promised a start.
+    """Backfilling with promises: EASY with one, conservative backfill with all jobs promised a
+    start.
 
-    When a job ends earlier than it said, each promise may, once and in order of the queue, move to an
-    earlier time that keeps all others (``guarantee=kept``); or all are made anew (``guarantee=none``).
+    When a job ends earlier than it said, each promise may, once and in order of the queue, move to
+    an earlier time that keeps all others (``guarantee=kept``); or all are made anew
+    (``guarantee=none``).
 
-    A job that waits behind jobs without a time limit has no time that it could be promised: what it will
-    need is kept free for it, which is an *open* promise. A job that waits for ranks that are down keeps
-    nothing from others.
+    A job that waits behind jobs without a time limit has no time that it could be promised: what it
+    will need is kept free for it, which is an *open* promise. A job that waits for ranks that are
+    down keeps nothing from others.
 
-    Jobs without a rank in common do not count against each other, so that queues with ranks of their own
-    do not stop one another; with ``order=strict`` all do.
+    Jobs without a rank in common do not count against each other, so that queues with ranks of
+    their own do not stop one another; with ``order=strict`` all do.
 
-    With ``promise=all`` every job is promised a latest start when it comes (`flux.scheduler.policies.bounded`);
-    with ``rank=`` or ``candidates=`` jobs are asked in another order than the queue's
-    (`flux.scheduler.policies.ranked`). Then promises to heads are made anew in each pass.
+    With ``promise=all`` every job is promised a latest start when it comes
+    (`flux.scheduler.policies.bounded`); with ``rank=`` or ``candidates=`` jobs are asked in another
+    order than the queue's (`flux.scheduler.policies.ranked`). Then promises to heads are made anew
+    in each pass.
 
     A site's own class overrides `rank`, `candidate_rank`, `predicted` or `latest_start`.
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: ``promise=N|head|unlimited|all``, how many blocked jobs get a promise
-            (default 1, which is EASY and the same as head; 0 lets any job start that fits; unlimited is
-            conservative backfill; all: every job, when it comes); ``promises=`` and ``reservations=``
-            are older names of it; ``within=DURATION`` (default 24h); ``guarantee=kept|none``
-            (default kept); ``rank=`` and ``candidates=``, names of `flux.scheduler.policies.ranks.RANKS` or
-            ``FILE:FUNCTION``; ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of
-            `PROFILES`; ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of
-            `Scheduler`
+        *args (str): module arguments: ``promise=N|head|unlimited|all``, how many blocked jobs get a
+            promise (default 1, which is EASY and the same as head; 0 lets any job start that fits;
+            unlimited is conservative backfill; all: every job, when it comes); ``promises=`` and
+            ``reservations=`` are older names of it; ``within=DURATION`` (default 24h);
+            ``guarantee=kept|none`` (default kept); ``rank=`` and ``candidates=``, names of
+            `flux.scheduler.policies.ranks.RANKS` or ``FILE:FUNCTION``;
+            ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of `PROFILES`;
+            ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of `Scheduler`
 
     Attributes:
         promises_limit (int or None): as ``promise=``; None: unlimited, or all
@@ -206,12 +211,14 @@ class Backfill(PolicyScheduler):
         elif ranked or self.has_candidate_ranks:
             self.ranked = RankedPasses(self, self._backlog)
 
-    # -- who is asked first ----------------------------------------------------------------------------
+    # -- who is asked first ------------------------------------------------------------------------
 
     def rank(self, job: PendingJob) -> float:
-        """What jobs of equal priority are ordered by when it is decided who may start, the smallest first.
+        """What jobs of equal priority are ordered by when it is decided who may start, the smallest
+        first.
 
-        Called for each pending job in a pass in which one may start; override it for ranks of a site's own.
+        Called for each pending job in a pass in which one may start; override it for ranks of a
+        site's own.
 
         Args:
             job (PendingJob): the job; `expected_run` says how long it is expected to run
@@ -222,7 +229,8 @@ class Backfill(PolicyScheduler):
 
     def candidate_rank(self, job: PendingJob) -> float:
         """What jobs are ordered by that may go ahead of one that waits, whatever their priority, if
-        ``candidates=`` was given or this is overridden; otherwise they are asked in the order of `rank`."""
+        ``candidates=`` was given or this is overridden; otherwise they are asked in the order of
+        `rank`."""
         if self._candidate_function is not None:
             return usable(self._asked("candidates", self._candidate_function, job))
         return self._by(self._candidate_formula, job)
@@ -240,13 +248,13 @@ class Backfill(PolicyScheduler):
         return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
 
     def latest_start(self, job: PendingJob) -> float:
-        """The time (seconds since the epoch) from which on the latest start of a job is looked for: with
-        ``promise=all``, its submission and ``within=``. Called once for each job."""
+        """The time (seconds since the epoch) from which on the latest start of a job is looked for:
+        with ``promise=all``, its submission and ``within=``. Called once for each job."""
         return job.t_submit + self.within
 
     def expected_run(self, job: PendingJob) -> float:
-        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at most its
-        limit; its limit, where nothing is."""
+        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at
+        most its limit; its limit, where nothing is."""
         limit = min(job.limit, NO_LIMIT_S)
         if self._predicts:
             guess = self.predicted(job)
@@ -280,7 +288,7 @@ class Backfill(PolicyScheduler):
         queue = self._backlog.heap
         return bool(queue) and queue[0].order != queue[-1].order
 
-    # -- a pass ----------------------------------------------------------------------------------------
+    # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
         plan = self.require_plan()
@@ -341,7 +349,6 @@ class Backfill(PolicyScheduler):
             if job in self.promises:
                 self._backlog.allow()  # what was kept for it may let others start
             self.forget(job)
-            self._backlog.remove(job)
             self.defer(job, why)
         except InsufficientResources:
             return False
@@ -371,8 +378,8 @@ class Backfill(PolicyScheduler):
             self.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def overtake(self, job: PendingJob) -> bool:
-        """Start a job that only promises to jobs behind it keep from starting, or clear the way for its
-        own promise.
+        """Start a job that only promises to jobs behind it keep from starting, or clear the way for
+        its own promise.
 
         A job that comes in ahead of promised ones takes precedence: their promises are revoked, and
         made anew behind it. Nor may an open promise stop a job that is ahead of it.
@@ -413,11 +420,11 @@ class Backfill(PolicyScheduler):
             self.blocked.add(job, self.ranks_of(job))
         self._backlog.block(job, alike=job not in self.promises)
 
-    # -- promises --------------------------------------------------------------------------------------
+    # -- promises ----------------------------------------------------------------------------------
 
     def may_have_promise(self, job: PendingJob) -> bool:
-        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could want,
-        and none ahead of it still waits for one."""
+        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could
+        want, and none ahead of it still waits for one."""
         if self.promises_limit is None:
             return True
         ahead = 0
@@ -439,7 +446,7 @@ class Backfill(PolicyScheduler):
         self.show_estimate(job, when, "promised")
 
     def renew(self, job: PendingJob) -> None:
-        """A promise cannot be kept: make it anew, before all that come after it."""
+        """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.now():
@@ -452,7 +459,7 @@ class Backfill(PolicyScheduler):
         self.promise(job, when)
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all after it: they are made anew in their turn."""
+        """Drop the promises of a job and of all behind it; each is made again in its turn."""
         for other in self.promises.after(job):
             if self.shares_ranks(job, other):
                 self.promises.drop(other)
@@ -504,11 +511,12 @@ class Backfill(PolicyScheduler):
         return None
 
     def show_latest_start(self, job: PendingJob, when: float | None) -> None:
-        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more."""
+        """Tell a job's user its latest start (seconds since the epoch); None: it has none any
+        more."""
         if self._host.wants_forecast:
             job.request.annotate({"sched": {"t_latest": when}})
 
-    # -- events ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def cancel(self, jobid: int) -> None:
         self.leave_place(jobid)
@@ -571,9 +579,9 @@ class Backfill(PolicyScheduler):
             self.wake_at(self.promises.next_after(self.now()))
 
     def wake_at(self, when: float | None) -> None:
-        """Have a pass at a promised time. It comes due when a running job ends, which makes a pass of
-        itself, unless an admission rule keeps resources until then. Only the earliest time is kept: when
-        it has come, the next is looked for."""
+        """Have a pass at a promised time. It comes due when a running job ends, which makes a pass
+        of itself, unless an admission rule keeps resources until then. Only the earliest time is
+        kept: when it has come, the next is looked for."""
         timer = self._promise_timer
         if when is None or not self.admission.engaged or (timer and timer.when <= when + LATE_S):
             return
@@ -585,7 +593,7 @@ class Backfill(PolicyScheduler):
         self._promise_timer = None
         self.look_again()
 
-    # -- what users see --------------------------------------------------------------------------------
+    # -- what users see ----------------------------------------------------------------------------
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         head = self.head_of(job)
@@ -625,7 +633,8 @@ class Backfill(PolicyScheduler):
         """Estimate when jobs without a promise start: the same plan, continued behind the promises.
 
         It promises nothing: the next end or job may change it. What comes behind a job without a
-        limit, or one that waits for such, cannot be told. A generator that yields after each estimate.
+        limit, or one that waits for such, cannot be told. A generator that yields after each
+        estimate.
         """
         plan: Plan | None = None
         planned = 0
@@ -662,7 +671,8 @@ class Backfill(PolicyScheduler):
             yield
 
     def planned_start(self, plan: Plan, job: PendingJob) -> float | None:
-        """When a job would start behind all that is in a plan, and enter it there; None: nobody knows."""
+        """Enter a job into a plan behind all that is there, and return when it would start; None if
+        that is not known."""
         try:
             plan.cancel(
                 job.jobid

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Passes in which every job has a latest start, as sched-backfill makes them with ``promise=all``.
 
-Promises come from limits, the order from ranks. When a job comes it is promised a latest start: the first
-time, not before its submission and ``within=`` (`Backfill.latest_start`), at which it fits by limits
-beside all other promises. A job starts now only if all other promises still hold by limits. So while limits
-are enforced and nodes stay up, none is ever broken: each start leaves a plan in which all can be kept,
-and so does each end. Ranks, and what is predicted, only decide who is asked first: a wrong prediction
-costs somebody time, and breaks nothing.
+Promises come from limits, the order from ranks. When a job comes it is promised a latest start: the
+first time, not before its submission and ``within=`` (`Backfill.latest_start`), at which it fits by
+limits beside all other promises. A job starts now only if all other promises still hold by limits.
+So while limits are enforced and nodes stay up, none is ever broken: each start leaves a plan in
+which all can be kept, and so does each end. Ranks, and what is predicted, only decide who is asked
+first: a wrong prediction costs somebody time, and breaks nothing.
 
 A pass (`LatestStartPasses.one_pass`):
 
 1. newcomers are promised their latest starts, in order of the queue;
 2. jobs whose latest start has come start;
-3. the others are asked in order of ranks. Until one is blocked, each starts that fits now and breaks no
-   promise. The first that does not fit what is free is the head: the time at which running jobs will
-   have made room for it, by their limits, is kept in a plan of its own, and whoever starts after it
-   leaves it that time. Jobs that fit before the head was met but would have broken a promise are asked
-   once more then, in their place: a job that started since has taken its own promise out of their way.
+3. the others are asked in order of ranks. Until one is blocked, each starts that fits now and
+   breaks no promise. The first that does not fit what is free is the head: the time at which
+   running jobs will have made room for it, by their limits, is kept in a plan of its own, and
+   whoever starts after it leaves it that time. Jobs that fit before the head was met but would have
+   broken a promise are asked once more then, in their place: a job that started since has taken its
+   own promise out of their way.
 
 What makes a promise void is told in `VOID_CAUSES`.
 """
@@ -72,7 +73,7 @@ class LatestStartPasses(RankedPasses):
         #: whom a job goes ahead of that starts now
         self._ahead_of: PendingJob | None = None
 
-    # -- a pass --------------------------------------------------------------------------------------------
+    # -- a pass ------------------------------------------------------------------------------------
 
     def one_pass(self) -> Steps:
         policy = self.policy
@@ -159,8 +160,8 @@ class LatestStartPasses(RankedPasses):
         return self.policy.plan.fits(job.resource_request, jobid=job.jobid)
 
     def plan_for(self, heads: list[PendingJob]) -> Plan | None:
-        """A plan of what running jobs leave, in which each head keeps the first time it fits; None: there
-        is no head."""
+        """A plan of what running jobs leave, in which each head keeps the first time it fits; None:
+        there is no head."""
         if not heads:
             return None
         policy, beside = self.policy, self._beside
@@ -225,7 +226,7 @@ class LatestStartPasses(RankedPasses):
             told.update(selection_type="backfilled", backfill=self._ahead_of.name)
         policy.start(job, alloc, **told)
 
-    # -- promises ------------------------------------------------------------------------------------------
+    # -- promises ----------------------------------------------------------------------------------
 
     def promise(self, job: PendingJob) -> None:
         """Promise a job its latest start, beside all other promises."""
@@ -241,8 +242,8 @@ class LatestStartPasses(RankedPasses):
             self._without.pop(job.jobid, None)
 
     def promise_before_others(self, job: PendingJob, wanted: float) -> float | None:
-        """When a job fits beside the promises to jobs of its priority and of higher ones. Those of lower
-        ones that cannot be kept beside it are void."""
+        """When a job fits beside the promises to jobs of its priority and of higher ones. Those of
+        lower ones that cannot be kept beside it are void."""
         plan = self.policy.plan
         lower = self.lower_than(job)
         for other in lower:
@@ -254,8 +255,8 @@ class LatestStartPasses(RankedPasses):
         return when
 
     def goes_before(self, job: PendingJob) -> bool:
-        """Start a job at the expense of jobs of lower priority, if that is possible: their promises are void
-        then if they cannot be kept. Returns whether it has left the queue."""
+        """Start a job at the expense of jobs of lower priority, if that is possible: their promises
+        are void then if they cannot be kept. Returns whether it has left the queue."""
         policy, plan = self.policy, self.policy.plan
         lower = self.lower_than(job) if policy.has_priorities else []
         if not lower:
@@ -267,7 +268,8 @@ class LatestStartPasses(RankedPasses):
         return left
 
     def lower_than(self, job: PendingJob) -> list[PendingJob]:
-        """Jobs with a promise, of lower priority, that could want the same ranks; in order of the queue."""
+        """Jobs with a promise, of lower priority, that could want the same ranks; in order of the
+        queue."""
         policy = self.policy
         return sorted(
             other
@@ -276,7 +278,8 @@ class LatestStartPasses(RankedPasses):
         )
 
     def restore(self, jobs: list[PendingJob], cause: str) -> None:
-        """Put promises back into the plan that were taken out of it; those that do not fit are void."""
+        """Put promises back into the plan that were taken out of it; those that do not fit are
+        void."""
         plan = self.policy.plan
         lost = []
         for job in jobs:
@@ -290,7 +293,8 @@ class LatestStartPasses(RankedPasses):
             self.promise_anew(job)
 
     def keep_or_remake(self) -> Steps:
-        """See which promises can still be kept, if something gave cause for doubt, and make others."""
+        """See which promises can still be kept, if something gave cause for doubt, and make
+        others."""
         plan = self.policy.plan
         if self._doubt is not None:
             cause, self._doubt = self._doubt, None
@@ -327,7 +331,7 @@ class LatestStartPasses(RankedPasses):
         else:
             plan.reserve(job.jobid, job.resource_request, when)
             if when <= policy.now():
-                # As soon as what it waits for ends, which is an event: there is no time to wake up at.
+                # What it waits for is overdue: its end is an event, and there is no time for a timer.
                 self.latest.overdue.add(job.jobid)
                 return
             self.latest.make(job, when)
@@ -352,7 +356,7 @@ class LatestStartPasses(RankedPasses):
         else:
             self.wake_up()  # that job has started
 
-    # -- what happens ----------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     def forget(self, job: PendingJob) -> None:
         plan = self.policy.current_plan()

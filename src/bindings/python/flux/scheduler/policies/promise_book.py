@@ -22,8 +22,8 @@ class PromiseBook:
     needs is kept free from now on.
 
     Attributes:
-        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first is
-            made
+        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first
+            is made
     """
 
     plan: Plan
@@ -61,8 +61,8 @@ class PromiseBook:
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
     def make(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows when it
-        can start. What it was promised before is replaced.
+        """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows
+        when it can start. What it was promised before is replaced.
 
         Raises:
             InsufficientResources: it does not fit then
@@ -86,8 +86,8 @@ class PromiseBook:
             when it is due now, seconds since the epoch; None: it is open
 
         Raises:
-            InsufficientResources: it cannot be kept any more, since a running job was given more time,
-                or ended late, or ranks were lost
+            InsufficientResources: it cannot be kept any more, since a running job was given more
+                time, or ended late, or ranks were lost
         """
         when = self._times[job.jobid]
         if when is not None:
@@ -105,7 +105,7 @@ class PromiseBook:
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> None:
-        """The order of the jobs has changed: sort them anew."""
+        """The order of the jobs has changed: sort them again."""
         self._jobs.sort()
 
     def next_after(self, now: float) -> float | None:
@@ -213,7 +213,8 @@ class LatestStarts:
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:
-        """Promise a job to start by `when`, seconds since the epoch. What it was promised is replaced."""
+        """Promise a job to start by `when`, seconds since the epoch. What it was promised is
+        replaced."""
         self.made += 1
         self.overdue.discard(job.jobid)
         self._times[job.jobid] = (when, job)
@@ -256,7 +257,8 @@ class LatestStarts:
         return sorted(due)
 
     def stats(self) -> dict[str, Any]:
-        """Counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in seconds."""
+        """Counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in
+        seconds."""
         return {
             "made": self.made,
             "kept": self.kept,

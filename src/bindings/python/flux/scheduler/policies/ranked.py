@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Passes over the queue in an order of ranks, as sched-backfill makes them with ``rank=`` or ``candidates=``.
+"""Passes over the queue in an order of ranks, as sched-backfill makes them with ``rank=`` or
+``candidates=``.
 
 A pass looks at the jobs in the order of their priorities, among equals of their ranks
-(`Backfill.rank`). Each starts if it fits. The first that does not is the head: it keeps the earliest
-time at which enough running jobs will have ended. The others may start now if they leave it that time;
-they are asked in the order of `Backfill.candidate_rank`, if ``candidates=`` says so.
+(`Backfill.rank`). Each starts if it fits. The first that does not is the head: it keeps the
+earliest time at which enough running jobs will have ended. The others may start now if they leave
+it that time; they are asked in the order of `Backfill.candidate_rank`, if ``candidates=`` says so.
 
-Ranks change, with the time that jobs have waited and with what is predicted of them, so nothing but a
-request's own facts is remembered from one pass to the next: heads are found anew, and keep their times
-until the pass after. Most passes need no order at all, since no job that fits what is free may start:
-that costs a look at each of these, and ranks are computed only if there is one. A pass over a long queue is
-made in steps, and finished before another begins, so that every job has its turn.
+Ranks change, with the time that jobs have waited and with what is predicted of them, so nothing but
+a request's own facts is remembered from one pass to the next: heads are found anew, and keep their
+times until the pass after. Most passes need no order at all, since no job that fits what is free
+may start: that costs a look at each of these, and ranks are computed only if there is one. A pass
+over a long queue is made in steps, and finished before another begins, so that every job has its
+turn.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 #: Jobs that are ranked in one reactor turn: at 2 to 3 microseconds each.
 RANKED_PER_TURN = 256
 
-#: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the turn.
+#: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
+#: turn.
 TRIED_PER_TURN = 64
 
 #: What a step of a pass yields: nothing, for the reactor.
@@ -38,7 +41,8 @@ Steps = Iterator[None]
 
 
 class RankedPasses:
-    """Makes the passes of a `Backfill`: EASY, and so many heads as ``promise=`` says, in the order of ranks.
+    """Makes the passes of a `Backfill`: EASY, and so many heads as ``promise=`` says, in the order
+    of ranks.
 
     Args:
         policy (Backfill): whose jobs and plan
@@ -127,7 +131,7 @@ class RankedPasses:
         heads = sum(1 for head in policy.promises if policy.shares_ranks(job, head))
         return heads < policy.promises_limit
 
-    # -- what all passes by ranks need -------------------------------------------------------------------
+    # -- what all passes by ranks need -------------------------------------------------------------
 
     def is_free(self, job: PendingJob) -> bool:
         """Whether a job would fit now if nothing were promised."""
@@ -145,7 +149,8 @@ class RankedPasses:
         return False
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or let an admission rule have it; whether it has left the queue."""
+        """Start a job that fits, or let an admission rule have it; whether it has left the
+        queue."""
         left = self.policy.try_to_start(job)
         if left:
             self._free.clear()
@@ -161,8 +166,8 @@ class RankedPasses:
         return True
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """The pending jobs in the order of priorities and ranks, as the value of this generator, which
-        yields after each `RANKED_PER_TURN` jobs."""
+        """The pending jobs in the order of priorities and ranks, as the value of this generator,
+        which yields after each `RANKED_PER_TURN` jobs."""
         policy = self.policy
         rank = policy.rank
 
@@ -179,7 +184,7 @@ class RankedPasses:
         ranked = sorted((usable(rank(job)), job.order, job.jobid, job) for job in jobs)
         return [entry[-1] for entry in ranked]
 
-    # -- what happens to jobs ------------------------------------------------------------------------------
+    # -- what happens to jobs ----------------------------------------------------------------------
 
     def forget(self, job: PendingJob) -> None:
         """A job leaves the queue, or its place there."""
@@ -219,8 +224,8 @@ class RankedPasses:
 def in_steps(
     jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
 ) -> Generator[None, None, Iterable[PendingJob]]:
-    """Sort jobs by a key that ends with the job; a generator, whose value they are. What is never asked for
-    of a long list is not put in order either."""
+    """Sort jobs by a key that ends with the job; a generator, whose value they are. What is never
+    asked for of a long list is not put in order either."""
     if len(jobs) <= RANKED_PER_TURN:
         return [entry[-1] for entry in sorted(map(key, jobs))]
     parts = []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Ranks: which of the pending jobs of equal priority is asked first whether it can start.
 
-A rank is a number, the smallest goes first. `RANKS` has the formulas by the names that ``rank=`` and
-``candidates=`` of sched-backfill take. With w, how long a job has waited, and e, how long it is expected
-to run, both in seconds, n, the cores it asks for, and s, the seconds from the first submission that the
-scheduler knows of to the job's, plus 1:
+A rank is a number, the smallest goes first. `RANKS` has the formulas by the names that ``rank=``
+and ``candidates=`` of sched-backfill take. With w, how long a job has waited, and e, how long it is
+expected to run, both in seconds, n, the cores it asks for, and s, the seconds from the first
+submission that the scheduler knows of to the job's, plus 1:
 
 ===========  ==========================================  ======================================================
 fcfs         0                                           first come, first served

@@ -22,15 +22,15 @@ class Simple(Fifo):
 
     Bits of the module's debug word:
 
-    1   deny every request
-    2   annotate pending jobs with "insufficient resources" and the number of jobs ahead of them, and
-        with nothing else
-    4   refuse to change the expiration of a job
+    - 1: deny every request
+    - 2: annotate pending jobs with "insufficient resources" and the number of jobs ahead of them,
+      and with nothing else
+    - 4: refuse to change the expiration of a job
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: have hello leave out
-            jobs that have returned part of their resources
+        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: have hello
+            leave out jobs that have returned part of their resources
     """
 
     schedule_when_empty = False  # alloc() below keeps its jobs in the usual queue
@@ -39,7 +39,6 @@ class Simple(Fifo):
         super().__init__(h, *args)
         #: by job id, what the debug word had jobs annotated with
         self._annotated: dict[int, int] = {}
-        self._requests.on_answer.append(lambda jobid, _: self._annotated.pop(jobid, None))
         if "test-hello-nopartial" in self._pending_args:
             self._pending_args.remove("test-hello-nopartial")
             self.hello_partial_ok = False
@@ -63,6 +62,10 @@ class Simple(Fifo):
             self.handle.respond_error(msg, errno.EINVAL, "Rejecting expiration update for testing")
         else:
             super().expiration(msg, jobid, expiration)
+
+    def _answered(self, jobid: int, event: str) -> None:
+        self._annotated.pop(jobid, None)
+        super()._answered(jobid, event)
 
     def forecast(self) -> Iterator[None]:
         if self.debug_test(DEBUG_ANNOTATE_REASON_PENDING):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the scheduler answers when it is asked: why, when, what could start now, what is planned.
 
 A question changes nothing, and costs a pass next to nothing:
@@ -5,11 +6,24 @@ A question changes nothing, and costs a pass next to nothing:
 - Answers come from the pool and from a copy of the plan that is at most a second old
   (`plan_snapshot.PlanSnapshot`); each says when that copy was made.
 - What takes long is found a millisecond at a time, between which the scheduler does its work, and
-  one question after the other (`question.Answering`). A long list is encoded entry by entry.
+  one question after the other (`answering.Answering`). A long list is encoded entry by entry.
 
-`desk.QueryService`, made by `PolicyScheduler`, has a method for each of the services ``sched.explain``,
-``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``; `why.PendingReason` finds out about one
-job. Each method is a generator that yields where it may be interrupted, and returns the answer.
+Which file to open
+==================
 
-Times are seconds since the epoch; None stands for a time that nobody knows.
+``service``               `service.QueryService`: one method for each of ``sched.explain``, ``sched.when``,
+                          ``sched.windows``, ``sched.plan`` and ``sched.stats``. Each is a generator
+                          that yields where it may be interrupted, and returns the answer
+``pending_reason``        why one job is pending, with numbers
+``backfill_simulation``   when a new job would start under EASY: the queue is played through
+``plan_snapshot``         the copy of the plan
+``ingest``                what job-ingest would add to a jobspec
+``answering``             who asks, and answering a little at a time
+``source``                all that is used of the scheduler
+
+What may be touched: an answer may get new keys, but none may change its meaning: scripts read them.
+What an answer needs of the scheduler goes into ``source``; nothing else of the scheduler is used
+here, and nothing is changed. A guest is told nothing about the jobs of others (`answering.Caller`).
+
+Times are seconds since the epoch; None stands for a time that is not known.
 """

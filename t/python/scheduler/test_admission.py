@@ -1,0 +1,656 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Admission rules: what keeps a job from starting although it fits, with the guide's counter of
+licences."""
+
+import types
+from pathlib import Path
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.resource import InfeasibleRequest
+from flux.scheduler.admission import AdmissionControl, AdmissionRule, Deferral, JobDeferred
+from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.queue import PendingQueue
+from flux.scheduler.requests import PendingJob, Requests
+
+LICENSES = Path(__file__).resolve().parents[3] / "doc" / "examples" / "licenses.py"
+POLICIES = pytest.mark.parametrize(
+    "policy, args",
+    [
+        (Fifo, ("queue-depth=unlimited",)),
+        (Fifo, ("order=queue",)),
+        (Simple, ("queue-depth=unlimited",)),
+        (Backfill, ()),
+        (Backfill, ("promises=unlimited",)),
+        (Backfill, ("guarantee=none",)),
+    ],
+    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee"],
+)
+
+
+def example():
+    module = types.ModuleType("licenses")
+    exec(compile(LICENSES.read_text(), str(LICENSES), "exec"), module.__dict__)
+    return module
+
+
+class Ruled:
+    """Mixed into a policy: the rules that a test gives it."""
+
+    make_rules = ()
+
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        for make in self.make_rules:
+            self.add_rule(make(self))
+
+
+def load(policy, args, *rules, rig=None, nodes=4):
+    rig = rig or Rig(R(nodes, 4))
+    cls = type("Site" + policy.__name__, (Ruled, policy), {"make_rules": rules})
+    rig.load(cls, *args, name="sched-site")
+    return rig
+
+
+def licensed(policy, args, rig=None, **total):
+    cls = example().Licenses
+    return load(policy, args, lambda host: cls(host, total or {"matlab": 2}), rig=rig)
+
+
+def wants(count, slots=1, name="matlab", **keys):
+    return jobspec(slots, licenses={name: count}, **keys)
+
+
+def reason(rig, jobid):
+    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+
+
+def check(rig):
+    """All tables of the scheduler agree, and have no entry of a job that is gone."""
+    sched = rig.sched
+    sched._requests._check()
+    sched.admission._check()
+
+
+def in_use(rig):
+    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
+    return {name: count for name, count in rule.in_use.items() if count}
+
+
+# -- licences --------------------------------------------------------------------------------------
+
+
+@POLICIES
+def test_a_job_waits_while_its_licences_are_in_use(policy, args):
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1]
+    assert reason(rig, 2) == "licenses: needs 1 of matlab, 0 of 2 are free"
+    check(rig)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert in_use(rig) == {"matlab": 1}
+    assert "reason_pending" not in rig.annotations(2)["sched"]
+    rig.free(2)
+    rig.settle()
+    assert in_use(rig) == {}
+    check(rig)
+
+
+@POLICIES
+def test_nobody_waits_behind_it(policy, args):
+    """Not even a job that asks for the same resources: what is refused by its shape is not this
+    one."""
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2, duration=100))
+    rig.settle()
+    rig.alloc(2, wants(2, slots=2, duration=100), priority=20)
+    rig.alloc(3, jobspec(2, duration=100))  # of the same shape
+    rig.alloc(4, wants(1, slots=1, duration=100))
+    rig.alloc(5, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.started() == [1, 3, 5]
+    check(rig)
+
+
+@POLICIES
+def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy, args):
+    """And the other way round: a job without licences is blocked, and the one with licences says
+    that it waits for these."""
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2, slots=16, duration=100))
+    rig.settle()
+    rig.alloc(2, jobspec(4, duration=100))
+    rig.alloc(3, wants(1, slots=4, duration=100))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1]
+    if policy is Backfill:
+        assert reason(rig, 3).startswith("licenses: needs 1 of matlab")
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+
+
+@POLICIES
+def test_those_that_wait_come_back_in_order_of_priority(policy, args):
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2), priority=31)
+    for jobid, priority in ((2, 10), (3, 20), (4, 15)):
+        rig.alloc(jobid, wants(1), priority=priority)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.prioritize((2, 30))
+    rig.settle()
+    check(rig)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    check(rig)
+
+
+@POLICIES
+def test_one_licence_does_not_wait_for_another(policy, args):
+    rig = licensed(policy, args, matlab=1, ansys=1)
+    rig.alloc(1, wants(1))
+    rig.alloc(2, wants(1, name="ansys"))
+    rig.alloc(3, wants(1))
+    rig.alloc(4, jobspec(1, licenses={"matlab": 1, "ansys": 1}))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(2)  # no reason to examine 3; 4 waits for the other one
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    assert in_use(rig) == {"matlab": 1, "ansys": 1}
+    check(rig)
+
+
+@POLICIES
+def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
+    rig = Rig(R(4, 4))
+    for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense")):
+        rig.manager.running.append(
+            {"id": jobid, "priority": 16, "userid": 500, "t_submit": 1.0, "free": ""}
+        )
+        held = R(4, 4)
+        held["execution"]["R_lite"] = [{"rank": str(jobid - 8), "children": {"core": "0-3"}}]
+        held["execution"]["nodelist"] = [f"n{jobid - 8}"]
+        rig.info.R[jobid] = held
+        rig.info.jobspecs[jobid] = jobspec(4, **({"licenses": licenses} if licenses else {}))
+    licensed(policy, args, rig=rig)
+    assert in_use(rig) == {"matlab": 1}
+    assert any("found_running" in text for text in rig.logged(3)), "the third is reported"
+    rig.alloc(1, wants(1))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(8, rig.info.R[8])
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(9, rig.info.R[9])
+    rig.free(10, rig.info.R[10])
+    rig.settle()
+    assert in_use(rig) == {"matlab": 2}
+
+
+@POLICIES
+def test_a_partial_free_gives_no_licence_back(policy, args):
+    rig = licensed(policy, args)
+    rig.alloc(1, jobspec(1, nodes=2, exclusive=True, licenses={"matlab": 2}))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    whole = rig.success(1)["R"]
+    parts = []
+    for entry, name in (("0", "n0"), ("1", "n1")):
+        part = {"version": 1, "execution": dict(whole["execution"])}
+        part["execution"]["R_lite"] = [{"rank": entry, "children": {"core": "0-3"}}]
+        part["execution"]["nodelist"] = [name]
+        del part["execution"]["nslots"]
+        parts.append(part)
+    rig.free(1, parts[0], final=False)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(1, parts[1])
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+@POLICIES
+def test_a_deferred_job_is_withdrawn_and_comes_again(policy, args):
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    rig.cancel(2)
+    rig.settle()
+    assert rig.answers(2, 3)
+    check(rig)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1]
+    assert in_use(rig) == {}
+    rig.alloc(2, wants(1))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    check(rig)
+
+
+@POLICIES
+def test_counted_once_when_denied_or_withdrawn(policy, args):
+    """A job that fits never, and one that is withdrawn while it waits for nodes, leave nothing
+    behind."""
+    rig = licensed(policy, args)
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2, wants(1, slots=17))
+    rig.alloc(3, wants(1, slots=2))
+    rig.settle()
+    rig.cancel(3)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert "need 17" in rig.denied(2)
+    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
+    assert in_use(rig) == {} and rule.asked == {}
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "licenses, note",
+    [
+        ("matlab", "licenses='matlab': expected licenses.NAME=NUMBER"),
+        ({"matlab": "2"}, "licenses.matlab='2': expected a number, 1 or more"),
+        ({"matlab": True}, "licenses.matlab=True: expected a number, 1 or more"),
+        ({"matlab": 0}, "licenses.matlab=0: expected a number, 1 or more"),
+        ({"matlab": 3}, "licenses: 3 of matlab: there are 2"),
+        ({"maple": 1}, "licenses: 1 of maple: there are 0"),
+    ],
+)
+def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
+    rig = licensed(policy, args)
+    rig.alloc(1, jobspec(1, licenses=licenses))
+    rig.alloc(2, wants(2))
+    rig.settle()
+    assert rig.denied(1) == note
+    assert rig.started() == [2]
+    assert not rig.logged(3)
+    check(rig)
+
+
+@POLICIES
+def test_a_start_that_cannot_be_answered_gives_its_licences_back(policy, args):
+    class Broken:
+        def alloc_success(self, msg, R, annotations=None):
+            if msg.payload["id"] == 1:
+                raise RuntimeError("a bug of the site")
+            super().alloc_success(msg, R, annotations)
+
+    rig = licensed(type(policy.__name__, (Broken, policy), {}), args)
+    rig.alloc(1, wants(2))
+    rig.settle()
+    assert "a bug of the site" in rig.denied(1)
+    assert in_use(rig) == {}
+    rig.alloc(2, wants(2))
+    rig.settle()
+    assert rig.started() == [2]
+    check(rig)
+
+
+def test_the_arguments_of_the_example():
+    rig = Rig(R(4, 4))
+    rig.load_file(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
+    rig.alloc(1, wants(1))
+    rig.alloc(2, wants(1))
+    rig.alloc(3, wants(8, name="ansys"))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    for value in ("matlab", ":4", "matlab:x", "matlab:4,"):
+        with pytest.raises(ValueError, match="expected NAME:NUMBER"):
+            Rig(R(4, 4)).load_file(LICENSES, f"licenses={value}")
+
+
+@POLICIES
+def test_questions_about_a_deferred_job(policy, args):
+    rig = licensed(policy, args)
+    rig.alloc(1, wants(2, duration=100))
+    rig.alloc(2, wants(1, duration=100))
+    rig.settle()
+    rig.wait(2)
+    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
+    assert job["reason"] == "licenses: needs 1 of matlab, 0 of 2 are free"
+    errnum, stats = rig.ask("sched.stats", {})
+    assert errnum == 0 and {"queue": None, "kind": "licenses", "count": 1} in stats["reasons"]
+    assert rig.ask("sched-site.stats-get")[1]["pending_jobs"] == 1
+    assert rig.ask("sched.when", {"jobspec": jobspec(1, duration=10)})[1]["verdict"] == "now"
+
+
+# -- rules that misbehave, and rules that are not asked --------------------------------------------
+
+
+class Failing(AdmissionRule):
+    """Raises in one method for jobs of priority 1."""
+
+    name = "failing"
+    method = ""
+
+    def _maybe(self, method, job):
+        if method == self.method and getattr(job, "priority", 1) == 1:
+            raise RuntimeError(f"a bug in {method}")
+
+    def queued(self, job, attributes):
+        self._maybe("queued", job)
+
+    def signature(self, job):
+        self._maybe("signature", job)
+
+    def check(self, job):
+        self._maybe("check", job)
+
+    def allocate(self, job, plan):
+        self._maybe("allocate", job)
+
+    def started(self, job, alloc):
+        self._maybe("started", job)
+
+    def freed(self, jobid, R, final):
+        self._maybe("freed", jobid)
+
+    def forget(self, jobid):
+        self._maybe("forget", jobid)
+
+
+@POLICIES
+@pytest.mark.parametrize("method", ["queued", "signature", "check", "allocate"])
+def test_a_rule_that_raises_costs_one_job(policy, args, method):
+    rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
+    rig.alloc(1, jobspec(1), priority=1)
+    rig.alloc(2, jobspec(1))
+    rig.settle()
+    assert f"a bug in {method}" in rig.denied(1)
+    assert rig.started() == [2]
+    assert any(f"a bug in {method}" in text for text in rig.logged(3))
+    rig.alloc(3, jobspec(14))
+    rig.settle()
+    assert rig.started() == [2, 3]
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize("method", ["started", "freed", "forget"])
+def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
+    rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
+    rig.alloc(1, jobspec(16), priority=1)
+    rig.settle()
+    rig.alloc(2, jobspec(1))
+    rig.alloc(3, jobspec(1))
+    rig.settle()
+    rig.cancel(2)
+    rig.settle()
+    assert rig.answers(2, 3)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert any(f"a bug in {method}" in text for text in rig.logged(3))
+    check(rig)
+
+
+class Idle(AdmissionRule):
+    name = "idle"
+    engaged = False
+    asked = ()
+
+    def check(self, job):
+        raise AssertionError("it is not engaged")
+
+    allocate = why = does_not_fit = latest_end = check
+
+
+@POLICIES
+def test_a_rule_that_is_not_engaged_is_not_asked(policy, args):
+    engaged = type("Engaged", (AdmissionRule,), {"name": "engaged"})
+    for rules in ((Idle,), (Idle, engaged), (engaged, Idle)):
+        rig = load(policy, args, *rules)
+        rig.alloc(1, jobspec(16, duration=100))
+        rig.alloc(2, jobspec(1, duration=100))
+        rig.settle()
+        rig.wait(2)
+        assert reason(rig, 2).startswith("insufficient resources")
+        rig.free(1)
+        rig.settle()
+        assert rig.started() == [1, 2] and not rig.logged(3)
+
+
+class Never(AdmissionRule):
+    name = "never"
+
+    def check(self, job):
+        raise InfeasibleRequest("not on a Sunday")
+
+
+class Deadline(AdmissionRule):
+    """Jobs start once a time has come, and end by another."""
+
+    name = "deadline"
+    told = ()
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.opens = None
+        self.told = []
+
+    def ready(self):
+        self.opens = self.host.now() + 100
+        self.host.call_at(self.opens, lambda: self.host.readmit(self))
+
+    def check(self, job):
+        if self.host.now() < self.opens:
+            return Deferral("too early", until=self.opens)
+        return None
+
+    def latest_end(self, job):
+        return self.opens + 50
+
+    def extended(self, jobid, expiration):
+        self.told.append((jobid, expiration))
+        return False
+
+
+@POLICIES
+def test_a_rule_denies(policy, args):
+    rig = load(policy, args, Never)
+    rig.alloc(1)
+    rig.settle()
+    assert rig.denied(1) == "not on a Sunday"
+    assert not rig.logged(3)
+
+
+@POLICIES
+def test_a_rule_that_waits_for_a_time(policy, args):
+    rig = load(policy, args, Deadline)
+    begin = rig.now
+    rig.alloc(1, jobspec(1, duration=1000))
+    rig.alloc(2, jobspec(1, duration=10))
+    rig.settle()
+    rig.wait(2)
+    assert rig.annotations(1)["sched"] == {
+        "reason_pending": "too early",
+        "t_estimate": begin + 100,
+        "t_estimate_kind": "planned",
+    } or rig.annotations(1)["sched"] == {"reason_pending": "too early", "t_estimate": begin + 100}
+    rig.wait(97)
+    assert rig.started() == []
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+    ends = [rig.success(jobid)["R"]["execution"]["expiration"] for jobid in (1, 2)]
+    assert ends[0] == begin + 150
+    assert begin + 110 <= ends[1] < begin + 112
+    rig.expire(1, begin + 500)
+    rig.settle()
+    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "deadline"]
+    assert rule.told == [(1, begin + 500)]
+    assert rig.sched.resources.job_end(1) == begin + 500
+
+
+# -- AdmissionControl ------------------------------------------------------------------------------
+
+
+class Waits(AdmissionRule):
+    """Defers every job, with a key that is the job's priority."""
+
+    name = "waits"
+    text = "waits"
+
+    def check(self, job):
+        return Deferral(self.text, until=1000.0 + job.jobid, key=job.priority)
+
+
+class Message:
+    def __init__(self, jobid):
+        self.payload = {"id": jobid}
+
+
+class Control:
+    """An `AdmissionControl` with a table of requests, and no scheduler."""
+
+    def __init__(self, *rules):
+        self.requests = Requests(PendingQueue())
+        self.reported = []
+        self.control = AdmissionControl(self.requests, self.guard)
+        for rule in rules:
+            self.control.add(rule)
+        self.requests.on_answer = self.control.answered
+
+    def guard(self, what, function, *args):
+        try:
+            function(*args)
+            return True
+        except Exception as exc:
+            self.reported.append((what, str(exc)))
+            return False
+
+    def defer(self, jobid, priority=16):
+        request = self.requests.open(types.SimpleNamespace(), Message(jobid), jobid)
+        job = PendingJob(jobid, priority, 0.0, request, None)
+        self.control.queued(job, {})
+        with pytest.raises(JobDeferred) as caught:
+            self.control.check(job)
+        self.control.defer(job, caught.value)
+        self.control._check()
+        return job
+
+
+def test_deferred_jobs_are_in_the_order_of_the_queue():
+    rule = Waits(None)
+    rig = Control(rule)
+    for jobid, priority in ((1, 10), (2, 30), (3, 10), (4, 20)):
+        rig.defer(jobid, priority)
+    control = rig.control
+    assert [job.jobid for job in control.deferred()] == [2, 4, 1, 3] and len(control) == 4
+    assert [(job.jobid, when) for job, when in control.expected_starts(2)] == [(2, 1002), (4, 1004)]
+    assert rig.requests.state_of(1) == "deferred"
+    assert [job.jobid for job in control.readmit(rule, key=10)] == [1, 3]
+    assert rig.requests.state_of(1) == "queued" and not control.is_deferred(1)
+    assert control.readmit(rule, key=10) == [] and control.readmit(Waits(None)) == []
+    assert [job.jobid for job in control.readmit(rule, most=1)] == [2]
+    assert [job.jobid for job in control.readmit(rule)] == [4]
+    assert len(control) == 0
+    control._check()
+
+
+def test_a_deferred_job_is_deferred_once():
+    rig = Control(Waits(None))
+    job = rig.defer(1)
+    with pytest.raises(RuntimeError, match="job: defer while deferred"):
+        rig.control.defer(job, JobDeferred(rig.control.rules[0], Deferral("again")))
+
+
+def test_a_deferred_job_has_its_answer():
+    rule = Waits(None)
+    heard = []
+    rule.forget = heard.append
+    rig = Control(rule)
+    first, second = rig.defer(1), rig.defer(2)
+    first.request.scheduler.alloc_deny = lambda msg, note: None
+    second.request.scheduler.alloc_success = lambda msg, R, annotations: None
+    first.request.deny("no")
+    rig.control._check()
+    assert len(rig.control) == 1 and heard == [1]
+    rig.requests.move(2, "success")  # as Scheduler.alloc_success() does
+    second.request.success({})
+    assert len(rig.control) == 0 and heard == [1]
+    rig.control._check()
+
+
+def test_rules_are_asked_in_order_and_the_first_that_defers_counts():
+    class Passes(AdmissionRule):
+        name = "passes"
+
+    first, second = Waits(None), Waits(None)
+    first.name, first.text, second.text = "first", "one", "two"
+    rig = Control(Passes(None), first, second)
+    job = rig.defer(1)
+    cause = rig.control.why(job)
+    assert (cause.rule, cause.reason) == ("first", "one")
+    first.why = lambda job: "numbers change"
+    assert rig.control.why(job).reason == "numbers change"
+
+
+def test_the_earliest_end_that_any_rule_sets():
+    def rule(end):
+        one = AdmissionRule(None)
+        one.latest_end = lambda job: end
+        return one
+
+    control = Control(rule(None), rule(50.0), rule(70.0)).control
+    assert [control.latest_end(None, end) for end in (0.0, 40.0, 60.0)] == [50.0, 40.0, 50.0]
+    assert Control(rule(None)).control.latest_end(None, 0.0) == 0.0
+
+
+def test_signatures_of_rules():
+    def rule(name, signature):
+        one = AdmissionRule(None)
+        one.name = name
+        one.signature = lambda job: signature
+        return one
+
+    def queued(*rules, spec=None):
+        job = PendingJob(1, 16, 0.0, None, None)
+        return Control(*rules).control.queued(job, spec or jobspec(1))
+
+    assert queued() is None and queued(rule("a", None)) is None
+    marks = queued(rule("a", None), rule("b", 1), rule("c", 1))
+    assert marks == (("b", 1), ("c", 1))
+    assert marks != queued(rule("b", 1))
+    named = rule("named", 1)
+    named.attributes = ("licenses",)
+    assert queued(named) is None and queued(named, rule("b", 1)) == (("b", 1),)
+    assert queued(named, spec=jobspec(1, licenses={"matlab": 1})) == (("named", 1),)
+    for odd in ({}, {"attributes": {"system": None}}, {"attributes": []}):
+        assert queued(named, spec=odd) is None
+
+
+def test_one_rule_that_raises_does_not_keep_others_from_being_told():
+    first, second = AdmissionRule(None), AdmissionRule(None)
+    heard = []
+
+    def freed(jobid, R, final):
+        raise KeyError(jobid)
+
+    first.freed, second.freed = freed, lambda *args: heard.append(args)
+    rig = Control(first, second)
+    rig.control.tell(AdmissionRule.freed, 1, None, True)
+    assert heard == [(1, None, True)]
+    assert rig.reported == [("admission rule rule: freed", "1")]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a jobspec says beside resources: whatever a user writes, it is read or it is nothing."""
+
+import types
+
+import pytest
+from peers import jobspec
+
+from flux.scheduler.attributes import SystemAttributes
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        17,
+        "text",
+        [],
+        {},
+        {"attributes": None},
+        {"attributes": []},
+        {"attributes": {}},
+        {"attributes": {"system": None}},
+        {"attributes": {"system": "text"}},
+        {"attributes": {"system": [["queue", "batch"]]}},
+        {"attributes": {"user": {"queue": "batch"}}},
+    ],
+    ids=repr,
+)
+def test_a_jobspec_without_any(odd):
+    found = SystemAttributes.of(odd)
+    assert (found.queue, found.bank, found.reservation, found.constraints) == (None,) * 4
+    assert found.get("licenses") is None and found.get("licenses", {}) == {}
+
+
+def test_what_is_said():
+    spec = jobspec(1, queue="batch", bank="physics", reservation="class", licenses={"matlab": 2})
+    spec["attributes"]["system"]["constraints"] = {"properties": ["gpu"]}
+    found = SystemAttributes.of(spec)
+    assert (found.queue, found.bank, found.reservation) == ("batch", "physics", "class")
+    assert found.constraints == {"properties": ["gpu"]}
+    assert found.get("licenses") == {"matlab": 2}
+    assert found.get("duration") == 0
+
+
+def test_values_of_other_types():
+    """A name that is a number names a reservation of that name (``--setattr`` reads JSON);
+    elsewhere what is of another type counts as missing."""
+    spec = jobspec(1, queue=7, bank=["physics"], reservation=17, licenses=None)
+    spec["attributes"]["system"]["constraints"] = "gpu"
+    found = SystemAttributes.of(spec)
+    assert (found.queue, found.bank, found.constraints) == (None, None, None)
+    assert found.reservation == "17"
+    assert found.get("licenses", {}) == {}, "null is as good as nothing"
+    assert SystemAttributes.of(jobspec(1, reservation=None)).reservation is None
+
+
+def test_of_a_job_whose_pool_keeps_no_jobspec():
+    def job(request):
+        return types.SimpleNamespace(resource_request=request)
+
+    asks = types.SimpleNamespace(jobspec=jobspec(1, queue="batch"))
+    assert SystemAttributes.of_job(job(asks)).queue == "batch"
+    assert SystemAttributes.of_job(job(object())).queue is None
+    assert SystemAttributes.of_job(job(None)).queue is None

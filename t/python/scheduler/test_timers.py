@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""`Scheduler.call_at`: calls at times of the reactor's clock."""
+
+import pytest
+from peers import Guide, R, Rig, jobspec
+
+
+@pytest.fixture
+def rig():
+    rig = Rig(R(1, 1))
+    rig.load(Guide)
+    rig.called = []
+    return rig
+
+
+def note(rig, what):
+    return lambda: rig.called.append((what, rig.sched.now() - rig.start))
+
+
+def test_in_order_of_time(rig):
+    rig.start = rig.now
+    for seconds in (30, 10, 20, 10.5):
+        rig.sched.call_at(rig.now + seconds, note(rig, seconds))
+    rig.settle()
+    assert rig.called == []
+    rig.wait(15)
+    assert rig.called == [(10, 10), (10.5, 10.5)]
+    rig.sched.call_at(rig.now + 1, note(rig, "sooner"))
+    rig.wait(100)
+    assert rig.called[2:] == [("sooner", 16), (20, 20), (30, 30)]
+
+
+def test_equal_times_in_the_order_of_the_calls(rig):
+    rig.start = rig.now
+    for number in range(20):
+        rig.sched.call_at(rig.now + 1, note(rig, number))
+    rig.wait(2)
+    assert [what for what, _ in rig.called] == list(range(20))
+
+
+@pytest.mark.parametrize("ago", [0, 1, 1e9])
+def test_a_time_that_has_passed_means_at_once(rig, ago):
+    rig.start = rig.now
+    rig.sched.call_at(rig.now - ago, note(rig, "late"))
+    assert rig.called == [], "not before call_at() returns"
+    rig.settle()
+    assert rig.called == [("late", 0)]
+
+
+def test_cancel(rig):
+    rig.start = rig.now
+    timers = {s: rig.sched.call_at(rig.now + s, note(rig, s)) for s in (1, 2, 3, 4)}
+    timers[1].cancel()
+    timers[3].cancel()
+    timers[3].cancel()
+    rig.sched.call_at(rig.now + 2, timers[4].cancel)
+    rig.wait(10)
+    assert [what for what, _ in rig.called] == [2]
+    timers[2].cancel()  # it was called
+
+
+def test_one_that_cancels_another_of_the_same_time(rig):
+    rig.start = rig.now
+    rig.sched.call_at(rig.now + 1, lambda: second.cancel())
+    second = rig.sched.call_at(rig.now + 1, note(rig, "second"))
+    rig.wait(2)
+    assert rig.called == []
+
+
+def test_what_a_function_raises_is_logged_and_counted(rig):
+    rig.start = rig.now
+
+    def fail():
+        raise RuntimeError("out of order")
+
+    rig.sched.call_at(rig.now + 1, fail)
+    rig.sched.call_at(rig.now + 1, note(rig, "next"))
+    rig.sched.call_at(rig.now + 2, note(rig, "later"))
+    rig.wait(3)
+    assert [what for what, _ in rig.called] == ["next", "later"]
+    assert rig.sched.stats_get()["errors"] == 1
+    assert any("out of order" in text for text in rig.logged(3))
+
+
+def test_a_function_that_asks_to_be_called_again_at_once(rig):
+    """It is, in later turns of the reactor: messages get through."""
+    rig.start = rig.now
+
+    def again():
+        rig.called.append("again")
+        if len(rig.called) < 500 and not rig.started():
+            rig.sched.call_at(rig.now, again)
+
+    again()
+    rig.alloc(1, jobspec(1))
+    rig.settle()
+    assert rig.started() == [1]
+    assert len(rig.called) < 500
+
+
+def test_without_a_function_a_pass_begins(rig):
+    passes = []
+    rig.sched.schedule = lambda: passes.append(rig.now)
+    begin = rig.now
+    rig.alloc(1, jobspec(1))
+    rig.settle()
+    rig.sched.call_at(begin + 50)
+    rig.wait(100)
+    assert passes == [begin, begin + 50]
