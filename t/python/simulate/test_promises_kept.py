@@ -16,6 +16,7 @@ if __name__ == "__main__":
     for room in ("src/embedded", "src/bindings/python", "t/python"):
         sys.path.insert(0, str(TOP / room))
 
+from command_runner import flux, rows
 from golden_schedules import TOP, UNITS, Starts
 
 from flux.scheduler.policies.ranks import RANKS
@@ -114,6 +115,15 @@ def plays(seed):
 def test_no_promise_is_broken_without_a_cause(block):
     for seed in range(block * 10, block * 10 + 10):
         plays(seed)
+
+
+def test_the_table_counts_latest_starts_as_promises(tmp_path):
+    args = ["sample", "--jobs=150", "--scheduler=sched-backfill promise=all within=1h", "-q"]
+    flux(*args, "-o", tmp_path)
+    (directory,) = [path.parent for path in tmp_path.glob("**/jobs.csv")]
+    told = [(row["first_promise"], row["starting_time"]) for row in rows(directory)]
+    assert len(told) == 150
+    assert all(float(start) <= float(promise) for promise, start in told)
 
 
 def main():

@@ -511,10 +511,11 @@ class Backfill(PolicyScheduler):
         return None
 
     def show_latest_start(self, job: PendingJob, when: float | None) -> None:
-        """Tell a job's user its latest start (seconds since the epoch); None: it has none any
-        more."""
-        if self._host.wants_forecast:
-            job.request.annotate({"sched": {"t_latest": when}})
+        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more.
+
+        A simulation that wants no estimates is told as well: it asks whether promises are kept.
+        """
+        job.request.annotate({"sched": {"t_latest": when}})
 
     # -- events ------------------------------------------------------------------------------------
 
