@@ -292,6 +292,21 @@ def test_bad_arguments(arg, text):
         rig_with(arg)
 
 
+@pytest.mark.parametrize(
+    "args, kind", [(["candidates=shortest"], "promised"), (["rank=shortest"], "planned")]
+)
+def test_a_head_by_a_rank_that_changes_is_promised_nothing(args, kind):
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", *args)
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.alloc(3, whole(1, 5000))
+    rig.settle()
+    assert sched(rig)[2]["t_estimate"] == rig.sched.running[1].end
+    assert sched(rig)[2]["t_estimate_kind"] == kind
+
+
 def test_a_profile_stands_for_arguments_and_others_count_more():
     rig = Rig(R(4, 4))
     rig.load_file("sched-backfill", "within=2h", "profile=short-waits")

@@ -131,6 +131,8 @@ class Backfill(PolicyScheduler):
     #: who makes passes in an order of ranks; None: passes go by the queue
     ranked: RankedPasses | None = None
     has_candidate_ranks = False
+    #: what the times that heads keep are to users: "planned" where the next pass may have another head
+    promise_kind = "promised"
     #: the first submission of a job that was ever pending here, seconds since the epoch
     first_submission = inf
     _rank_formula = _candidate_formula = staticmethod(RANKS["fcfs"])
@@ -209,6 +211,7 @@ class Backfill(PolicyScheduler):
         if self.promises_all:
             self.ranked = LatestStartPasses(self, self._backlog)
         elif ranked or self.has_candidate_ranks:
+            self.promise_kind = "planned" if ranked else "promised"
             self.ranked = RankedPasses(self, self._backlog)
 
     # -- who is asked first ------------------------------------------------------------------------
@@ -443,7 +446,7 @@ class Backfill(PolicyScheduler):
             self.wake_at(when)
         self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
-        self.show_estimate(job, when, "promised")
+        self.show_estimate(job, when, self.promise_kind)
 
     def renew(self, job: PendingJob) -> None:
         """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""

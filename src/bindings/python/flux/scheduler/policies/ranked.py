@@ -49,9 +49,6 @@ class RankedPasses:
         backlog (Backlog): its queue
     """
 
-    #: Whether what the heads keep moves with the ranks: nothing that was told holds for long.
-    kind = "planned"
-
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         self.policy = policy
         self.backlog = backlog
