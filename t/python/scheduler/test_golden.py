@@ -11,10 +11,8 @@ import base64
 import json
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, VirtualClock, jobspec
 from shared import load_jsonl, optional_jsonl, recorded_cases
-
-from flux_embedded.kernel import VirtualClock
 
 FILES = [
     "acquire",
@@ -174,7 +172,7 @@ class Replay:
             payload = dict(payload, R=self.ours(payload))
         if topic == "sched.alloc":
             self.specs[payload["id"]] = payload["jobspec"]
-        rig.send(topic, payload, tag=m["matchtag"])
+        rig.send(topic, payload, respond=topic != "sched.free")
 
     def ours(self, payload):
         """What comes back of a job, where we gave it something else than the reference did."""

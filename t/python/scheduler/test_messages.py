@@ -549,7 +549,7 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
     rig.kvs.hold()
     rig.alloc(1)
     rig.alloc(2)
-    rig.send("sched.quiescent", None, tag=5)
+    rig.send("sched.quiescent", None)
     rig.settle()
     assert not rig.received
     rig.kvs.release()
@@ -569,7 +569,7 @@ def test_quiescent_does_not_wait_for_what_came_after_it(rig):
     rig.alloc(2)
     rig.settle()
     rig.kvs.release()
-    rig.send("sched.quiescent", None, tag=5)
+    rig.send("sched.quiescent", None)
     rig.kvs.hold()
     rig.alloc(3)
     rig.settle()

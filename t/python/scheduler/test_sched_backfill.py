@@ -360,7 +360,7 @@ def test_no_reserved_job_starts_later_than_its_first_estimate(reservations, earl
     for jobid, (when, spec, share) in enumerate(sorted(jobs, key=lambda job: job[0]), 1):
         spec["resources"] = fitting(spec)["resources"]
         runtime = spec["attributes"]["system"]["duration"] * share
-        sim.kernel.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
+        sim.reactor.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
     sim.wait(20000)
     assert sorted(sim.begun) == list(range(1, len(jobs) + 1))
     promised.update(sim.first_estimate)

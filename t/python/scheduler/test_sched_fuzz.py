@@ -114,7 +114,7 @@ def test_random_and_mutated_messages(module, seed):
         topic, payload = message(rnd, rig, 25)
         if rnd.random() < 0.35:
             payload = mutate(rnd, payload)
-        rig.send(topic, payload, tag=7 if topic in ("sched.expiration", "feasibility.check") else 0)
+        rig.send(topic, payload)
         what = rnd.random()
         if what < 0.05:
             ranks = str(rnd.randrange(4))

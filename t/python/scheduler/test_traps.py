@@ -271,7 +271,7 @@ def test_trap_4_how_long_a_job_went_unlooked_at_shows_in_stats():
     for jobid in range(9001, 9011):
         rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
         done = []
-        rig.kernel.call_later(0.25, lambda: done.append(1))  # noqa: B023
+        rig.reactor.call_later(0.25, lambda: done.append(1))  # noqa: B023
         rig.turn()
         assert rig.sched.stats_get()["unlooked"] >= 0.0
     rig.settle()

@@ -290,6 +290,7 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, out + err
     assert "interrupted: the figures are of the jobs that had started by then" in out
+    assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/60,000 ", out)
     summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
     assert summary["interrupted"] is True
     assert len(rows(tmp_path / "out" / "sched-backfill")) == 60000
@@ -515,6 +516,16 @@ def test_seeds():
         "-q",
     )
     assert same.stdout.splitlines()[-1].count("no difference") == 3
+
+
+def test_seeds_have_a_report_too(tmp_path):
+    done = flux(
+        "sample", "--jobs=40", "--seeds=2", "--scheduler=sched-fifo", "-o", tmp_path / "out"
+    )
+    assert str(tmp_path / "out" / "report.html") in done.stdout
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "Over the seeds" in text and text.count('class="band c0"') == 2
+    assert (tmp_path / "out" / "seed-2" / "sched-fifo" / "jobs.csv").exists()
 
 
 SCRIPT = """

@@ -42,7 +42,7 @@ def summaries_of(policies, seeds=None, **options):
 
 @pytest.fixture(scope="module")
 def text():
-    summaries, work = summaries_of(["sched-fifo", "sched-backfill"], jobs=1500)
+    summaries, work = summaries_of(["sched-fifo", "sched-backfill"])
     found = [
         {"later": 3, "earlier": 5, "same": 1, "only_first": 0, "only_second": 0, "lost": 7200.0, "won": 9.0,
          "worst": 60.0, "users": [["<ann>", 3600.0]]}

@@ -340,7 +340,7 @@ def _check_available(result, rows):
 
 def _check_order(result, rows):
     latest = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.submit):
         if row.state == "REJECTED" or row.start is None:
             continue
         before = latest.get(None)

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 from flux_embedded.simulate.trace import sample_path
 from flux_embedded.simulate.workload.formats import FORMATS
@@ -96,7 +96,9 @@ def make_parser():
     how.add_argument(
         "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="nodes fail, and come back"
     )
-    how.add_argument("--jobtap", action="append", default=[], metavar="FILE", help="load a plugin")
+    how.add_argument(
+        "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
+    )
     how.add_argument("--parallel", type=_positive, metavar="N", help="processes at a time")
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
@@ -168,7 +170,7 @@ def main(argv):
         check_usage(options)
         return Call(options, argv).run()
     except OptionError as exc:
-        raise UsageError(f"{parser.format_usage()}flux-simulate: error: {exc}\n", code=2) from None
+        return parser.error(str(exc))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
 
@@ -348,8 +350,8 @@ class Call:
             script,
             options.jobtap,
             options.live,
+            options.failures,
             config=config,
-            failures=options.failures,
             eventlogs=options.eventlogs,
             swf=options.swf,
         )
@@ -394,10 +396,12 @@ class Call:
 
     def _tasks(self, cases, policies, settings):
         from flux_embedded.simulate import study
+        from flux_embedded.simulate.engine.instance import plugin_of
 
         options = self.options
         read = [sample_path() if path == "sample" else path for path in options.traces]
-        read += [options.R, options.conf, options.script, *options.jobtap]
+        read += [options.R, options.conf, options.script]
+        read += [plugin_of(text)[0] for text in options.jobtap]
         unlike = ("output", "resume", "force", "quiet", "json", "parallel", "diff", "scheduler")
         given = {key: value for key, value in vars(options).items() if key not in unlike}
         command = "flux simulate " + shlex.join(self.argv)

@@ -4,7 +4,7 @@
 import math
 import os
 
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 from flux_embedded.simulate.report.svg import moment_text, span_text
 from flux_embedded.simulate.results import reading, table
@@ -39,7 +39,7 @@ def compare_main(argv):
             directories = [result.directory for result in pair]
             print("\n" + "\n".join(first_difference(*directories, numbers)))
     except OptionError as exc:
-        raise UsageError(f"{parser.format_usage()}{parser.prog}: error: {exc}\n", code=2) from None
+        return parser.error(str(exc))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     return 0
@@ -47,14 +47,12 @@ def compare_main(argv):
 
 def in_order(results):
     """Results in the order of their calls: by workload, then by the number of the policy there."""
-    places = {}
-    for result in results:
-        case = (result.base, result.variant, result.provenance.get("seed"))
-        places.setdefault(case, len(places))
+    bases = list(dict.fromkeys(result.base for result in results))
     return sorted(
         results,
         key=lambda result: (
-            places[result.base, result.variant, result.provenance.get("seed")],
+            bases.index(result.base),
+            result.summary.get("case", 0),
             result.summary.get("number", 0),
         ),
     )

@@ -45,12 +45,14 @@ class Job:
         user, queue (str or None)
         group (str or None): the bank of its jobspec, where that has none
         urgency (int): 0 to 31
+        after ((int, float or None) or None): index of the job that it follows, and how many seconds after the end of that it
+            comes in; None: at once, and not before `submit`
         extra (dict or None): more of what the trace says: ``jobspec`` to be used as it is,
             ``constraints``, ``wait`` and ``start`` as recorded, ``submitted`` before it was eligible, ...
     """
 
     __slots__ = (
-        "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra",
+        "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra", "after",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +68,7 @@ class Job:
         urgency=16,
         extra=None,
         group=None,
+        after=None,
     ):
         self.id = id
         self.submit = submit
@@ -75,6 +78,7 @@ class Job:
         self.size = size
         self.user = user
         self.group = group
+        self.after = after
         self.queue = queue
         self.urgency = urgency
         self.extra = extra
@@ -113,6 +117,15 @@ def userids(jobs):
             number += 1
         found[user] = number
         number += 1
+    return found
+
+
+def followers(jobs):
+    """Which jobs follow which: {index: [indices]}."""
+    found = {}
+    for index, job in enumerate(jobs):
+        if job.after is not None:
+            found.setdefault(job.after[0], []).append(index)
     return found
 
 

@@ -15,6 +15,7 @@ import traceback
 from flux_embedded.kernel import collector
 from flux_embedded.simulate import failure
 from flux_embedded.simulate.engine.lean import EPOCH, LeanEngine, default_queue
+from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.results import files, metrics
 from flux_embedded.simulate.results.outcome import Outcome
 from flux_embedded.simulate.results.picture import picture_data
@@ -87,6 +88,8 @@ def make_engine(workload, policy, settings, outcome):
     )
     if settings.script is not None:
         settings.script.install(engine)
+    if settings.failures is not None:
+        Outages.parse(settings.failures).install(engine)
     return engine
 
 
@@ -157,9 +160,9 @@ def simulate(workload, policy, settings, tell=None, catch=False):
     else:
         engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    # A script may take the nodes that jobs wait for, and a question about the running instance has
+    # A script or failures may take the nodes that jobs wait for, and a question about the running instance has
     # "never" for an answer.
-    is_excused = engine.interrupted or settings.script is not None or settings.live
+    is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
     failed = witness.reason or failure.reason_of(
         outcome, engine.log.lines, policy.path, is_excused, engine.ended_at
     )
@@ -322,8 +325,11 @@ def _child(task, pipe):
 
     try:
         outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
-        summary["picture"] = picture_data(outcome)
+        if task.directory is not None or task.keep:
+            # Without either nobody will draw it.
+            summary["picture"] = picture_data(outcome)
         summary["number"] = task.number
+        summary["case"] = task.case.place
         summary["variant"] = {key: str(value) for key, value in task.case.variant.items()}
         if task.case.seed is not None:
             summary["seed"] = task.case.seed

@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import time
 
-from flux_embedded.formats import fsd, idset, states
+from flux_embedded.formats import fsd, states
 from flux_embedded.simulate.job import Job, Shape
 
 EVENTS = ("submit", "start", "end")
@@ -202,24 +202,8 @@ def _undrain(engine, words):
     engine.resource.undrain(_ranks(engine, words))
 
 
-def _end_jobs_on(engine, ranks):
-    """Jobs on ranks that are gone fail, as they do where a broker is lost."""
-    from flux_embedded.formats import rset
-
-    gone = set(idset.members(ranks))
-    for active in list(engine.manager.jobs.values()):
-        if (
-            active.R is not None
-            and active.state == states.RUN
-            and gone.intersection(rset.ranks(active.R))
-        ):
-            engine.manager.cancel(active, states.FAILED)
-
-
 def _down(engine, words):
-    ranks = _ranks(engine, words)
-    engine.resource.down(ranks)
-    _end_jobs_on(engine, ranks)
+    engine.take_down(_ranks(engine, words))
 
 
 def _up(engine, words):
@@ -228,7 +212,7 @@ def _up(engine, words):
 
 def _shrink(engine, words):
     ranks = _ranks(engine, words)
-    _end_jobs_on(engine, ranks)
+    engine.end_jobs_on(ranks)
     engine.resource.shrink(ranks)
 
 

@@ -8,6 +8,8 @@ import platform
 
 from flux_embedded.formats import states
 from flux_embedded.simulate import __version__, policy, run
+from flux_embedded.simulate.engine.instance import plugin_of
+from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import REJECTED, UNFINISHED, Outcome
 from flux_embedded.simulate.trace import Trace, variant_text
@@ -35,7 +37,14 @@ def as_table(rows):
 
 
 def settings_of(
-    engine=None, grain="batch", forecast=False, script=None, jobtap=(), live=False, **more
+    engine=None,
+    grain="batch",
+    forecast=False,
+    script=None,
+    jobtap=(),
+    live=False,
+    failures=None,
+    **more,
 ):
     """The `Settings` of a study.
 
@@ -48,15 +57,28 @@ def settings_of(
     if engine == "lean" and jobtap:
         raise OptionError("jobtap plugins need a whole instance: leave engine=lean out")
     if engine == "instance":
-        for name, given in (("script", script), ("grain", grain != "batch"), ("live", live)):
+        ours = (
+            ("script", script),
+            ("grain", grain != "batch"),
+            ("live", live),
+            ("failures", failures),
+        )
+        for name, given in ours:
             if given:
                 raise OptionError(f"{name} needs the lean engine")
+    if failures is not None:
+        Outages.parse(failures)
+    for text in jobtap:
+        path, _ = plugin_of(text)
+        if os.path.isabs(path) and not os.path.exists(path):
+            raise ValueError(f"{path}: there is no such file")
     return run.Settings(
         engine=engine,
         grain=grain,
         forecast=forecast,
         script=script,
-        jobtap=[os.path.abspath(path) for path in jobtap],
+        jobtap=list(jobtap),
+        failures=failures,
         live=live,
         **more,
     )
@@ -331,7 +353,7 @@ def simulate(
         grain (str): ``batch``: a pass for all events of an instant; ``event-end``, ``event-submit``: one for each
         forecast (bool): let schedulers estimate and explain
         script (str): a file of what happens besides
-        jobtap (list of str): Python jobtap plugins; they need a whole instance
+        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
         failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
         output (str): a directory for the files that the command writes
         parallel (int): processes at a time; default: one a processor
@@ -353,9 +375,10 @@ def simulate(
         from flux_embedded.simulate.script import Script
 
         steps = Script.read(script)
-    more = {"config": trace.config, "failures": failures}
-    settings = settings_of(engine, grain, forecast, steps, jobtap, **more)
-    files = [*trace.files, script, *settings.jobtap]
+    settings = settings_of(
+        engine, grain, forecast, steps, jobtap, failures=failures, config=trace.config
+    )
+    files = [*trace.files, script, *(plugin_of(text)[0] for text in jobtap)]
 
     def describe(case):
         return provenance(case, settings, files)

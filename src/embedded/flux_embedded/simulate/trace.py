@@ -68,11 +68,13 @@ class Case:
         workload (Workload): jobs and machine
         seed (int or None): what was drawn at random with, where a study has several
         variant (dict): option -> value, of those that the study varies
+        place (int): its place in the study
     """
 
     workload: Workload
     seed: Optional[int]
     variant: dict
+    place: int = 0
 
     @property
     def directory(self):
@@ -247,5 +249,5 @@ class Trace:
             variant = dict(zip(keys, values))
             for seed in range(self.seed, self.seed + (seeds or 1)):
                 work = self.workload(seed, shake, **variant)
-                found.append(Case(work, seed if seeds else None, variant))
+                found.append(Case(work, seed if seeds else None, variant, len(found)))
         return found

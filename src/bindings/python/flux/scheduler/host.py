@@ -16,10 +16,10 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.constants import FLUX_RPC_STREAMING
-from flux.job import JobID, job_raise_async
-from flux.kvs import KVSTxn, get_key_direct
+from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.handle_functions import KVSTxn, get_key_direct, job_raise_async
 from flux.scheduler.requests import RunningJob
 
 # -- time ------------------------------------------------------------------------------------------

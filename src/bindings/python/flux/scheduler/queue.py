@@ -25,7 +25,7 @@ Refusal
     longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start
     either. A `PendingJob.signature` is the shape of the request and what admission rules have to
     tell of the job. So in a round over a thousand jobs of a few signatures, a few are examined.
-Newcomer
+Fresh job
     A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It
     is examined soon, unless the round under way will come to it.
 
@@ -490,7 +490,7 @@ class Backlog(PendingQueue):
                         self._effort = 0
             self._effort = 0
         while self._fresh or self._round is not None:
-            for job in self._newcomers():
+            for job in self._fresh_jobs():
                 yield job
                 self._effort += 1
             for job in self._round_goes_on(clock):
@@ -501,7 +501,7 @@ class Backlog(PendingQueue):
             self._effort = 0
         self._cut = False
 
-    def _newcomers(self) -> Iterator[PendingJob]:
+    def _fresh_jobs(self) -> Iterator[PendingJob]:
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
         while fresh and self._effort < EFFORT_PER_TURN // 2:

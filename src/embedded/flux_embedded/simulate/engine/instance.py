@@ -7,6 +7,7 @@ It starts every job when the lean engine does, which the tests show; it takes so
 import heapq
 import json
 import os
+import shlex
 
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
@@ -18,7 +19,8 @@ from flux_embedded.kernel.kernel import Kernel
 from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.engine.lean import EPOCH
 from flux_embedded.simulate.engine.loop import Handle
-from flux_embedded.simulate.job import jobspec, userids
+from flux_embedded.simulate.job import followers, jobspec, userids
+from flux_embedded.simulate.workload.record import OptionError
 
 #: The instance starts so many seconds before the workload begins.
 LEAD = 3600.0
@@ -102,11 +104,37 @@ class _Log:
             self.lines.append((entry.timestamp, entry.level, entry.text))
 
 
+def plugin_of(text):
+    """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
+
+    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
+
+    Raises:
+        OptionError: an argument is none
+    """
+    words = shlex.split(text)
+    if not words:
+        raise OptionError("jobtap: expected a file")
+    conf = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise OptionError(f"jobtap {text!r}: {word!r}: expected KEY=VALUE")
+        try:
+            conf[key] = json.loads(value)
+        except ValueError:
+            conf[key] = value
+    name = words[0]
+    if "/" not in name and not os.path.isfile(name):
+        return name, conf
+    return os.path.abspath(name), conf
+
+
 class InstanceEngine:
     """Runs one scheduler on one workload; arguments as for `LeanEngine`.
 
     Args:
-        jobtap (list of str): plugin files to be loaded
+        jobtap (list of str): plugins to be loaded: a file and its arguments, each
     """
 
     def __init__(
@@ -136,6 +164,9 @@ class InstanceEngine:
         self.ended_at = None
         self._is_stopping = False
         self.log = None
+        #: as in the lean engine
+        self._coming = [index for index, job in enumerate(jobs) if job.after is None]
+        self._followers = followers(jobs)
         self._next = 0
         self._active = {}
         self._early = {}
@@ -171,6 +202,7 @@ class InstanceEngine:
             self._arm()
             # If the scheduler never starts some, nothing may ever happen again but timers.
             longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
+            longest += sum(job.after[1] or 0.0 for job in self.jobs if job.after is not None)
             self._at(longest, self._stop)
             instance.handle.reactor_run()
         except RuntimeError as exc:
@@ -182,8 +214,9 @@ class InstanceEngine:
 
     def _prepare(self):
         instance, h = self.instance, self.instance.handle
-        for path in self.jobtap:
-            h.rpc("job-manager.jobtap", {"load": path}).get()
+        for text in self.jobtap:
+            path, conf = plugin_of(text)
+            h.rpc("job-manager.jobtap", {"load": path, "conf": conf}).get()
         if self.config.get("queues"):
             h.rpc("job-manager.queue-start", {"start": True, "all": True}).get()
         instance.load_module(self.path, *self.args)
@@ -219,13 +252,15 @@ class InstanceEngine:
     # -- submissions ---------------------------------------------------------------------------------------
 
     def _arm(self):
-        if self._next < len(self.jobs):
-            self.kernel.call_at(self.jobs[self._next].submit + self.epoch, self._arrive)
+        if self._next < len(self._coming):
+            when = self.jobs[self._coming[self._next]].submit + self.epoch
+            self.kernel.call_at(when, self._arrive)
 
     def _arrive(self):
         now = self.kernel.time
-        while self._next < len(self.jobs) and self.jobs[self._next].submit + self.epoch <= now:
-            index = self._next
+        coming, jobs = self._coming, self.jobs
+        while self._next < len(coming) and jobs[coming[self._next]].submit + self.epoch <= now:
+            index = coming[self._next]
             self._next += 1
             self._submit(index)
         if self.every is not None:
@@ -260,7 +295,7 @@ class InstanceEngine:
         except OSError as exc:
             active.end = self.kernel.time
             self.observer.rejected(active, exc.strerror)
-            self._ended()
+            self._ended(index)
             return
         self._active[id] = active
         for event, entry in self._early.pop(id, ()):
@@ -304,9 +339,15 @@ class InstanceEngine:
                 active.end = active.end or when
                 self.observer.ended(active, active.how)
             del self._active[entry["id"]]
-            self._ended()
+            self._ended(active.index)
 
-    def _ended(self):
+    def _ended(self, index):
         self._done += 1
+        for follower in self._followers.pop(index, ()):
+            job = self.jobs[follower]
+            _, think = job.after
+            when = self.now + think if think is not None else max(self.now, job.submit)
+            self.observer.arrives(follower, when)
+            self._at(when, lambda follower=follower: self._submit(follower))
         if self._done == len(self.jobs):
             self._stop()

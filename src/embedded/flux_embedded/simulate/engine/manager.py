@@ -110,6 +110,8 @@ class Manager(Peer):
         self.life = self
         self.observer = observer
         self.jobs = {}
+        self.default_queue = default_queue
+        self.userids = userids or {}
         self.waiting = 0
         self.running = 0
         self.pump_wanted = False
@@ -117,8 +119,6 @@ class Manager(Peer):
         self.extra = 0
         self._specs = {}
         self.queues = Queues(self)
-        self.default_queue = default_queue
-        self.userids = userids or {}
         if queues:
             self.queues.configure({"queues": queues})
             for queue in self.queues.table.values():

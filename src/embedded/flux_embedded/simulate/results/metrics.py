@@ -125,7 +125,12 @@ def out_of_order(outcome):
     latest = {}
     found = []
     jobs = outcome.workload.jobs
-    for index, start in enumerate(outcome.start):
+    # Jobs that follow others come in at other times than the trace says.
+    order = range(len(jobs))
+    if any(job.after is not None for job in jobs):
+        order = sorted(order, key=lambda index: outcome.submit[index])
+    for index in order:
+        start = outcome.start[index]
         if start != start:
             continue
         job = jobs[index]
@@ -155,7 +160,9 @@ class Sweep:
         events = []
         for index, submit in enumerate(outcome.submit):
             start, end = outcome.start[index], outcome.end[index]
-            if outcome.how[index] == REJECTED:
+            if outcome.how[index] == REJECTED or (
+                jobs[index].after is not None and submit != submit
+            ):
                 continue
             events.append((submit, 2, index))
             if start == start:

@@ -99,6 +99,10 @@ class Outcome:
         self.how[active.index] = how
         self.done += 1
 
+    def arrives(self, index, when):
+        """A job that follows another comes in at `when`, seconds since the workload began."""
+        self.submit[index] = round(when, 6)
+
     def other_began(self, active):
         start = round(active.start - self.epoch, 6)
         self.others[active.job.id] = [start, None, self._unit.of(active.R)]

@@ -345,9 +345,37 @@ def _assemble(records, machine, unit, options, notes, name):
         )  # fmt: skip
     if shake:
         jobs.sort(key=lambda job: job.submit)
+    _follow(jobs, {record.id: record.after for record in records if record.after}, options, notes)
     _look_at_users(jobs, notes)
     _warn_of_limits(jobs, notes)
     return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+
+
+def _follow(jobs, after, options, notes):
+    """Have jobs follow those that the trace says they follow; `after` is {id: (id, seconds or None)}."""
+    if not after:
+        if options.dependencies:
+            notes.warn("no job of the trace follows another one: --dependencies changes nothing")
+        return
+    if not options.dependencies:
+        notes.count(
+            "jobs follow another job: they do not wait for it (--dependencies)", None, len(after)
+        )
+        return
+    places = {job.id: index for index, job in enumerate(jobs)}
+    for index, job in enumerate(jobs):
+        if job.id not in after:
+            continue
+        former, think = after[job.id]
+        place = places.get(former)
+        if place is None or place >= index:
+            # Not in the window, or left out; what comes later cannot have been waited for.
+            notes.count(
+                "jobs follow a job that is not there before them: they come in by the clock"
+            )
+            continue
+        job.after = (place, think)
+        notes.count("jobs come in when the job they follow is over, and their user has thought")
 
 
 def _look_at_users(jobs, notes):

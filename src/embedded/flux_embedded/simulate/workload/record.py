@@ -20,7 +20,8 @@ class Record(NamedTuple):
     """A job as a trace has it. None: the trace does not say.
 
     ``nodes``, ``cores``, ``gpus`` are totals of the job; ``submit`` is in seconds since the epoch, or
-    since the trace's start; ``run`` and ``limit`` are in seconds.
+    since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job that it follows, seconds after its end
+    or None).
     """
 
     id: str
@@ -35,6 +36,7 @@ class Record(NamedTuple):
     urgency: int = 16
     extra: Optional[dict] = None
     group: Optional[str] = None
+    after: Optional[tuple] = None
 
 
 class Notes:

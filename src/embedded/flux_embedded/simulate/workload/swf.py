@@ -126,8 +126,9 @@ def _record(source, number, words, values):
         notes.count("jobs have a number of processors that is not whole: rounded up", number)
     if requested > 0 and allocated > 0 and requested != allocated:
         notes.count("jobs were given another number of processors than they asked for", number)
+    after = None
     if values[16] > 0:
-        notes.count("jobs follow another job: that they waited for it is ignored", number)
+        after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
     extra = {"wait": wait} if wait >= 0 else None
     return Record(
         words[0],
@@ -142,6 +143,7 @@ def _record(source, number, words, values):
         16,
         extra,
         words[12] if values[12] >= 0 else None,
+        after,
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""PendingReason one job waits, in numbers and in words."""
+"""Why one job is pending, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ class PendingReason:
         return answer or None
 
     def _put_back(self, plan: Plan, job: PendingJob, start: float, end: float) -> None:
-        """Enter a job's promise into the copy of the plan again; if that cannot be, it is
-        spoilt."""
+        """Enter a job's promise into the copy of the plan again; where that fails, the copy is not
+        used any more."""
         try:
             if end == math.inf:
                 raise InsufficientResources("its time is not known")

@@ -73,7 +73,7 @@ class PlanSnapshot:
         return self._plan
 
     def spoil(self) -> None:
-        """The copy is not what it was: the next question has a new one."""
+        """Do not use the copy any more: the next question makes a new one."""
         self._plan = None
 
     def with_queue(self) -> Generator[None, None, tuple[Plan | None, Turns]]:

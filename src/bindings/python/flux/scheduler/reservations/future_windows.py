@@ -66,7 +66,7 @@ class FutureWindows:
             entry.keys = []
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the windows to come into the plan; whether all of them could be had whole."""
+        """Enter the windows to come into the plan; returns whether all of them could be had whole."""
         if self._plan is None or entry.window is None:
             return True
         entry.parts = []
@@ -115,8 +115,11 @@ class FutureWindows:
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
-        """Enter what the window that lasts is short of, so that nobody else has it when it comes
-        free; whether there is no such."""
+        """Enter what the active window is short of, so that no job starts on it when it comes free.
+
+        Returns:
+            whether it is short of nothing
+        """
         if not entry.active or entry.window is None:
             return True
         missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)

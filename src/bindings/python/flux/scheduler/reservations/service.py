@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from flux.kvs import get_key_direct
+from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.manager import ReservationManager
@@ -34,7 +34,7 @@ MAX_RESERVATIONS = 1000
 
 
 class ReservationService:
-    """Takes requests about reservations, and sees to it that they outlive the scheduler.
+    """Answers requests about reservations, and stores them so that they outlive the scheduler.
 
     Args:
         host (ReservationHost): the scheduler
@@ -62,7 +62,7 @@ class ReservationService:
         """Read the reservations from the KVS, then from the configuration.
 
         Raises:
-            ValueError: what is stored cannot be read: jobs would be started into it
+            ValueError: what is stored cannot be read. Without it, jobs would start on what is reserved
         """
         scheduler = self._host
         handle = scheduler.handle
@@ -108,7 +108,7 @@ class ReservationService:
             return {}
 
     def _configure(self, tables: Any) -> None:
-        """Have the reservations of the configuration be these tables.
+        """Replace the reservations that come from the configuration by those of these tables.
 
         One that is as before goes on as it is, and so does one whose table cannot be read any more.
         """
