@@ -117,7 +117,7 @@ test_expect_success 'bad input: one line that names it' '
 	test_must_fail flux sched windows --horizon=never 2>err && test $(wc -l <err) = 1 && grep "never" err &&
 	test_must_fail flux sched reserve "a b" --start=+1h --duration=1h --nodes=1 2>err && test $(wc -l <err) = 1 &&
 	test_must_fail flux sched reserve big --start=+1h --duration=1h --nodes=5 2>err && grep "big" err &&
-	test_must_fail flux sched reserve past --start=2020-01-01T00:00 --duration=1h --nodes=1 2>err && grep "over since" err &&
+	test_must_fail flux sched reserve past --start=2020-01-01T00:00 --duration=1h --nodes=1 2>err && grep "last window ended at" err &&
 	test_must_fail flux sched unreserve nobody 2>err && grep "there is no reservation nobody" err
 '
 test_expect_success 'a dry run tells which jobs are in the way, and changes nothing' '
@@ -199,7 +199,7 @@ test_expect_success 'a job that names no reservation that exists waits for it; o
 	flux job eventlog $unknown | grep "reservation later is not for" &&
 	flux sched unreserve later
 '
-test_expect_success 'an extension into a window is let, and the reservation is short of it' '
+test_expect_success 'an extension into a window is allowed, and the reservation is short of it' '
 	run=$(flux submit -N4 --exclusive -t 3s sleep 300) && started $run &&
 	flux sched reserve ext --start=+5s --duration=1h --nodes=4 &&
 	flux update $run duration=10m &&

@@ -3,8 +3,8 @@
 
     .. states:: REQUEST
 
-gives a picture of the states and moves, and a table with the meaning of each. Both are made of what the
-scheduler itself runs on, so that they cannot say anything else.
+gives a picture of the states and moves, and a table with the meaning of each. Both are made of what
+the scheduler itself runs on, so that they cannot say anything else.
 """
 
 from __future__ import annotations

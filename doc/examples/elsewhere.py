@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The decisions are made by another service: a pass is a question to it, and starts what it names.
 
-The service ``oracle`` answers ``oracle.choose`` ``{"jobs": [id, ...]}`` with ``{"start": [id, ...]}``.
+The service ``oracle`` answers ``oracle.choose`` ``{"jobs": [id, ...]}`` with ``{"start": [id,
+...]}``.
 """
 
 from flux.scheduler import Scheduler

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Fair share under backfill: who has used least of late goes first. Of what was used, half is forgotten
-each half-life=SECONDS (a day)."""
+"""Fair share under backfill: who has used least of late goes first. Of what was used, half is
+forgotten each half-life=SECONDS (a day)."""
 
 from collections import Counter
 

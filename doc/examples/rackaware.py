@@ -4,8 +4,8 @@
     flux module load sched-fifo pool-class=rackaware
 
 Racks come from R, ``{"scheduling": {"racks": [{"name": "r0", "ranks": "0-15"}, ...]}}``. A job that
-fits in one rack gets the rack that it leaves least room in; another one starts in the rack with most
-room. A job with the attribute ``system.one-rack`` runs in one rack or not at all.
+fits in one rack gets the rack that it leaves least room in; another one starts in the rack with
+most room. A job with the attribute ``system.one-rack`` runs in one rack or not at all.
 """
 
 from flux.idset import IDset

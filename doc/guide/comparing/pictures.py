@@ -14,10 +14,11 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path[:0] = [os.path.join(TOP, "src/bindings/python"), os.path.join(TOP, "src/embedded")]
 
 from flux_embedded.simulate import policy  # noqa: E402
-from flux_embedded.simulate.command import sample_path  # noqa: E402
 from flux_embedded.simulate.report import charts, page  # noqa: E402
+from flux_embedded.simulate.report.style import rules  # noqa: E402
 from flux_embedded.simulate.results.picture import picture_data  # noqa: E402
 from flux_embedded.simulate.run import Settings, simulate  # noqa: E402
+from flux_embedded.simulate.trace import sample_path  # noqa: E402
 from flux_embedded.simulate.workload.build import Options, build  # noqa: E402
 
 POLICIES = ["sched-fifo", "sched-backfill reservations=1,unlimited"]
@@ -25,14 +26,8 @@ POLICIES = ["sched-fifo", "sched-backfill reservations=1,unlimited"]
 
 def alone(chart):
     """A chart as a file of its own, on white."""
-    css = os.path.join(os.path.dirname(page.__file__), "page.css")
-    with open(css, encoding="utf-8") as stream:
-        style = re.sub(r"@media.*?\n}\n", "", stream.read(), flags=re.DOTALL)
-    style = "".join(
-        line
-        for line in style.splitlines(True)
-        if line.startswith((":root", "  --", "}", ".", "svg"))
-    )
+    style = re.sub(r"@media.*?\n}\n", "", page.asset("page.css"), flags=re.DOTALL)
+    style += re.sub(r"@media.*?}}\n", "", rules(len(POLICIES) + 1), flags=re.DOTALL)
     style += "text { font-family: sans-serif; }"
     chart = chart.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     head, _, body = chart.partition(">")
@@ -47,9 +42,14 @@ def main():
         pictures.append(picture_data(outcome))
     drawn = {
         "waits": charts.waits(pictures),
-        "time": charts.over_time(pictures),
+        "time": charts.over_time(pictures, [one.name for one in texts]),
         "promises": charts.promises(pictures),
         "gantt": charts.gantt(pictures[1], 0),
+        "whole": charts.whole_run(
+            pictures[1],
+            max(picture["end"] for picture in pictures),
+            (pictures[1]["gantt"]["begin"], pictures[1]["gantt"]["end"]),
+        ),
     }
     for name, chart in drawn.items():
         with open(os.path.join(HERE, f"{name}.svg"), "w", encoding="utf-8") as stream:

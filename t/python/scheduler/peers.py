@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A scheduler module among scripted peers: resource, job manager, job-info, and a real KVS.
+"""A scheduler among scripted peers, message by message.
 
-Everything the scheduler sends is recorded.  Time is virtual and stands still until a test moves it.
+`Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends nothing by itself: a test sends each request,
+also those that no job manager would send, and sees each answer.
 
     rig = Rig(R(4, 4))
     sched = rig.load(MyScheduler, "queue-depth=8")
@@ -13,109 +14,41 @@ Everything the scheduler sends is recorded.  Time is virtual and stands still un
 import errno
 import json
 import runpy
-import types
 from pathlib import Path
 
-from flux.idset import IDset
-from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
-from flux_embedded.kernel import Kernel, Task, VirtualClock, message
-from flux_embedded.kernel.handle import Flux
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Service, request
-from flux_embedded.services.kvs.service import Kvs
+from flux.scheduler.testing.handle import ROLE_OWNER, FakeHandle
+from flux.scheduler.testing.job_manager import JobManager, merge_annotations
+from flux.scheduler.testing.reactor import START_TIME, VirtualClock
 
-__all__ = ["EXAMPLES", "START", "Guide", "R", "Rig", "Simulation", "jobspec"]
+__all__ = ["EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec"]
 
-SRCDIR = Path(__file__).resolve().parents[3]
-MODULES = SRCDIR / "src" / "modules"
-EXAMPLES = SRCDIR / "doc" / "examples"
-START = 1_700_000_000.0
-
+EXAMPLES = Path(__file__).resolve().parents[3] / "doc" / "examples"
 
 #: The policy that README.md shows, and the guide begins with.
 Guide = runpy.run_path(str(EXAMPLES / "first.py"))["MyScheduler"]
 
 
-class Context:
-    def __init__(self, kernel):
-        self.kernel = kernel
-        self.config = {}
+class ScriptedJobManager(JobManager):
+    """A job manager that says what a test tells it to.
 
+    Attributes:
+        running (list): what hello says
+        alloc_query: None: there is no alloc-query; else a function giving the answer, and the job ids whose requests
+            are sent after it
+    """
 
-class Names(Service):
-    """service.add / service.remove."""
-
-    name = "service"
-    taken = ()
-
-    @request("add")
-    def add(self, msg):
-        name = msg.body["service"]
-        if name in self.taken:
-            raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
-        self.kernel.add_service(name, msg.sender)
-        self.respond(msg)
-
-
-class Log(Service):
-    name = "log"
-
-    def __init__(self, ctx):
-        super().__init__(ctx)
-        self.lines = []
-
-    @request("append")
-    def append(self, msg):
-        self.lines.append((msg.body["level"], msg.body["text"]))
-
-
-class ResourcePeer(Service):
-    name = "resource"
-
-    def __init__(self, ctx, R, up):
-        super().__init__(ctx)
-        self.first = {"resources": R, "up": up}
-        self.stream = None
-        self.error = None
-        #: whether the resources are not known yet
-        self.discovering = False
-
-    @request("acquire", streaming=True)
-    def acquire(self, msg):
-        if self.error:
-            raise OSError(*self.error)
-        self.stream = msg
-        if not self.discovering:
-            self.respond(msg, self.first)
-
-    def discovered(self):
-        self.discovering = False
-        self.respond(self.stream, self.first)
-
-    def update(self, **keys):
-        self.respond(self.stream, {key.replace("_", "-"): value for key, value in keys.items()})
-
-    def fail(self, errnum, text=None):
-        self.respond_error(self.stream, errnum, text)
-
-
-class JobManagerPeer(Service):
-    name = "job-manager"
-
-    def __init__(self, ctx, rig):
-        super().__init__(ctx)
-        self.rig = rig
+    def __init__(self, instance):
+        super().__init__(instance)
+        self.rig = None
         self.running = []
-        self.hello_request = None
-        self.hello_error = None
-        self.ready_request = None
-        self.raised = []
-        #: None: there is no alloc-query; else a function giving the answer, and what is sent after it
         self.alloc_query = None
 
-    @request("alloc-query")
-    def alloc_query_(self, msg):
+    def hello_entries(self):
+        return self.running
+
+    def _query(self, msg):
         if self.alloc_query is None:
             raise OSError(errno.ENOSYS, "No service matching job-manager.alloc-query is registered")
         answer, requests = self.alloc_query()
@@ -123,205 +56,105 @@ class JobManagerPeer(Service):
         for jobid in requests:
             self.rig.alloc(jobid)
 
-    @request("sched-hello", streaming=True)
-    def sched_hello(self, msg):
-        self.hello_request = msg.body
-        if self.hello_error:
-            raise OSError(*self.hello_error)
-        for job in self.running:
-            self.respond(msg, job)
-        self.respond_error(msg, errno.ENODATA)
 
-    @request("sched-ready")
-    def sched_ready(self, msg):
-        self.ready_request = msg.body
-        self.respond(msg, {"count": 0})
-
-    @request("raise")
-    def raise_(self, msg):
-        self.raised.append(msg.body)
-        self.respond(msg)
+class ScriptedInstance(FakeInstance):
+    job_manager_class = ScriptedJobManager
 
 
-class JobInfoPeer(Service):
-    name = "job-info"
+class Client:
+    """Who sends the requests.
 
-    def __init__(self, ctx):
-        super().__init__(ctx)
-        self.R = {}
-        self.jobspecs = {}
-        self.waiting = []
-        self.most_waiting = 0
+    Attributes:
+        userid, rolemask (int): credentials
+        tell: None, or ``tell(payload)``, called for each answer to a request for resources
+    """
 
-    @request("lookup")
-    def lookup(self, msg):
-        # Answers come late, so that a client that waits for each before asking for the next shows.
-        self.waiting.append(msg)
-        self.most_waiting = max(self.most_waiting, len(self.waiting))
-        self.timer(0.0, self.answer)
-
-    def answer(self):
-        waiting, self.waiting = self.waiting, []
-        for msg in waiting:
-            if msg.body["keys"] == ["jobspec"]:
-                spec = self.jobspecs.get(msg.body["id"])
-                if spec is None:
-                    self.respond_error(msg, errno.ENOENT, "invalid key")
-                else:
-                    self.respond(msg, {"id": msg.body["id"], "jobspec": spec})
-                continue
-            assert msg.body["flags"] == 3 and msg.body["keys"] == ["R"]
-            found = self.R.get(msg.body["id"])
-            if found is None:
-                self.respond_error(msg, errno.ENOENT, "invalid key")
-            else:
-                self.respond(msg, {"id": msg.body["id"], "R": found})
+    def __init__(self):
+        self.userid = 0
+        self.rolemask = ROLE_OWNER
+        self.tell = None
 
 
-class ScriptedKvs(Kvs):
-    """The instance's KVS; commits fail, or wait, as told."""
+class Task:
+    """The scheduler's module, as a broker sees it."""
 
-    def __init__(self, ctx):
-        super().__init__(ctx)
-        self.commits = []
-        self.failing = False
-        self.held = None
+    def __init__(self, instance):
+        self._instance = instance
 
-    @request("commit")
-    def commit(self, msg):
-        self.commits.append(msg.body)
-        if self.failing:
-            raise OSError(errno.EIO, "disk on fire")
-        if self.held is not None:
-            self.held.append(msg)
-        else:
-            super().commit(msg)
+    @property
+    def failure(self):
+        """What has left its code; None: nothing."""
+        return self._instance.failure
 
-    def hold(self):
-        self.held = []
+    @property
+    def ended(self):
+        return not self._instance.is_loaded
 
-    def release(self):
-        held, self.held = self.held, None
-        for msg in held:
-            super().commit(msg)
+    @property
+    def running(self):
+        """Whether it has said that it runs."""
+        return self._instance.handle.task.is_running
 
+    @property
+    def aux(self):
+        return self._instance.handle.task.aux
 
-class ModuleTask(Task):
-    """What a broker makes of a module, as far as these tests need it."""
-
-    def __init__(self, kernel, name):
-        super().__init__(kernel, name, self.main)
-        self.entry = None
-        self.running = False
-        self.failure = None
-        self.ended = False
-        self.on_exit = self.exited
-        kernel.add_service(name, self)
-
-    def main(self):
-        self.entry(Flux(self))
-
-    def set_running(self):
-        self.running = True
-
-    def _dispatch_request(self, msg):
-        if msg.topic == self.name + ".shutdown":
-            self.reactor_stop(0)
-        else:
-            super()._dispatch_request(msg)
-
-    def exited(self, task, failure):
-        self.failure = failure
-        self.ended = True
-        self.close()
+    @property
+    def watchers(self):
+        return self._instance.handle.watchers
 
 
 class Rig:
-    """A kernel with the peers of a scheduler.
+    """A scheduler and its peers.
 
     Args:
         R (dict): the inventory
         up (str): ranks up at first; default: all
         job_info (bool): whether there is a job-info service
+        clock: see `flux.scheduler.testing.reactor.VirtualClock`
+
+    Attributes:
+        received (list): (topic, errnum, payload) of every response
     """
 
     def __init__(self, R, up=None, job_info=True, clock=None):
-        self.kernel = kernel = Kernel(clock or VirtualClock(START))
-        ctx = Context(kernel)
-        if up is None:
-            every = IDset()
-            for entry in R["execution"]["R_lite"]:
-                every.add(entry["rank"])
-            up = str(every)
-        self.names = Names(ctx)
-        self.log = Log(ctx)
-        self.resource = ResourcePeer(ctx, R, up)
-        self.manager = JobManagerPeer(ctx, self)
-        self.info = JobInfoPeer(ctx)
-        self.kvs = ScriptedKvs(ctx)
-        services = [self.names, self.log, self.resource, self.manager, self.kvs]
-        if job_info:
-            services.append(self.info)
-        for service in services:
-            service.start()
-        #: every message the job manager or a client got from the scheduler: (topic, errnum, payload)
+        self.instance = instance = ScriptedInstance(R=R, up=up, clock=clock, check_errors=False)
+        self.reactor = instance.reactor
+        self.names = instance.broker
+        self.resource = instance.resource
+        self.manager = instance.job_manager
+        self.manager.rig = self
+        self.info = instance.job_info
+        self.kvs = instance.kvs
+        if not job_info:
+            del instance.services["job-info"]
         self.received = []
-        self.client = Recorder(kernel, self.received)
-        self.handle = Flux(Task(kernel, "test"))
-        self.task = None
-        self.sched = None
-        self.known_R = {}
+        self.client = Client()
+        self.task = Task(instance)
+        #: for what a test itself asks of the peers
+        self.handle = FakeHandle(instance, "test")
 
     # -- the module ----------------------------------------------------------------------------
 
-    def load(self, cls, *args, name="sched-test", wait=True):
-        """Start a scheduler of class `cls`; returns it once it waits for messages."""
+    @property
+    def sched(self):
+        return self.instance.scheduler
 
-        def main(h):
-            self.sched = cls(h, *args)
-            self.sched.run()
+    def load(self, policy, *args, name="sched-test", wait=True):
+        """Start a scheduler of a class; returns it. With ``wait=False`` a start may fail: see `Task.failure`."""
+        try:
+            return self.instance.load(policy, *args, name=name)
+        except Exception:
+            if wait:
+                raise
+            return None
 
-        return self._run(main, name, wait)
-
-    def load_file(self, name, *args, wait=True):
-        """Start one of the modules in src/modules, or a file by its path, from its ``mod_main``."""
-        path = Path(name) if "/" in str(name) else MODULES / name / (name + ".py")
-        module = types.ModuleType(path.stem)
-        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
-        rig = self
-
-        def main(h):
-            from flux.scheduler import base
-
-            run = base.Scheduler.run
-
-            def noting_run(sched):
-                rig.sched = sched
-                base.Scheduler.run = run
-                return run(sched)
-
-            base.Scheduler.run = noting_run
-            try:
-                module.mod_main(h, *args)
-            finally:
-                base.Scheduler.run = run
-
-        self.module = module
-        return self._run(main, path.stem, wait)
-
-    def _run(self, main, name, wait):
-        self.sched = None
-        self.task = ModuleTask(self.kernel, name)
-        self.task.entry = main
-        self.task.start()
-        if wait:
-            self.settle()
-            if self.task.failure is not None:
-                raise self.task.failure
-        return self.sched
+    def load_file(self, policy, *args, wait=True):
+        """Start one of the schedulers of src/modules by its name, or a file by its path."""
+        return self.load(policy, *args, name=None, wait=wait)
 
     def unload(self):
-        self.send(self.task.name + ".shutdown", None, flags=message.FLAG_NORESPONSE)
+        self.instance.unload()
         self.settle()
         assert self.task.ended
 
@@ -329,36 +162,39 @@ class Rig:
 
     def settle(self):
         """Let everything happen that needs no time to pass."""
-        self.kernel.run_until_idle()
+        self.instance.run_until_idle()
 
     def turn(self):
-        """Let one turn of the loop pass."""
-        turns = self.kernel.turns
-        self.kernel.run(until=lambda: self.kernel.turns > turns)
+        """Let one turn of the reactor pass; if nothing is to be done, until the next timer."""
+        when = self.reactor.next_timer()
+        if self.reactor.is_idle() and when is not None:
+            self.reactor.clock.advance_to(when)
+        self.reactor.turn()
 
     def wait(self, seconds):
         """Let `seconds` pass."""
-        done = []
-        self.kernel.call_later(seconds, lambda: done.append(True))
-        self.kernel.run(until=lambda: bool(done))
-        self.settle()
+        self.instance.advance(seconds)
 
     @property
     def now(self):
-        return self.kernel.time
+        return self.instance.now
 
     # -- messages to the scheduler ----------------------------------------------------------------
 
-    def send(self, topic, payload, tag=0, flags=0):
-        self.send_text(topic, None if payload is None else json.dumps(payload), tag, flags)
+    def send(self, topic, payload, respond=True):
+        """Send a request; what it is answered is in `received`."""
+        self.send_text(topic, None if payload is None else json.dumps(payload), respond)
 
-    def send_text(self, topic, text, tag=0, flags=0):
-        msg = Message(message.REQUEST, topic, text)
-        msg.userid, msg.rolemask = self.client.userid, self.client.rolemask
-        msg.matchtag = tag
-        msg.flags = flags
-        msg.sender = self.client
-        self.kernel.request(msg)
+    def send_text(self, topic, text, respond=True):
+        def answered(errnum, payload):
+            self.received.append((topic, errnum, payload))
+            if self.client.tell is not None and topic == "sched.alloc" and not errnum:
+                self.client.tell(payload)
+
+        client = self.client
+        self.instance.send_message(
+            topic, text, answered if respond else None, client.userid, client.rolemask
+        )
 
     def alloc(self, jobid, spec=None, priority=16, **keys):
         payload = {
@@ -372,26 +208,24 @@ class Rig:
         self.send("sched.alloc", payload)
 
     def cancel(self, jobid):
-        self.send("sched.cancel", {"id": jobid}, flags=message.FLAG_NORESPONSE)
+        self.send("sched.cancel", {"id": jobid}, respond=False)
 
     def prioritize(self, *jobs):
-        self.send(
-            "sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=message.FLAG_NORESPONSE
-        )
+        self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, respond=False)
 
     def free(self, jobid, R=None, final=True):
         """Return a job's resources (default: what it was given)."""
         if R is None:
             R = self.success(jobid)["R"]
-        self.send("sched.free", {"id": jobid, "R": R, "final": final})
+        self.send("sched.free", {"id": jobid, "R": R, "final": final}, respond=False)
 
     def expire(self, jobid, expiration):
-        self.send("sched.expiration", {"id": jobid, "expiration": expiration}, tag=77)
+        self.send("sched.expiration", {"id": jobid, "expiration": expiration})
 
     def ask(self, topic, payload=None):
         """A request with one response: returns (errnum, payload or error text)."""
         before = len(self.received)
-        self.send(topic, payload, tag=99)
+        self.send(topic, payload)
         self.settle()
         for got, errnum, answer in self.received[before:]:
             if got == topic:
@@ -400,7 +234,11 @@ class Rig:
 
     def kvs_value(self, key):
         """The text stored under a key."""
-        return self.handle.rpc("kvs.lookup", {"key": key}).get()["value"]
+        return self.kvs.values[key]
+
+    def store(self, key, value):
+        """Store a value in the KVS."""
+        self.kvs.values[key] = json.dumps(value)
 
     # -- what the scheduler answered --------------------------------------------------------------
 
@@ -434,46 +272,11 @@ class Rig:
         for payload in self.answers(jobid):
             if payload["type"] == 2:
                 merged = {}
-            merge(merged, payload.get("annotations", {}))
+            merge_annotations(merged, payload.get("annotations", {}))
         return merged
 
     def logged(self, level=None):
-        return [text for number, text in self.log.lines if level is None or number == level]
-
-
-class Recorder(Task):
-    """Receives responses, and makes them payloads."""
-
-    def __init__(self, kernel, received):
-        super().__init__(kernel, "client")
-        self.log = received
-        self.tell = None
-
-    def receive(self, msg):
-        payload = (
-            msg._text if msg.errnum else (json.loads(msg.payload_str) if msg.payload_str else None)
-        )
-        self.log.append((msg.topic, msg.errnum, payload))
-        if self.tell is not None and msg.topic == "sched.alloc" and not msg.errnum:
-            self.tell(payload)
-
-
-def merge(into, new):
-    """Merge annotations as the job manager does (RFC 27)."""
-    for key, value in new.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, dict) and isinstance(into.get(key), dict):
-            merge(into[key], value)
-            if not into[key]:
-                del into[key]
-        elif isinstance(value, dict):
-            fresh = {}
-            merge(fresh, value)
-            if fresh:
-                into[key] = fresh
-        else:
-            into[key] = value
+        return [text for number, text in self.instance.log if level is None or number == level]
 
 
 class Simulation(Rig):
@@ -502,7 +305,7 @@ class Simulation(Rig):
             self.begun[jobid] = self.now
             R = payload["R"]
             if self.runtime.get(jobid):
-                self.kernel.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
+                self.reactor.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
         elif payload["type"] == 1:
             sched = payload["annotations"].get("sched", {})
             estimate = sched.get("t_estimate", 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Admission rules: what keeps a job from starting although it fits, with the guide's counter of licences."""
+"""Admission rules: what keeps a job from starting although it fits, with the guide's counter of
+licences."""
 
 import types
 from pathlib import Path
@@ -77,7 +78,7 @@ def in_use(rig):
     return {name: count for name, count in rule.in_use.items() if count}
 
 
-# -- licences ----------------------------------------------------------------------------------------------
+# -- licences --------------------------------------------------------------------------------------
 
 
 @POLICIES
@@ -103,7 +104,8 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args):
 
 @POLICIES
 def test_nobody_waits_behind_it(policy, args):
-    """Not even a job that asks for the same resources: what is refused by its shape is not this one."""
+    """Not even a job that asks for the same resources: what is refused by its shape is not this
+    one."""
     rig = licensed(policy, args)
     rig.alloc(1, wants(2, duration=100))
     rig.settle()
@@ -118,8 +120,8 @@ def test_nobody_waits_behind_it(policy, args):
 
 @POLICIES
 def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy, args):
-    """And the other way round: a job without licences is blocked, and the one with licences says that
-    it waits for these."""
+    """And the other way round: a job without licences is blocked, and the one with licences says
+    that it waits for these."""
     rig = licensed(policy, args)
     rig.alloc(1, wants(2, slots=16, duration=100))
     rig.settle()
@@ -249,7 +251,8 @@ def test_a_deferred_job_is_withdrawn_and_comes_again(policy, args):
 
 @POLICIES
 def test_counted_once_when_denied_or_withdrawn(policy, args):
-    """A job that fits never, and one that is withdrawn while it waits for nodes, leave nothing behind."""
+    """A job that fits never, and one that is withdrawn while it waits for nodes, leave nothing
+    behind."""
     rig = licensed(policy, args)
     rig.alloc(1, jobspec(16))
     rig.alloc(2, wants(1, slots=17))
@@ -334,7 +337,7 @@ def test_questions_about_a_deferred_job(policy, args):
     assert rig.ask("sched.when", {"jobspec": jobspec(1, duration=10)})[1]["verdict"] == "now"
 
 
-# -- rules that misbehave, and rules that are not asked ----------------------------------------------------
+# -- rules that misbehave, and rules that are not asked --------------------------------------------
 
 
 class Failing(AdmissionRule):
@@ -501,7 +504,7 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     assert rig.sched.resources.job_end(1) == begin + 500
 
 
-# -- AdmissionControl --------------------------------------------------------------------------------------
+# -- AdmissionControl ------------------------------------------------------------------------------
 
 
 class Waits(AdmissionRule):

@@ -113,7 +113,7 @@ def test_log_level_keeps_the_ready_line_back():
     assert rig.logged() == []
 
 
-# -- the check for unknown arguments, however classes are built ----------------------------------------
+# -- the check for unknown arguments, however classes are built ------------------------------------
 
 
 class NoInit(Scheduler):
@@ -190,7 +190,7 @@ def test_a_bad_class_attribute_is_told_like_a_bad_argument():
         Rig(R(1, 1)).load(Bad)
 
 
-# -- pool URIs ---------------------------------------------------------------------------------------------
+# -- pool URIs -------------------------------------------------------------------------------------
 
 
 def test_pool_uris(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def as_guest(rig, userid=1001):
     rig.client.userid, rig.client.rolemask = userid, 2
 
 
-# -- why -----------------------------------------------------------------------------------------------
+# -- why -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -171,7 +171,7 @@ def test_a_guest_is_told_of_own_jobs_only():
     assert ask(rig, "explain", id=3)["jobs"][0]["behind"] == []
 
 
-# -- when ----------------------------------------------------------------------------------------------
+# -- when ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -298,7 +298,7 @@ def test_when_of_a_job_in_a_reservation(module):
     assert full["verdict"] == "unknown" and "not enough of its nodes" in full["reason"]
 
 
-# -- windows, plan, statistics -------------------------------------------------------------------------
+# -- windows, plan, statistics ---------------------------------------------------------------------
 
 
 def test_windows():

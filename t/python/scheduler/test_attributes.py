@@ -44,8 +44,8 @@ def test_what_is_said():
 
 
 def test_values_of_other_types():
-    """A name that is a number names a reservation of that name (``--setattr`` reads JSON); elsewhere what
-    is of another type counts as missing."""
+    """A name that is a number names a reservation of that name (``--setattr`` reads JSON);
+    elsewhere what is of another type counts as missing."""
     spec = jobspec(1, queue=7, bank=["physics"], reservation=17, licenses=None)
     spec["attributes"]["system"]["constraints"] = "gpu"
     found = SystemAttributes.of(spec)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may answer."""
+"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may
+answer."""
 
 import inspect
 import json
@@ -40,8 +41,8 @@ def test_a_failed_commit_is_tried_again_and_logged_once(rig):
 
 def test_retries_begin_at_a_tenth_and_double_up_to_five_seconds(rig):
     times = []
-    commit = rig.kvs.methods["kvs.commit"][0]
-    rig.kvs.methods["kvs.commit"] = (lambda msg: times.append(rig.now) or commit(msg), False, False)
+    commit = rig.kvs.methods["commit"]
+    rig.kvs.methods["commit"] = lambda msg: times.append(rig.now) or commit(msg)
     rig.kvs.failing = True
     rig.alloc(1)
     rig.wait(30)
@@ -75,7 +76,7 @@ def test_what_comes_during_a_commit_goes_into_the_next(rig):
     assert rig.sched.stats_get()["commits"] == 2
 
 
-# -- AllocRequest ---------------------------------------------------------------------------------------
+# -- AllocRequest ----------------------------------------------------------------------------------
 
 
 class Answers:
@@ -185,7 +186,7 @@ def test_the_guides_answers_work_from_outside_too(rig):
     ]
 
 
-# -- times in R -------------------------------------------------------------------------------------------
+# -- times in R ------------------------------------------------------------------------------------
 
 
 def test_a_pool_without_times_gets_them():
@@ -252,10 +253,10 @@ def test_signatures_are_those_of_the_guide():
 
 def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
     """Bindings differ in whether and how text can be stored as it is; objects all of them take."""
-    from flux.kvs import KVSTxn
+    from flux.scheduler.testing.handle import FakeTransaction
 
-    put = KVSTxn.put
-    monkeypatch.setattr(KVSTxn, "put", lambda self, key, value: put(self, key, value))
+    put = FakeTransaction.put
+    monkeypatch.setattr(FakeTransaction, "put", lambda self, key, value: put(self, key, value))
     rig = Rig(R(4, 4))
     rig.load(Guide)
     for jobid in (1, 2):

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from peers import R, Rig, jobspec
 
-from flux_embedded.kernel.service import Service, request
-
 DOC = Path(__file__).resolve().parents[3] / "doc"
 EXAMPLES = DOC / "examples"
 PAGES = [*sorted((DOC / "guide").glob("scheduler*.rst")), DOC / "guide" / "admission.rst"]
@@ -265,26 +263,22 @@ def test_lookahead():
 
 
 def test_elsewhere():
-    class Oracle(Service):
-        name = "oracle"
-        asked = []
+    asked = []
 
-        @request("choose")
-        def choose(self, msg):
-            self.asked.append(msg.body["jobs"])
-            self.respond(msg, {"start": msg.body["jobs"][-1:]})
+    def choose(payload):
+        asked.append(payload["jobs"])
+        return {"start": payload["jobs"][-1:]}
 
     rig = Rig(R(4, 4))
-    oracle = Oracle(rig.log.ctx)
-    oracle.start()
+    rig.instance.add_service("oracle", {"choose": choose})
     rig.load_file(EXAMPLES / "elsewhere.py")
     for jobid in (1, 2, 3):
         rig.alloc(jobid)
     rig.settle()
-    assert oracle.asked == [[1]]
+    assert asked == [[1]]
     rig.prioritize((2, 20))
     rig.settle()
-    assert oracle.asked == [[1], [2, 3]]
+    assert asked == [[1], [2, 3]]
     assert rig.started() == [1, 3]
 
 

@@ -151,7 +151,8 @@ def in_use(rig):
             for rank in IDset(entry["rank"]):
                 for i, kind in enumerate(("core", "gpu")):
                     taken[rank][i] += len(list(IDset(entry["children"].get(kind, ""))))
-    # Which ranks a window took, only the pool knows; of those that jobs use in part it has the rest.
+    # Which ranks a window took, only the pool knows; of those that jobs use in part it has the
+    # rest.
     pool = rig.sched.resources
     for jobid, _ in pool.job_end_times():
         if jobid < 0:
@@ -229,7 +230,8 @@ def test_numbers(module, seed):
         can_ever = expected["large_enough"] >= said["needed"]
         if said["unit"] == "nodes":
             assert (said["verdict"] != "never") == can_ever
-        # Whom it is behind among the running: they hold what it could use, and end before it starts.
+        # Whom it is behind among the running: they hold what it could use, and end before it
+        # starts.
         running = {f"{one['name']}": one for one in rig.ask("sched.plan", {})[1]["running"]}
         for one in said["behind"]:
             if one["state"] == "running":
@@ -246,8 +248,8 @@ def test_numbers(module, seed):
 @pytest.mark.parametrize("uniform", [True, False])
 @pytest.mark.parametrize("seed", range(50))
 def test_what_would_fit_now_starts_at_once(seed, uniform):
-    """The last job is replaced by what `explain` says would fit; and by a little more, which does not
-    start. Where it matters which nodes a job gets, more may fit than is said."""
+    """The last job is replaced by what `explain` says would fit; and by a little more, which does
+    not start. Where it matters which nodes a job gets, more may fit than is said."""
     module = "sched-backfill"
     rig, _, _ = scene(module, seed, uniform)
     jobs = list(rig.sched.pending_jobs())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what its scheduler said.
+"""Traces of a real instance replayed: what it sent goes in, what comes out is compared with what
+its scheduler said.
 
 Times are of this run, so of R the times are compared as durations, and of estimates whether there
 is one. What we say beyond the reference (reasons, the clearing of annotations before a cancel) is
@@ -10,10 +11,8 @@ import base64
 import json
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, VirtualClock, jobspec
 from shared import load_jsonl, optional_jsonl, recorded_cases
-
-from flux_embedded.kernel import VirtualClock
 
 FILES = [
     "acquire",
@@ -173,7 +172,7 @@ class Replay:
             payload = dict(payload, R=self.ours(payload))
         if topic == "sched.alloc":
             self.specs[payload["id"]] = payload["jobspec"]
-        rig.send(topic, payload, tag=m["matchtag"])
+        rig.send(topic, payload, respond=topic != "sched.free")
 
     def ours(self, payload):
         """What comes back of a job, where we gave it something else than the reference did."""
@@ -300,7 +299,8 @@ def requests(topic):
 
 @pytest.fixture(scope="module")
 def occupied():
-    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3 drained."""
+    """The state in which rpc.jsonl was recorded: a job of 3 slots with a GPU each, rank 3
+    drained."""
     rigs = {}
 
     def get(module, idle=False):

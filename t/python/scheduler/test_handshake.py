@@ -35,9 +35,10 @@ def running(rig, jobid, R, **keys):
 def test_order_of_business():
     rig = Rig(R(2, 4))
     seen = []
-    rig.kernel.intercept = lambda endpoint, msg: seen.append(msg.topic) if msg.type == 1 else None
+    deliver = rig.instance.deliver_request
+    rig.instance.deliver_request = lambda msg: seen.append(msg.topic) or deliver(msg)
     rig.load(Guide, "queue-depth=3")
-    assert [t for t in seen if t != "log.append"] == [
+    assert seen == [
         "service.add",
         "service.add",
         "resource.acquire",
@@ -192,16 +193,13 @@ def test_a_job_on_a_lost_rank_keeps_its_other_ranks_until_they_come_back():
 
 def test_without_job_info_the_kvs_is_read_with_updates_applied():
     rig = Rig(R(2, 1), job_info=False)
-    handle = rig.handle
     import json
-
-    from flux.kvs import KVSTxn
 
     for jobid, events in ((1, 2), (2, 1), (3, 0)):
         rig.manager.running.append({"id": jobid, "priority": 1, "userid": 0, "t_submit": 0.5})
         if not events:
             continue
-        txn = KVSTxn(handle)
+        txn = rig.handle.kvs_transaction()
         txn.put(r_key(jobid), part(str(jobid - 1), "0", expiration=100.0))
         lines = [
             '{"timestamp":1.0,"name":"submit"}\n',
@@ -223,7 +221,7 @@ def test_malformed_hello_entries_are_counted(entry):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- trap 10: a failed start that leaves the instance without a scheduler and without an error ---------
+# -- trap 10: a failed start that leaves the instance without a scheduler and without an error -----
 
 
 def failing_start(rig, cls=Guide, *args):
@@ -280,11 +278,15 @@ def test_a_pool_that_cannot_be_made_fails_the_load():
 def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs():
     rig = Rig(R(1, 1))
     rig.resource.discovering = True
+    before = []
+
+    def discovered():
+        before.append((rig.task.running, rig.manager.ready_request))
+        rig.resource.discovered()
+
+    rig.reactor.call_later(1, discovered)
     rig.load(Guide)
-    rig.wait(1)
-    assert rig.task.running and rig.manager.ready_request is None
-    rig.resource.discovered()
-    rig.settle()
+    assert before == [(True, None)]
     assert rig.manager.ready_request == {"mode": "unlimited"}
     rig.alloc(1)
     rig.settle()
@@ -294,11 +296,9 @@ def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs()
 def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_order():
     rig = Rig(R(1, 1))
     rig.resource.discovering = True
+    rig.reactor.call_later(1, rig.resource.discovered)
     rig.load(Late)
-    rig.wait(1)
-    assert rig.task.running and not rig.task.ended
-    rig.resource.discovered()
-    rig.settle()
+    assert rig.task.running
     assert rig.task.ended and rig.task.failure is None
     assert rig.logged(CRIT) == ["cannot start: no racks in this R"]
 
@@ -358,11 +358,11 @@ def test_unload_answers_nothing_on_the_way_out():
     before = len(rig.received)
     rig.unload()
     assert rig.task.failure is None
-    # The kernel refuses what was left unanswered, as the broker does; the scheduler itself says nothing.
+    # The instance refuses what was left unanswered, as a broker does; the scheduler itself says nothing.
     assert all(errnum == errno.EHOSTUNREACH for _, errnum, _ in rig.received[before:])
 
 
-# -- pool classes -----------------------------------------------------------------------------------------
+# -- pool classes ----------------------------------------------------------------------------------
 
 
 def test_pool_options_it_does_not_know_are_dropped_with_a_warning():

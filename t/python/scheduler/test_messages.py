@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of order."""
+"""Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of
+order."""
 
 import copy
 import errno
@@ -33,7 +34,7 @@ def healthy(rig, jobid=4242):
     rig.sched.resources._check()
 
 
-# -- sched.alloc -------------------------------------------------------------------------------------
+# -- sched.alloc -----------------------------------------------------------------------------------
 
 
 def test_success_is_one_message_with_R_as_stored(rig):
@@ -223,7 +224,7 @@ def test_an_alloc_override_that_raises_loses_its_job_only():
     assert any("Traceback" in line for line in rig.logged(ERR))
 
 
-# -- sched.cancel ------------------------------------------------------------------------------------
+# -- sched.cancel ----------------------------------------------------------------------------------
 
 
 def test_cancel_of_a_pending_job(rig):
@@ -298,7 +299,7 @@ def test_a_cancelled_job_may_come_back(rig):
     assert [p["type"] for p in rig.answers(2)] == [3, 3, 3, 0]
 
 
-# -- sched.prioritize --------------------------------------------------------------------------------
+# -- sched.prioritize ------------------------------------------------------------------------------
 
 
 def test_prioritize_reorders_the_known_and_ignores_the_unknown(rig):
@@ -340,7 +341,7 @@ def test_malformed_prioritize_changes_nothing(rig, payload):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- sched.free --------------------------------------------------------------------------------------
+# -- sched.free ------------------------------------------------------------------------------------
 
 
 def test_free_in_pieces(rig):
@@ -415,7 +416,7 @@ def test_a_free_override_gets_a_pool_and_may_raise():
     assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [1]
 
 
-# -- sched.expiration --------------------------------------------------------------------------------
+# -- sched.expiration ------------------------------------------------------------------------------
 
 
 def test_expiration_reaches_the_pool(rig):
@@ -465,7 +466,7 @@ def test_an_expiration_override_that_raises_is_answered():
     )
 
 
-# -- feasibility.check, resource-status, stats ---------------------------------------------------------
+# -- feasibility.check, resource-status, stats -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -536,7 +537,7 @@ def test_unknown_methods_and_guests_are_the_hosts_affair(rig):
         assert rig.ask(topic, {}) == (errno.EPERM, "Request requires owner credentials")
 
 
-# -- sched.quiescent -----------------------------------------------------------------------------------
+# -- sched.quiescent -------------------------------------------------------------------------------
 
 
 def test_quiescent_is_answered_at_once_when_nothing_is_under_way(rig):
@@ -548,7 +549,7 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
     rig.kvs.hold()
     rig.alloc(1)
     rig.alloc(2)
-    rig.send("sched.quiescent", None, tag=5)
+    rig.send("sched.quiescent", None)
     rig.settle()
     assert not rig.received
     rig.kvs.release()
@@ -568,7 +569,7 @@ def test_quiescent_does_not_wait_for_what_came_after_it(rig):
     rig.alloc(2)
     rig.settle()
     rig.kvs.release()
-    rig.send("sched.quiescent", None, tag=5)
+    rig.send("sched.quiescent", None)
     rig.kvs.hold()
     rig.alloc(3)
     rig.settle()
@@ -620,7 +621,7 @@ def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
 
 
-# -- alloc_success() overridden ------------------------------------------------------------------------
+# -- alloc_success() overridden --------------------------------------------------------------------
 
 
 class Forwarding(Guide):
@@ -667,7 +668,7 @@ def test_an_error_after_a_success_was_sent_changes_nothing_for_the_job():
     assert rig.started() == [1, 2]
 
 
-# -- a policy that raises ------------------------------------------------------------------------------
+# -- a policy that raises --------------------------------------------------------------------------
 
 
 def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
@@ -742,7 +743,7 @@ def test_other_override_points_that_raise_lose_that_event(point):
     assert rig.success(2)
 
 
-# -- resource.acquire ------------------------------------------------------------------------------------
+# -- resource.acquire ------------------------------------------------------------------------------
 
 
 def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():

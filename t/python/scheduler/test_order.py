@@ -167,7 +167,7 @@ def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
         assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid
 
 
-# -- order() that changes, under backfill ------------------------------------------------------------------
+# -- order() that changes, under backfill ----------------------------------------------------------
 
 
 class FairShare(Backfill):

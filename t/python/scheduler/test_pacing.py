@@ -38,7 +38,7 @@ class Stepping(Scheduler):
             self.notes.append("end")
 
 
-# -- the averages -------------------------------------------------------------------------------------------
+# -- the averages ----------------------------------------------------------------------------------
 
 
 def test_delay_is_zero_until_events_outrun_passes():
@@ -76,7 +76,7 @@ def test_simultaneous_events_alone_make_no_delay():
     assert pace.delay == 0.0
 
 
-# -- coalescing -----------------------------------------------------------------------------------------------
+# -- coalescing ------------------------------------------------------------------------------------
 
 
 def test_events_of_a_turn_share_a_pass():
@@ -141,7 +141,7 @@ def test_start_schedule_can_be_replaced():
     assert sched._sched_interval_ewma == 0.0
 
 
-# -- generators -------------------------------------------------------------------------------------------------
+# -- generators ------------------------------------------------------------------------------------
 
 
 def test_one_step_a_turn_and_an_event_starts_afresh():
@@ -200,11 +200,16 @@ def test_a_yielded_number_is_a_wait():
 
 def test_a_generator_that_will_not_close_is_counted():
     class Stubborn(Scheduler):
+        refusals = 1
+
         def schedule(self):
             while True:
                 try:
                     yield 1
                 except GeneratorExit:
+                    if not self.refusals:
+                        raise
+                    self.refusals -= 1
                     yield 2
 
     rig = Rig(R(1, 1))
@@ -216,7 +221,7 @@ def test_a_generator_that_will_not_close_is_counted():
     assert sched.stats_get()["errors"] == 1
 
 
-# -- forecasts ----------------------------------------------------------------------------------------------------
+# -- forecasts -------------------------------------------------------------------------------------
 
 
 class Forecasting(Guide):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the same."""
+"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the
+same."""
 
 import tracemalloc
 

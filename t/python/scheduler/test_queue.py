@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pending queue: always a valid heap to who reads it, whatever was cancelled or moved before."""
+"""The pending queue: always a valid heap to who reads it, whatever was cancelled or moved
+before."""
 
 import heapq
 
@@ -156,7 +157,7 @@ def test_order_without_sorting_stops_early():
     assert list(in_order([])) == []
 
 
-# -- Backlog ---------------------------------------------------------------------------------------------
+# -- Backlog ---------------------------------------------------------------------------------------
 
 
 class Request:
@@ -190,7 +191,8 @@ def looked_at(backlog, steps=None):
 
 @pytest.mark.parametrize("priority", [0, 31])
 def test_a_round_whose_job_moves_goes_on_where_it_stood(priority):
-    """The job at which a round stands gets another place: those in between still have their turn."""
+    """The job at which a round stands gets another place: those in between still have their
+    turn."""
     backlog, jobs = backlog_of(100)
     backlog.wake(0.0)
     seen = looked_at(backlog, steps=1)
@@ -303,7 +305,7 @@ def test_what_was_refused_does_not_hold_when_its_job_has_gone_or_things_change()
         assert 2 in found, change
 
 
-# -- an order of one's own -------------------------------------------------------------------------------
+# -- an order of one's own -------------------------------------------------------------------------
 
 
 class ByWidth:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Wall-clock times of reservations: what can be written, and what repeats by the clock on the wall."""
+"""Wall-clock times of reservations: what can be written, and what repeats by the clock on the
+wall."""
 
 import math
 from datetime import datetime, timezone

@@ -7,11 +7,9 @@ import random
 from datetime import datetime, timezone
 
 import pytest
-from peers import R, Rig, Simulation, jobspec
+from peers import R, Rig, Simulation, VirtualClock, jobspec
 
-from flux import kvs
 from flux.idset import IDset
-from flux_embedded.kernel import VirtualClock
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -303,7 +301,7 @@ def test_an_extension_into_the_window_is_let(module):
     named = [{"id": 1, "name": "ƒ2", "nodes": 8, "end": end}]
     assert listed(rig)["dat"]["in_the_way"] == named
     (line,) = [text for text in rig.logged(4) if "ƒ2 ends at" in text]
-    assert line.endswith(": that is let") and "is in the way of reservation dat" in line
+    assert line.endswith(": allowed") and "is in the way of reservation dat" in line
     rig.wait(110 + begin - rig.now)
     assert listed(rig)["dat"]["short"] == 8
     assert listed(rig)["dat"]["in_the_way"] == named
@@ -399,7 +397,8 @@ def test_windows_repeat(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_week_later_by_the_clock_on_the_wall(module):
-    # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour less.
+    # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour
+    # less.
     monday = datetime(2024, 3, 25, 7, tzinfo=timezone.utc).timestamp()  # 08:00 there
     rig = Rig(R(4, 4), clock=VirtualClock(monday - 600))
     rig.load_file(module, "queue-depth=unlimited")
@@ -475,7 +474,7 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     assert rig.started() == []
 
 
-# -- what outlives the scheduler -----------------------------------------------------------------------
+# -- what outlives the scheduler -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -548,8 +547,7 @@ def test_what_is_stored_and_cannot_be_read_fails_the_load():
     rig = make("sched-fifo")
     reserve(rig, "dat", 100, 50, nodes=8)
     rig.unload()
-    kvs.put(rig.handle, KEY, {"version": 2})
-    kvs.commit(rig.handle)
+    rig.store(KEY, {"version": 2})
     rig.load_file("sched-fifo", wait=False)
     rig.settle()
     assert isinstance(rig.task.failure, ValueError)
@@ -626,8 +624,7 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
     rig.unload()
     stored = rig.kvs_value(KEY)
     small = Simulation(R(4, 4))
-    kvs.put(small.handle, KEY, json.loads(stored))
-    kvs.commit(small.handle)
+    small.store(KEY, json.loads(stored))
     small.load_file(module, "queue-depth=unlimited")
     assert listed(small)["dat"]["state"] == "degraded"
     small.submit(1, whole(1, 200))
@@ -639,7 +636,7 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
     assert set(entry) == {"dat"} and entry["dat"]["nodes"] == 6
 
 
-# -- the door ------------------------------------------------------------------------------------------
+# -- the door --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -647,14 +644,14 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
     [
         (None, "a reservation is an object"),
         ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
-        ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "it would be over since"),
+        ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "its last window ended at"),
         (
             {"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"},
-            "hosts=m[1-3]: not of",
+            "hosts=m[1-3]: not in",
         ),
         (
             {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
-            "no node of this instance is meant by it",
+            "no node of this instance meets its constraint",
         ),
         (
             {"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}},
@@ -728,7 +725,7 @@ def test_promises_made_before_the_reservation_come_due_too():
     assert rig.begun[3] == pytest.approx(rig.begun[2] + 500, abs=0.1)
 
 
-# -- whatever happens ----------------------------------------------------------------------------------
+# -- whatever happens ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)

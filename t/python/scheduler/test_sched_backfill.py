@@ -264,7 +264,7 @@ def test_reason_depth(depth, told):
     )
 
 
-# -- queues ------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 QUEUES = {"+batch": "0-1", "+debug": "2-3"}
 
@@ -325,7 +325,7 @@ def test_where_queues_share_nodes_priority_decides():
     assert rig.success(3)
 
 
-# -- the guarantee --------------------------------------------------------------------------------------------
+# -- the guarantee ---------------------------------------------------------------------------------
 
 
 def workload(seed, jobs=50, nodes=8, early=False):
@@ -361,7 +361,7 @@ def test_no_reserved_job_starts_later_than_its_first_estimate(reservations, earl
     for jobid, (when, spec, share) in enumerate(sorted(jobs, key=lambda job: job[0]), 1):
         spec["resources"] = fitting(spec)["resources"]
         runtime = spec["attributes"]["system"]["duration"] * share
-        sim.kernel.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
+        sim.reactor.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
     sim.wait(20000)
     assert sorted(sim.begun) == list(range(1, len(jobs) + 1))
     promised.update(sim.first_estimate)
@@ -391,7 +391,7 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
     assert rig.sched.facts._matching
 
 
-# -- estimates ------------------------------------------------------------------------------------------------
+# -- estimates -------------------------------------------------------------------------------------
 
 
 def test_a_job_behind_one_without_a_limit_gets_no_estimate(rig):
@@ -435,7 +435,7 @@ def test_estimates_are_right_if_nothing_else_comes():
     assert all(sim.begun[jobid] <= when for jobid, when in told.items())
 
 
-# -- what is taken back wakes others ----------------------------------------------------------------------------
+# -- what is taken back wakes others ---------------------------------------------------------------
 
 
 def test_who_only_a_promise_kept_from_starting_starts_when_it_is_taken_back():
@@ -494,7 +494,7 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     assert rig.started() == [1, 2, 3]
 
 
-# -- guarantees ------------------------------------------------------------------------------------------------
+# -- guarantees ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["", "Kept", "1", "all"])
@@ -506,8 +506,8 @@ def test_bad_guarantee(value):
 
 @pytest.mark.parametrize("guarantee, first", [("kept", 4), ("none", 3)])
 def test_what_is_guaranteed_after_two_ends_at_once(guarantee, first):
-    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of the
-    queue decides anew."""
+    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of
+    the queue decides anew."""
     rig = Rig(R(4, 1))
     rig.load_file("sched-backfill", "reservations=unlimited", "guarantee=" + guarantee)
     rig.alloc(1, jobspec(1, nodes=2, duration=100))

@@ -164,7 +164,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- sched-simple ------------------------------------------------------------------------------------------
+# -- sched-simple ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_no_pass_over_an_empty_queue(simple):
     assert simple.sched.stats_get()["sched_passes"] == 0
 
 
-# -- when users are told ---------------------------------------------------------------------------------
+# -- when users are told ---------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@
 4. The end of a deep queue is never examined at, because events keep starting passes from the front.
 5. A pass never reaches a yield, or only between jobs that start: blocked and denied jobs count too.
 6. The pool never hears of a new expiration, and plans with an end that has passed.
-7. A call inside a pass, or at hello, waits for an answer, one job after the other (test_handshake.py,
-   test_messages.py).
+7. A call inside a pass, or at hello, waits for an answer, one job after the other
+   (test_handshake.py, test_messages.py).
 8. Cancelling or moving a job costs as much as the queue is long (test_queue.py).
 9. Two answers to one request, annotations after the answer, nulls for keys that were never set.
 10. A start that fails and leaves the instance without a scheduler and without an error
@@ -29,7 +29,7 @@ from flux.scheduler.queue import EFFORT_PER_TURN, HEAD_JOBS
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
 
-# -- 1: a pass that starts a job and yields, is closed by an event, and starts it again -----------------
+# -- 1: a pass that starts a job and yields, is closed by an event, and starts it again ------------
 
 
 class PopsAfterYield(Scheduler):
@@ -87,7 +87,7 @@ def test_trap_1_in_our_modules(module):
     assert rig.sched.stats_get()["errors"] == 0
 
 
-# -- 2: recursion with the queue's length ------------------------------------------------------------------
+# -- 2: recursion with the queue's length ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -103,7 +103,7 @@ def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
     assert stats["errors"] == 0
 
 
-# -- 3: a head without a shadow time stops everything ---------------------------------------------------------
+# -- 3: a head without a shadow time stops everything ----------------------------------------------
 
 
 def test_trap_3_a_head_that_waits_for_a_drained_node_stops_nobody():
@@ -187,7 +187,7 @@ def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it
     assert rig.success(2)
 
 
-# -- 4: the end of a deep queue under steady events --------------------------------------------------------------
+# -- 4: the end of a deep queue under steady events ------------------------------------------------
 
 
 def deep(jobs=2000, **keys):
@@ -271,7 +271,7 @@ def test_trap_4_how_long_a_job_went_unlooked_at_shows_in_stats():
     for jobid in range(9001, 9011):
         rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=100))
         done = []
-        rig.kernel.call_later(0.25, lambda: done.append(1))  # noqa: B023
+        rig.reactor.call_later(0.25, lambda: done.append(1))  # noqa: B023
         rig.turn()
         assert rig.sched.stats_get()["unlooked"] >= 0.0
     rig.settle()
@@ -304,7 +304,7 @@ def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
     assert rig.started()[:2] == [1, 2]
 
 
-# -- 5: passes that never reach a yield, or only between jobs that start --------------------------------------------
+# -- 5: passes that never reach a yield, or only between jobs that start ---------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -324,7 +324,7 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     assert rig.sched.stats_get()["sched_passes"] <= 3
 
 
-# -- 6: an expiration update that the pool never hears of, and stale ends ---------------------------------------------
+# -- 6: an expiration update that the pool never hears of, and stale ends --------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -369,7 +369,7 @@ def test_trap_6_a_reservation_that_came_due_in_vain_is_made_anew():
     assert rig.started() == [1]
 
 
-# -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------------------------------
+# -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -389,7 +389,7 @@ def test_trap_7_no_call_of_a_pass_waits_for_an_answer(module):
     assert len(rig.kvs.commits) <= 3
 
 
-# -- 8 is in test_queue.py --------------------------------------------------------------------------------------------
+# -- 8 is in test_queue.py -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -413,7 +413,7 @@ def test_trap_8_cancel_and_prioritize_in_a_deep_queue(module):
     assert rig.started() == [1, 700, 500]
 
 
-# -- 9: two replies, late annotations, needless nulls -------------------------------------------------------------------------
+# -- 9: two replies, late annotations, needless nulls ----------------------------------------------
 
 
 def test_trap_9_a_second_answer_raises():
@@ -464,7 +464,7 @@ def test_trap_9_no_null_for_a_key_that_was_never_set(module):
                     shown.add(key)
 
 
-# -- 10 is in test_handshake.py ---------------------------------------------------------------------------------------------------
+# -- 10 is in test_handshake.py --------------------------------------------------------------------
 
 
 def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):

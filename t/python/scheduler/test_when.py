@@ -61,7 +61,8 @@ def workload(policy, seed, mixed):
 
 
 def outcome(rig, newcomer):
-    """What is said of a newcomer, and when it starts if it comes: seconds since the epoch, or None."""
+    """What is said of a newcomer, and when it starts if it comes: seconds since the epoch, or
+    None."""
     errnum, said = rig.ask("sched.when", {"jobspec": newcomer})
     assert errnum == 0, said
     rig.submit(9999, newcomer)

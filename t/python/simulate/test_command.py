@@ -14,21 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+from command_runner import FLUX, flux, rows, write_rows
 
-TOP = Path(__file__).resolve().parents[3]
-FLUX = TOP / "src" / "cmd" / "flux"
-
-
-def flux(*args, code=0, **options):
-    done = subprocess.run(
-        [str(FLUX), "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+from flux_embedded.formats import rset
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +45,6 @@ def test_what_it_says(results):
     ]
     assert "jobs start at different times; the first:" in done.stdout
     assert all(json.loads(line)["policy"] for line in done.stderr.splitlines())
-
-
-def rows(directory):
-    with open(directory / "jobs.csv", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_jobs_csv_as_evalys_reads_it(results):
@@ -148,7 +131,41 @@ BREAKS = [
     (lambda table: together(table), "is held by job .* and given to job"),
     (lambda table: ahead(table[290]), "is held by job|ahead of job"),
     (lambda table: table[50].update(first_promise="1"), "was promised a start"),
+    (lambda table: table.pop(17), "299 jobs are written, of 300"),
+    (lambda table: table.append(dict(table[-1])), "is held by job|301 jobs are written"),
+    (lambda table: longer(table[-1]), "ran .* s, with a run time of"),
+    (lambda table: table[20].update(profile="delay:1"), "ran .* s, with a run time of 1 s"),
+    (lambda table: table[30].update(waiting_time="1"), "its wait is .*, and 1 s is written"),
+    (lambda table: table[30].update(execution_time="1"), "its run time is .*, and 1 s is written"),
+    (lambda table: table[30].update(waiting_time=""), "its wait is .*, and nothing is written"),
+    (lambda table: table[30].update(stretch="0.5"), "its stretch is .*, not 0.5"),
+    (lambda table: table[30].update(starting_time=""), "has no start, and units"),
+    (lambda table: blank(table[30]), "299 jobs started, and its summary says 300"),
+    (lambda table: table[30].update(starting_time="nan"), "job 31: its start is nan, not a number"),
+    (lambda table: table[30].update(stretch="NaN"), "job 31: its stretch is nan, not a number"),
+    (lambda table: table[30].update(success="0"), "its success is '0'"),
+    (lambda table: wider(table), "of size .* has .* units"),
 ]
+
+
+def longer(row):
+    """A job ends a second later, in all columns."""
+    for key in ("finish_time", "execution_time", "turnaround_time"):
+        row[key] = str(float(row[key]) + 1)
+    row["stretch"] = str(float(row["turnaround_time"]) / float(row["execution_time"]))
+    row["requested_time"] = "-1"
+
+
+def blank(row):
+    """A job is as if it had never started."""
+    for key in list(row)[list(row).index("success") : list(row).index("consumed_energy")]:
+        row[key] = ""
+
+
+def wider(table):
+    """A job asked for fewer units than it was given."""
+    row = next(row for row in table if int(row["requested_number_of_resources"]) > 1)
+    row["requested_number_of_resources"] = str(int(row["requested_number_of_resources"]) - 1)
 
 
 def ahead(row):
@@ -171,13 +188,6 @@ def together(table):
     other["submission_time"] = "0"
 
 
-def write_rows(directory, table):
-    with open(directory / "jobs.csv", "w", newline="") as stream:
-        writer = csv.DictWriter(stream, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-
-
 @pytest.mark.parametrize("number", range(len(BREAKS)))
 def test_check_finds(results, tmp_path, number):
     change, said = BREAKS[number]
@@ -187,6 +197,44 @@ def test_check_finds(results, tmp_path, number):
     change(table)
     write_rows(broken, table)
     assert re.search(said, flux("check", broken, code=1).stdout)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"nb_computing_machines": 64}, "nb_computing_machines is 64, and 128 by its jobs"),
+        ({"mean_waiting_time": 0}, "mean_waiting_time is 0, and"),
+        ({"nb_jobs_success": None}, "nb_jobs_success is None, and"),
+    ],
+)
+def test_check_of_totals(results, tmp_path, change, said):
+    shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
+    path = tmp_path / "broken" / "schedule.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert said in flux("check", tmp_path / "broken", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        (
+            r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z",
+            r"\1,127,1\n",
+            "1 units in use at .*, and jobs.csv 0",
+        ),
+        (
+            r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z",
+            "",
+            "says nothing at .*, and jobs.csv 0 units in use",
+        ),
+        (r"(?m)^(\d+,0,0,0),(\d+),(\d+)\n\Z", r"\1,3,3\n", "3 idle and 3 computing at .*, of 128"),
+    ],
+)
+def test_check_of_machine_states(results, tmp_path, old, new, said):
+    shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
+    path = tmp_path / "broken" / "machine_states.csv"
+    path.write_text(re.sub(old, new, path.read_text()))
+    assert re.search(said, flux("check", tmp_path / "broken", code=1).stdout)
 
 
 def test_check_of_eventlogs(results, tmp_path):
@@ -204,7 +252,7 @@ def test_check_of_eventlogs(results, tmp_path):
 
 def test_compare(results):
     done = flux("compare", results[0], "--diff=1,3")
-    assert "1: sched-backfill reservations=1" in done.stdout
+    assert "2: sched-backfill reservations=1  (" in done.stdout  # the number it was run with
     assert "units idle" in done.stdout
     assert (
         "different workloads"
@@ -242,6 +290,7 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, out + err
     assert "interrupted: the figures are of the jobs that had started by then" in out
+    assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/60,000 ", out)
     summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
     assert summary["interrupted"] is True
     assert len(rows(tmp_path / "out" / "sched-backfill")) == 60000
@@ -274,7 +323,7 @@ def test_no_run_outlives_the_command(signum):
     [
         ([], "give one of TRACE"),
         (["sample", "--model=lublin"], "give one of TRACE"),
-        (["no-such-file"], "no-such-file: there is no such file"),
+        (["sample", "--live"], "give one of TRACE"),
         (["sample", "--scheduler=no-such"], "--scheduler=no-such: module not found"),
         (
             ["sample", "--scheduler=sched-fifo", "--scheduler=sched-fifo"],
@@ -283,22 +332,154 @@ def test_no_run_outlives_the_command(signum):
         (["sample", "--diff=1,2", "-o", "x"], "--diff=1,2: expected two numbers"),
         (["sample", "--model", "lublin"], "give one of"),
         (["--model=magic"], "model 'magic': the one known is lublin"),
-        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
-        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
+        (["sample", "--window=soon"], "window 'soon': expected"),
         (["sample", "--nodes=0"], "--nodes"),
-        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
+        (["sample", "--nodes=4,x"], "--nodes"),
+        (["sample", "--format=bogus"], "--format"),
+        (["sample", "--shake=-5"], "--shake"),
+        (["sample", "--limits=y2"], "limits 'y2': expected trace, run or xF"),
+        (["sample", "--estimates=guess"], "estimates 'guess': expected"),
+        (
+            ["sample", "--limits=run", "--estimates=tsafrir"],
+            "--estimates: --limits gives every job",
+        ),
+        (["sample", "--scale-arrivals=0"], "scale-arrivals 0.0: expected a number above 0"),
+        (["sample", "--nodes=8", "--R=R.json"], "--nodes: the machine is that of --R"),
+        (
+            ["sample", "--cores-per-node=8", "--conf=conf.toml"],
+            "make a machine; conf.toml is another one",
+        ),
+        (
+            ["sample", "--gpus-per-node=0", "--conf=conf.toml"],
+            "make a machine; conf.toml is another one",
+        ),
+        (["sample", "--R=R.json", "--conf=conf.toml"], "R and the resource.config"),
+        (["--live", "--nodes=8"], "--nodes: the machine is that of the running instance"),
+        (
+            ["--live", "--limits=run", "--seeds=3"],
+            "--limits, --seeds: the jobs are those of the running",
+        ),
+        (["--live", "--scale-arrivals=0.5"], "--scale-arrivals: the jobs are those of the running"),
+        (["--model=lublin", "--format=swf"], "--format: jobs of a model come from no file"),
+        (["sample", "--eventlogs", "--swf"], "--eventlogs, --swf: this needs the files of results"),
+        (["sample", "--resume"], "--resume: this needs the files of results"),
+        (
+            ["sample", "--force", "--resume", "-o", "x"],
+            "--force: --resume keeps what --force removes",
+        ),
+        (
+            ["sample", "--seeds=2", "--diff=1,2", "-o", "x"],
+            "--diff: with --seeds there are several",
+        ),
+        (
+            ["sample", "--save-trace=x", "--scheduler=sched-fifo"],
+            "--scheduler: --save-trace writes",
+        ),
         (["sample", "--jobs=5", "--engine=instance", "--grain=event-end"], "needs the lean engine"),
-        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
         (["check"], "give directories, or --live"),
     ],
 )
-def test_refusals(args, said, tmp_path):
-    done = subprocess.run(
-        [str(FLUX), "simulate", *args], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    assert done.returncode in (1, 2)
+def test_wrong_usage(args, said, tmp_path):
+    (tmp_path / "conf.toml").write_text('[[resource.config]]\nhosts = "n[0-3]"\ncores = "0-3"\n')
+    (tmp_path / "R.json").write_text(json.dumps(rset.uniform(["n0"], 4)))
+    done = flux(*args, code=2, cwd=tmp_path)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["no-such-file"], "no-such-file: there is no such file"),
+        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
+        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
+        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
+        (["sample", "--conf=/bin/ls"], "/bin/ls: "),
+        (["sample", "--R=R.json"], "R.json: no resource set"),
+        (["/bin/ls"], "/bin/ls:1: binary data"),
+        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
+    ],
+)
+def test_refusals(args, said, tmp_path):
+    (tmp_path / "R.json").write_text("[]")
+    done = flux(*args, code=1, cwd=tmp_path)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
+    child = subprocess.Popen(
+        [str(FLUX), "simulate", "sample", "--jobs=100", "--scheduler=sched-fifo", "-o", tmp_path / "out"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    child.stdout.readline()
+    child.stdout.close()
+    errors = child.stderr.read()
+    child.stderr.close()
+    child.wait(timeout=60)
+    assert child.returncode in (0, 141) and "Traceback" not in errors
+    assert (tmp_path / "out" / "report.html").exists()
+    assert len(rows(tmp_path / "out" / "sched-fifo")) == 100
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "schedule.json", "machine_states.csv"])
+def test_a_full_disk(tmp_path, name):
+    (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
+    (tmp_path / "out" / "sched-fifo" / name).symlink_to("/dev/full")
+    if name.endswith("json"):  # which is put in place of a file that is there
+        (tmp_path / "out" / "sched-fifo" / f"{name}.new").symlink_to("/dev/full")
+    done = flux(
+        "sample", "--jobs=100", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out", code=1,
+    )  # fmt: skip
+    assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
+    assert re.search(rf"not written: .*/sched-fifo/{name}.*: No space left on device", done.stderr)
+    assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
+
+
+def test_a_report_that_cannot_be_written(tmp_path):
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    done = flux("sample", "--jobs=20", "-o", tmp_path / "out", code=1)
+    assert re.search(r"(?m)^sched-backfill +1 +20 ", done.stdout)
+    assert re.search("not written: .*/report.html.*: Is a directory", done.stderr)
+    assert "/dev/full: No space left" in flux("sample", "--save-trace=/dev/full", code=1).stderr
+
+
+def test_results_of_another_call_are_not_mixed_with_new_ones(tmp_path):
+    out = tmp_path / "out"
+    call = ["sample", "--jobs=20", "-o", out, "-q"]
+    flux(*call, "--scheduler=sched-fifo")
+    (out / "mine.txt").write_text("not ours")
+    done = flux(*call, "--scheduler=sched-simple", code=1)
+    assert "has results of an earlier call (sched-fifo)" in done.stderr and "--force" in done.stderr
+    assert not (out / "sched-simple").exists()
+    flux(*call, "--scheduler=sched-simple", "--force")
+    assert sorted(path.name for path in out.iterdir()) == [
+        "mine.txt",
+        "report.html",
+        "sched-simple",
+    ]
+    done = flux(*call[:-1], "--scheduler=sched-fifo", "--resume")
+    assert re.search(r"left alone, and in no table here: .*sched-simple", done.stdout)
+
+
+def test_policies_keep_their_number(results, tmp_path):
+    out = tmp_path / "out"
+    names = ["sched-simple", "sched-backfill", "sched-fifo"]
+    done = flux(
+        "sample", "--jobs=60", *(f"--scheduler={name}" for name in names), "--diff=2,3", "-o", out
+    )
+    compared = flux("compare", out, "--diff=2,3").stdout
+    for number, name in enumerate(names, 1):
+        assert f"{number}: {name}  (" in compared
+        for text in (done.stdout, compared):
+            assert re.search(rf"(?m)^{name} +{number} +60 ", text)
+    for text in (done.stdout, compared):
+        assert re.search(r"2: sched-backfill, and 3: sched-fifo: \d+ of 60 jobs start", text)
+    assert "expected two numbers, of 1, 2, 3" in flux("compare", out, "--diff=0,4", code=2).stderr
+
+
+def test_what_the_table_says_about_its_figures(results):
+    assert "p90: by linear interpolation" in results[1].stdout.replace("\n", " ")
 
 
 def test_a_scheduler_that_fails_does_not_stop_the_others(tmp_path):
@@ -325,6 +506,7 @@ def test_seeds():
         "-q",
     )
     assert "Differences, paired by seed, with 95 % intervals:" in done.stdout
+    assert "wait mean ± 95 %" in done.stdout
     same = flux(
         "sample",
         "--jobs=60",
@@ -334,6 +516,16 @@ def test_seeds():
         "-q",
     )
     assert same.stdout.splitlines()[-1].count("no difference") == 3
+
+
+def test_seeds_have_a_report_too(tmp_path):
+    done = flux(
+        "sample", "--jobs=40", "--seeds=2", "--scheduler=sched-fifo", "-o", tmp_path / "out"
+    )
+    assert str(tmp_path / "out" / "report.html") in done.stdout
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "Over the seeds" in text and text.count('class="band c0"') == 2
+    assert (tmp_path / "out" / "seed-2" / "sched-fifo" / "jobs.csv").exists()
 
 
 SCRIPT = """
@@ -396,6 +588,11 @@ def test_script(tmp_path):
         ("5 drain 900", "script:1: drain: idset is out of range"),
         ("5 cancel 99", "script:1: cancel: job 99 is not active"),
         ("5 priority 1 77", "script:1: priority: urgency 77"),
+        ("-5 stop", "script:1: '-5': expected a time of 0 s or more"),
+        ("nan stop", "script:1: 'nan': expected a time of 0 s or more"),
+        ("25:00 stop", "script:1: '25:00' is no time of day"),
+        ("12:60 stop", "script:1: '12:60' is no time of day"),
+        ("1d 24:00 stop", "script:1: '24:00' is no time of day"),
         ("5 queue stop night", "script:1: queue: there is no queue 'night'"),
     ],
 )

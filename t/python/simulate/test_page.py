@@ -12,7 +12,10 @@ from flux_embedded.simulate import policy
 from flux_embedded.simulate.command import sample_path
 from flux_embedded.simulate.report import charts, svg
 from flux_embedded.simulate.report.page import page
-from flux_embedded.simulate.results.picture import picture_data
+from flux_embedded.simulate.report.style import colours, dash, rules
+from flux_embedded.simulate.results.losses import losses
+from flux_embedded.simulate.results.metrics import part_names, parts
+from flux_embedded.simulate.results.picture import Cells, picture_data
 from flux_embedded.simulate.run import Settings, simulate
 from flux_embedded.simulate.workload.build import Options, build
 
@@ -23,14 +26,29 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+def summaries_of(policies, seeds=None, **options):
+    work = build(Options(traces=[sample_path()], **options))
+    found = []
+    for number, one in enumerate(policy.parse(policies), 1):
+        for seed in range(seeds or 1):
+            shaken = work
+            if seeds:
+                shaken = build(Options(traces=[sample_path()], seed=seed, shake=30.0, **options))
+            outcome, summary = simulate(shaken, one, Settings())
+            summary = {**summary, "number": number, "picture": picture_data(outcome)}
+            found.append({**summary, "seed": seed} if seeds else summary)
+    return found, work
+
+
 @pytest.fixture(scope="module")
 def text():
-    work = build(Options(traces=[sample_path()], jobs=700))
-    summaries = []
-    for one in policy.parse(["sched-fifo", "sched-backfill"]):
-        outcome, summary = simulate(work, one, Settings())
-        summaries.append({**summary, "picture": picture_data(outcome)})
-    return page(summaries, "a <title> & more", work.notes.lines())
+    summaries, work = summaries_of(["sched-fifo", "sched-backfill"])
+    found = [
+        {"later": 3, "earlier": 5, "same": 1, "only_first": 0, "only_second": 0, "lost": 7200.0, "won": 9.0,
+         "worst": 60.0, "users": [["<ann>", 3600.0]]}
+    ]  # fmt: skip
+    record = {"command": "flux simulate <x>", "files": [{"path": "/a", "sha256": "0" * 64}]}
+    return page(summaries, "a <title> & more", work.notes.lines(), found, [record])
 
 
 @pytest.fixture
@@ -64,13 +82,67 @@ def test_it_is_one_file(text):
 
 
 def test_charts_are_well_formed(text):
-    assert text.count("<figure>") == 7
+    assert text.count("<figure>") == 11
     for chart in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
         ElementTree.fromstring(f"<figure>{chart}</figure>")
 
 
-def test_it_says_what_it_does_not_show(text):
-    assert "500 of 700 jobs" in text and "beyond 500 jobs such a chart cannot be read" in text
+def test_it_says_what_is_merged(text):
+    assert re.search(
+        r"the 500 largest as bars, the other [\d,]+ \([\d.]+ % of the used area\) merged", text
+    )
+    assert "All jobs that ran in this window, which is the same for all policies" in text
+
+
+def test_who_lost_and_what_it_is_made_of(text):
+    assert "against sched-fifo" in text and "&lt;ann&gt; (1)" in text
+    assert "flux simulate &lt;x&gt;" in text and "SHA-256 " + "0" * 64 in text
+
+
+def test_tables_and_scales(text):
+    for heading in (
+        "The workload", "Slowdown", "By class of size and run time: mean bounded slowdown", "By size: mean wait",
+    ):  # fmt: skip
+        assert f"<h2>{heading}</h2>" in text
+    for column in ("wait p95", "p99", "by area", "bsld p95"):
+        assert f"<th>{column}</th>" in text
+    assert "4 times or more" in text and "waiting, jobs" in text
+
+
+def test_styles_of_any_number_of_policies():
+    seen = {(colours(number), dash(number)) for number in range(60)}
+    assert len(seen) == 60
+    assert len({colours(number) for number in range(40)}) == 40
+    assert "--c11:" in rules(12) and ".c11{" in rules(12) and ".c12{" not in rules(12)
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_a_strip_each_where_lines_cannot_be_told_apart(count):
+    summaries, work = summaries_of(["sched-fifo"], jobs=60)
+    many = [{**summaries[0], "policy": f"p{n}", "number": n + 1} for n in range(count)]
+    text = page(many, "title", work.notes.lines())
+    assert text.count('class="area c') == (count if count > 2 else 0)
+    assert text.count("Who was where: ") == count
+    for chart in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
+        ElementTree.fromstring(f"<figure>{chart}</figure>")
+
+
+def test_seeds_have_bands():
+    summaries, work = summaries_of(["sched-fifo", "sched-backfill"], seeds=3, jobs=80)
+    text = page(summaries, "title", work.notes.lines())
+    assert text.count('class="band c0"') == text.count('class="band c1"') == 2
+    assert "Differences, paired by seed, with 95 % intervals" in text
+    assert text.count("Who was where: ") == 2
+
+
+def test_a_sweep_has_curves():
+    summaries = []
+    for factor in (0.8, 1.0, 1.25):
+        some, work = summaries_of(["sched-fifo", "sched-backfill"], jobs=80, scale_arrivals=factor)
+        summaries += [{**one, "variant": {"scale_arrivals": str(factor)}} for one in some]
+    text = page(summaries, "title", work.notes.lines())
+    assert text.count("along the sweep") == 3
+    assert "The table: scale-arrivals=0.8" in text and "The table: scale-arrivals=1.25" in text
 
 
 def test_without_scripts(text, browse):
@@ -85,6 +157,7 @@ def test_without_scripts(text, browse):
     ):
         assert heading in dom
     assert dom.count("<title>job ") >= 900  # details of each bar
+    assert 'class="tools"' not in dom
 
 
 PROBE = """
@@ -92,15 +165,32 @@ PROBE = """
 const chart = document.querySelector("svg.gantt"), plot = chart.querySelector("svg.plot");
 const box = chart.getBoundingClientRect(), before = plot.getAttribute("viewBox");
 const at = { clientX: box.left + box.width / 2, clientY: box.top + 50, bubbles: true, cancelable: true };
-chart.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100 }));
+const plain = chart.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100 }));
+const scrolled = plain && plot.getAttribute("viewBox") === before;
+chart.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100, ctrlKey: true }));
 const zoomed = plot.getAttribute("viewBox");
 chart.querySelector(".job").dispatchEvent(new PointerEvent("pointermove", at));
 const shown = document.getElementById("details").textContent;
 const visible = !document.getElementById("details").hidden;
 chart.dispatchEvent(new MouseEvent("dblclick", at));
 const after = plot.getAttribute("viewBox");
+const tools = chart.parentElement.nextElementSibling;
+[...tools.querySelectorAll("button")].find((one) => one.textContent === "+").click();
+const pressed = plot.getAttribute("viewBox") !== before;
+[...tools.querySelectorAll("button")].find((one) => one.textContent === "all").click();
+document.getElementById("details").hidden = true;
+chart.querySelector(".job").dispatchEvent(new PointerEvent("pointerdown", { ...at, pointerType: "touch" }));
+const tapped = !document.getElementById("details").hidden;
+const link = document.querySelector(".tools a");
+link.addEventListener("click", (event) => event.preventDefault());
+link.click();
+const saved = link.href.startsWith("blob:") && link.download.endsWith(".svg");
+const request = new XMLHttpRequest();
+request.open("GET", link.href, false);
+let file = "";
+try { request.send(); file = request.responseText.slice(0, 400); } catch (error) { file = String(error); }
 const wide = document.documentElement.scrollWidth <= innerWidth;
-document.body.dataset.seen = JSON.stringify({ zoomed: zoomed !== before, back: after === before, shown, visible, wide });
+document.body.dataset.seen = JSON.stringify({ zoomed: zoomed !== before, back: after === before, shown, visible, wide, scrolled, pressed, tapped, saved, file });
 </script>"""
 
 
@@ -111,6 +201,10 @@ def test_zoom_and_details(text, browse):
     dom = browse(text.replace("</body>", PROBE + "</body>"), "--dump-dom")
     seen = json.loads(html.unescape(re.search(r'data-seen="(.*?)"', dom).group(1)))
     assert seen["zoomed"] and seen["back"] and seen["visible"] and seen["wide"]
+    assert seen["scrolled"] and seen["pressed"] and seen["tapped"] and seen["saved"]
+    assert seen["file"].startswith("<svg ") and "http://www.w3.org/2000/svg" in seen["file"], seen[
+        "file"
+    ]
     assert re.match(r"job \d+, size \d+\nsubmitted ", seen["shown"])
 
 
@@ -126,6 +220,124 @@ def test_light_and_dark(text, browse, tmp_path, scheme, bright):
     picture = tmp_path / f"{scheme}.png"
     browse(text, f"--screenshot={picture}", setting)
     assert picture.stat().st_size > 20_000
+
+
+def test_a_narrow_window(text, browse):
+    probe = "<script>document.body.dataset.wide = document.documentElement.scrollWidth;</script>"
+    dom = browse(text.replace("</body>", probe + "</body>"), "--dump-dom", "--window-size=800,1000")
+    assert int(re.search(r'data-wide="(\d+)"', dom).group(1)) <= 800
+
+
+# -- what is drawn ----------------------------------------------------------------------------------------------
+
+
+def cells_area(texts, end, units):
+    """Unit seconds that the digits of cells stand for, about."""
+    height, width = units / len(texts), end / len(texts[0])
+    return sum(int(digit) / 9 for text in texts for digit in text) * height * width
+
+
+def test_cells():
+    cells = Cells(4, 0.0, 100.0, 10, 4)
+    cells.add(0.0, 100.0, "0")
+    cells.add(15.0, 35.0, "1 3")
+    cells.add(50.0, 50.0, "2")  # of no length
+    cells.add(-50.0, 5.0, "2")  # began before
+    assert cells.texts() == ["9999999999", "0494000000", "4000000000", "0494000000"]
+    halves = Cells(4, 0.0, 10.0, 1, 2)
+    halves.add(0.0, 10.0, "0 2-3")
+    assert halves.texts() == ["4", "9"]
+
+
+def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
+    work = build(Options(traces=[sample_path()]))
+    charts_of = []
+    for one in policy.parse(["sched-fifo", "sched-backfill"]):
+        outcome, _ = simulate(work, one, Settings())
+        chart = picture_data(outcome)["gantt"]
+        begin, end = chart["begin"], chart["end"]
+        inside = [i for i in outcome.started() if outcome.start[i] < end and outcome.end[i] > begin]
+        assert len(chart["jobs"]) == 500
+        assert (
+            abs(len(inside) - len(chart["jobs"]) - chart["merged"]) <= 20
+        )  # of no length, at its ends
+        drawn = {row[0] for row in chart["jobs"]}
+        area = {
+            work.jobs[i].id: (min(outcome.end[i], end) - max(outcome.start[i], begin))
+            * work.jobs[i].size
+            for i in inside
+        }
+        assert min(area[id] for id in drawn) >= max(area[id] for id in area if id not in drawn)
+        assert chart["merged_share"] == pytest.approx(
+            sum(area[id] for id in area if id not in drawn) / sum(area.values())
+        )
+        charts_of.append((begin, end))
+        # The whole run is there, too.
+        whole = picture_data(outcome)["whole"]
+        used = sum(outcome.run_of(i) * work.jobs[i].size for i in outcome.started())
+        assert cells_area(whole["shade"], whole["end"], 128) == pytest.approx(used, rel=0.1)
+    assert charts_of[0] == charts_of[1]
+
+
+def test_a_small_workload_is_shown_whole():
+    work = build(Options(traces=[sample_path()], jobs=50))
+    (one,) = policy.parse(["sched-fifo"])
+    outcome, _ = simulate(work, one, Settings())
+    chart = picture_data(outcome)["gantt"]
+    assert (chart["begin"], chart["end"], chart["merged"]) == (0.0, outcome.last, 0)
+    assert len(chart["jobs"]) == 50
+
+
+def test_every_broken_promise_is_drawn():
+    from flux_embedded.simulate.results.outcome import Outcome
+
+    work = build(Options(traces=[sample_path()]))
+    outcome = Outcome(work, 0.0)
+    late = set(range(0, 2000, 25))
+    for i in range(2000):
+        outcome.start[i], outcome.end[i] = 100.0 + i, 101.0 + i
+        outcome.promise[i] = outcome.start[i] + (-5 if i in late else 5)
+    picture = picture_data(outcome)
+    assert picture["promised"]["made"] == 2000 and picture["promised"]["broken"] == len(late) == 80
+    broken = [point for point in picture["promises"] if point[1] > point[0]]
+    assert len(broken) == 80 < len(picture["promises"]) < 2000
+    assert charts.promises([picture]).count("broken") == 80
+
+
+def test_outlines_only_of_bars_that_have_an_inside():
+    row = ["1", 0.0, 10.0, 5000.0, 64, 0, None, None, "0-63", 1, 1]
+    small = ["2", 0.0, 10.0, 11.0, 64, 0, None, None, "0-63", 1, 1]
+    flat = ["3", 0.0, 10.0, 5000.0, 1, 0, None, None, "64", 1, 1]
+    chart = {
+        "begin": 0.0,
+        "end": 10000.0,
+        "is_whole": True,
+        "jobs": [row, small, flat],
+        "shade": [],
+    }
+    drawn = charts.gantt({"gantt": chart, "units": 128}, 0)
+    assert drawn.count(" backfilled") == 1
+
+
+def test_losses():
+    nan = float("nan")
+    jobs = [("ann", 2), ("bob", 1), ("ann", 4), ("eve", 1), (None, 1)]
+    found = losses([0.0, 10.0, 20.0, nan, 5.0], [5.0, 4.0, 30.0, 7.0, 5.0], jobs)
+    assert found == {
+        "later": 2, "earlier": 1, "same": 1, "only_first": 0, "only_second": 1,
+        "lost": 50.0, "won": 6.0, "worst": 10.0, "users": [["ann", 50.0]],
+    }  # fmt: skip
+
+
+def test_classes_are_parts_of_the_trace():
+    assert parts([1] * 50 + [2] * 25 + [64] * 25) == [1, 2, 64]
+    assert part_names([1, 8, 64], str) == ["up to 1", "1 to 8", "> 8"]
+    assert part_names([7], str) == ["up to 7"]
+    summaries, _ = summaries_of(["sched-fifo"], jobs=400)
+    found = summaries[0]["picture"]["groups"]
+    counts = [one["jobs"] for one in found["size and run time"].values()]
+    assert sum(counts) == 400 and max(counts) < 200 and len(counts) > 8
+    assert "user" not in found  # the sample has none
 
 
 def test_scales():

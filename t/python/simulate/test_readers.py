@@ -4,6 +4,7 @@
 import gzip
 import io
 import json
+import random
 import sqlite3
 import tarfile
 
@@ -104,6 +105,23 @@ def test_swf_of_a_million_columns(tmp_path):
     "text, said",
     [
         (swf(row(), row(2)[:17]), "FILE:7: 17 columns: a record of this format has 18 or more"),
+        (
+            swf(row()[:17], header=""),
+            "FILE:1: 17 columns: a record of this format has 18 or more; column 18 (think time)",
+        ),
+        (
+            swf(row()[:16], header=""),
+            "FILE:1: 16 columns: a record of this format has 18 or more; columns 17 to 18 (prec",
+        ),
+        (HEADER, "FILE: there is no job in it: nothing but a header or comments"),
+        (
+            swf(row(run="1e308")),
+            "FILE: job 1: its run time of 1e+308 s is more than a thousand years",
+        ),
+        (
+            swf(row(submit="1e20")),
+            "FILE: job 1: its submit time of 1e+20 s is more than a thousand years",
+        ),
         (swf(row(), row(2, run="nan")), "FILE:7: column 4 is nan, not a number"),
         (swf(row(), row(2, submit="inf")), "FILE:7: column 2 is inf, not a number"),
         (swf(row(), row(2, run="ten")), "FILE:7: column 4 is 'ten', not a number"),
@@ -129,7 +147,30 @@ def test_no_file_and_no_format(tmp_path):
     assert refusal(str(tmp_path / "none")) == "FILE: there is no such file"
     assert "none of the formats known" in refusal(write(tmp_path, "hello\nworld\n"))
     assert "none of the formats known" in refusal(write(tmp_path, ""))
-    assert "none of the formats known" in refusal(write(tmp_path, bytes(range(256)) * 20))
+    assert "the file is empty" in refusal(write(tmp_path, ""))
+    assert "binary data" in refusal(write(tmp_path, bytes(range(256)) * 20))
+
+
+@pytest.mark.parametrize("form", ["auto", "swf", "sacct", "flux", "batsim", "csv", "accounting"])
+def test_what_is_no_trace_at_all(tmp_path, form):
+    chance = random.Random(form)
+    files = [
+        b"\x7fELF" + chance.randbytes(3000),
+        b"[1, 2, 3]",
+        b'{"jobs": [1, null], "profiles": {}}',
+        b'{"jobs": {"a": 1}, "profiles": []}',
+        b"[" * 100_000,
+        b'a,b"c\n"' * 1000,
+        "Schl\u00fcssel\n".encode("utf-16"),
+    ]
+    for data in files:
+        refusal(write(tmp_path, data), form)  # a TraceError, whatever it is
+
+
+def test_a_limit_beyond_reason_is_none(tmp_path):
+    ((record,), source) = read(write(tmp_path, swf(row(limit="1e308"))))
+    assert record.limit is None
+    assert "1 jobs have a limit of more than a thousand years" in "\n".join(source.notes.lines())
 
 
 # -- tables ---------------------------------------------------------------------------------------------------
@@ -193,6 +234,69 @@ def test_csv_of_flux_fiction(tmp_path):
     assert "fewer cores than nodes" in said and "do not divide" in said
 
 
+BATSIM_OLD = (
+    "jobID,hacky_job_id,workload_name,submission_time,requested_number_of_processors,requested_time,success,"
+    "starting_time,execution_time,finish_time,waiting_time,turnaround_time,stretch,consumed_energy,"
+    "allocated_processors\n"
+    "a!1,1,a,5,3,60,1,9,20,29,4,24,1.2,-1,0-2\n"
+)
+
+
+def test_older_results_of_batsim(tmp_path):
+    ((record,), _) = read(write(tmp_path, BATSIM_OLD, "jobs.csv"))
+    assert (record.id, record.submit, record.run, record.limit, record.cores) == (
+        "a!1",
+        5,
+        20,
+        60,
+        3,
+    )
+
+
+PLAIN = "id,submit,run,limit,nodes\n"
+
+
+def test_durations_in_a_table(tmp_path):
+    text = PLAIN + "1,0,1:00,1h,1\n2,5,90,2:00:00,1\n"
+    records, _ = read(write(tmp_path, text, "jobs.csv"))
+    assert [(record.run, record.limit) for record in records] == [(60, 3600), (90, 7200)]
+
+
+@pytest.mark.parametrize(
+    "first, second, kind",
+    [
+        ("5", "2024-01-01T00:00:00", "seconds"),
+        ("2024-01-01T00:00:00", "5", "dates without a zone"),
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00", "dates with a zone"),
+        ("2024-01-01T00:00:00", "2024-01-01T00:00:00+01:00", "dates without a zone"),
+    ],
+)
+def test_mixed_kinds_of_dates(tmp_path, first, second, kind):
+    text = f"{PLAIN}1,{first},5,9,1\n2,{second},5,9,1\n"
+    said = refusal(write(tmp_path, text, "jobs.csv"))
+    assert said.startswith(f"FILE:3: '{second}': times of the column submit above are {kind}")
+
+
+def test_mixed_kinds_of_traces(tmp_path):
+    dated, plain = write(tmp_path, swf(row())), write(tmp_path, swf(row(), header=""), "plain.swf")
+    with pytest.raises(TraceError, match="mixed kinds have no order"):
+        build(Options(traces=[dated, plain]))
+    assert len(build(Options(traces=[dated, dated])).jobs) == 2
+
+
+def test_sizes_that_are_not_whole(tmp_path):
+    records, source = read(write(tmp_path, PLAIN + "1,0,5,9,1.5\n2,0,5,9,2.0\n", "jobs.csv"))
+    assert [record.nodes for record in records] == [2, 2]
+    assert "1 jobs have a size that is not whole: rounded up" in "\n".join(source.notes.lines())
+    _, source = read(write(tmp_path, swf(row(size=1.5))))
+    assert "not whole: rounded up" in "\n".join(source.notes.lines())
+
+
+def test_a_table_without_a_column_names_it(tmp_path):
+    said = refusal(write(tmp_path, "id,submit,run\n1,0,5\n", "jobs.csv"))
+    assert said.startswith("FILE:1: no column for the size (any of nnodes, ")
+
+
 def test_own_results_are_a_trace(tmp_path):
     from flux_embedded.simulate.results.files import COLUMNS
 
@@ -221,13 +325,19 @@ def test_own_results_are_a_trace(tmp_path):
         ("1-12", 129600),
         ("00:00:01.5", 1.5),
         ("90", 90),
+        ("1:00", 60),
+        ("1h", 3600),
+        ("1.5d", 129600),
+        ("90s", 90),
     ],
 )
 def test_durations(text, value):
     assert columns.seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "a:b", "x-1", "-5", "1:2:3:4:5", "nan", "::"])
+@pytest.mark.parametrize(
+    "text", ["", "a:b", "x-1", "-5", "1:2:3:4:5", "nan", "::", "h", "-1h", "1w"]
+)
 def test_no_durations(text):
     with pytest.raises(ValueError, match="is no duration"):
         columns.seconds(text)
@@ -435,6 +545,26 @@ def test_machine_and_unit(tmp_path):
     assert "the trace does not say" in "\n".join(work.notes.lines())
 
 
+def test_a_machine_that_is_too_small_for_the_trace_itself(tmp_path):
+    rows = [row(n, submit=n, run=100, size=2, wait=0) for n in range(1, 7)]
+    work = workload(tmp_path, swf(*rows, header=""))
+    (warning,) = work.notes.warnings
+    assert "the machine has 2 nodes" in warning and "used 12 at once" in warning
+    assert work.notes.lines()[0] == f"WARNING: {warning}"
+    assert (
+        workload(tmp_path, swf(*rows, header=""), nodes=2).notes.warnings == []
+    )  # as was asked for
+    assert workload(tmp_path, swf(*rows)).notes.warnings == []  # 64 processors by its header
+
+
+def test_a_trace_without_limits(tmp_path):
+    text = swf(row(limit=-1), row(2, limit=-1))
+    (warning,) = workload(tmp_path, text).notes.warnings
+    assert warning.startswith("no job has a limit") and "--estimates=tsafrir" in warning
+    assert workload(tmp_path, text, estimates="run").notes.warnings == []
+    assert workload(tmp_path, swf(row(limit=-1), row(2))).notes.warnings == []
+
+
 def test_limits_and_estimates(tmp_path):
     text = swf(row(limit=-1, run=100), row(2, limit=50, run=100))
     work = workload(tmp_path, text)
@@ -459,6 +589,9 @@ def test_limits_and_estimates(tmp_path):
         {"window": "5-2"},
         {"window": "soon"},
         {"scale_arrivals": 0},
+        {"shake": -5},
+        {"shake": float("nan")},
+        {"format": "bogus"},
         {"jobs": 1, "window": "400-500"},
     ],
 )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """EASY and conservative backfill as they are defined, by brute force, to compare schedulers with.
 
-One pool of equal units, hard limits, one pass at each instant after all ends and submissions of it.
-Agrees on every start with all recorded schedules of golden/schedules at batch grain.
+One pool of equal units, hard limits. At grain "batch" there is one pass at each instant after all ends and
+submissions of it; else one after each of them, and the units of a job that must end then count as free.
+Agrees on every start with all recorded schedules of golden/schedules.
 """
 
 import heapq
@@ -59,13 +60,14 @@ class Free:
         raise AssertionError("it never fits")
 
 
-def schedule(jobs, procs, policy):
+def schedule(jobs, procs, policy, grain="batch"):
     """Start times: {id: seconds, or None: refused}.
 
     Args:
         jobs (list): (id, submit, run, limit, size), by time of submission
         procs (int): units there are
         policy (str): one of POLICIES
+        grain (str): "batch"; "event-end", "event-submit": what comes first of an instant
     """
     depth, kept = POLICIES[policy]
     jobs = {job[0]: job for job in jobs}
@@ -74,19 +76,24 @@ def schedule(jobs, procs, policy):
     queue, running, ends, start, promised = [], {}, [], {}, {}
     while coming or ends:
         now = min([entry[0] for entry in ends[:1]] + [jobs[id][1] for id in coming[-1:]])
-        ended = False
-        while ends and ends[0][0] == now:
-            del running[heapq.heappop(ends)[1]]
-            ended = True
-        while coming and jobs[coming[-1]][1] == now:
-            id = coming.pop()
-            if jobs[id][4] > procs:
-                start[id] = None
+        ended, left = False, True
+        while left:
+            ends_first = grain != "event-submit" or not (coming and jobs[coming[-1]][1] == now)
+            if ends_first and ends and ends[0][0] == now:
+                del running[heapq.heappop(ends)[2]]
+                ended = True
+            elif coming and jobs[coming[-1]][1] == now:
+                id = coming.pop()
+                if jobs[id][4] > procs:
+                    start[id] = None
+                else:
+                    queue.append(id)
             else:
-                queue.append(id)
+                break
+            left = grain == "batch"
         if not kept:
             promised = {}
-        free = Free(now, procs, running.values())
+        free = Free(now, procs, [one for one in running.values() if one[0] > now])
         for id, when in promised.items():
             free.take(when, when + jobs[id][3], jobs[id][4])
         waiting = []
@@ -106,8 +113,8 @@ def schedule(jobs, procs, policy):
                 waiting.append(id)
                 continue
             promised.pop(id)
-            start[id] = now
+            start[id] = now  # so many have: ends of one instant come in the order of starts
             running[id] = (now + limit, size)
-            heapq.heappush(ends, (now + min(run, limit), id))
+            heapq.heappush(ends, (now + min(run, limit), len(start), id))
         queue = waiting
     return start

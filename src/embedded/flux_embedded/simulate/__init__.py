@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux simulate``: recorded or invented jobs through an unchanged scheduler, under a virtual clock.
 
 - `workload`: readers of traces, models, and what is made of their jobs

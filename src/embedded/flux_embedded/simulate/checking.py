@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux simulate check``: the rules that a schedule must keep, whoever made it.
 
 - no unit is held by two jobs at a time, none is held that the machine does not have
@@ -5,20 +6,25 @@
 - a job starts after it was submitted, and ends by its limit
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
+- what is written of a job adds up: its times, its run time and its profile, its size and its units
+- the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
 
 The first violation is told in words.
 """
 
 import bisect
+import collections
 import heapq
 import json
+import math
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
 from flux_embedded.simulate.results import reading
+from flux_embedded.simulate.results.files import busy_changes
 
 #: Rounding of what is written.
 GRAIN = 1e-5
@@ -84,18 +90,21 @@ def check_result(result):
     """
     rows = result.rows()
     options = result.provenance.get("options", {})
-    calm = not options.get("script") and not options.get("live")
+    calm = not any(options.get(key) for key in ("script", "live", "failures"))
     for row in rows:
+        _check_numbers(result, row)
         _check_times(result, row, calm)
-    check_units(
-        [
-            (row.id, row.start, row.end, _units(result, row), row.size)
-            for row in rows
-            if row.start is not None
-        ],
-        result.units,
-        result.name,
-    )
+    others = result.summary.get("others") or {}
+    held = [
+        (row.id, row.start, row.end, _units(result, row), row.size)
+        for row in rows
+        if row.start is not None
+    ]
+    held += [
+        (id, start, end, idset.decode(units.replace(" ", ",")), 0)
+        for id, (start, end, units) in others.items()
+    ]
+    check_units(held, result.units, result.name)
     if result.summary.get("available"):
         _check_available(result, rows)
     module = result.name.split()[0]
@@ -108,6 +117,10 @@ def check_result(result):
                     raise Violation(
                         f"{result.name}: job {row.id} was promised a start at {row.promise:g} s and started at {row.start:g} s"
                     )
+    for row in rows:
+        _check_sums(result, row, calm)
+    _check_number_of_jobs(result, rows)
+    _check_totals(result, rows, held)
     directory = os.path.join(result.directory, "eventlogs")
     if os.path.isdir(directory):
         _check_eventlogs(directory)
@@ -119,6 +132,136 @@ def _units(result, row):
         return idset.decode(row.allocated.replace(" ", ","))
     except ValueError as exc:
         raise Violation(f"{result.name}: job {row.id}: allocated_resources: {exc}") from None
+
+
+#: Numbers of a row that there may not be.
+NUMBERS = (
+    "submit", "start", "end", "run", "wait", "turnaround", "limit", "profile", "promise", "stretch",
+)  # fmt: skip
+
+
+def _check_numbers(result, row):
+    for name in NUMBERS:
+        value = getattr(row, name)
+        # A stretch is infinite where a job of no length waited.
+        if value is not None and not math.isfinite(value) and (name != "stretch" or value != value):
+            raise Violation(f"{result.name}: job {row.id}: its {name} is {value}, not a number")
+
+
+#: What is written of a job that ran, and what is not of one that did not.
+RAN = ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
+
+
+def _check_sums(result, row, calm):
+    """What is written of a job adds up."""
+    name = f"{result.name}: job {row.id}"
+    if row.start is None:
+        if row.state in RAN or row.allocated or row.run is not None or row.wait is not None:
+            raise Violation(
+                f"{name} has no start, and units, a run time or a final state as if it had"
+            )
+        return
+
+    def same(what, written, value):
+        if written is None or abs(written - value) > GRAIN:
+            said = "nothing" if written is None else f"{written:g} s"
+            raise Violation(f"{name}: its {what} is {value:g} s, and {said} is written")
+
+    same("wait", row.wait, row.start - row.submit)
+    if row.end is None:
+        if row.state:
+            raise Violation(f"{name} is {row.state}, and has no end")
+        return
+    if not row.state:
+        raise Violation(f"{name} ended, and has no final state")
+    same("run time", row.run, row.end - row.start)
+    same("turnaround", row.turnaround, row.end - row.submit)
+    if row.run > 0 and row.stretch is not None:
+        if abs(row.stretch - row.turnaround / row.run) > GRAIN * max(1.0, row.stretch):
+            raise Violation(
+                f"{name}: its stretch is {row.turnaround / row.run:g}, not {row.stretch:g}"
+            )
+    if (row.success == "1") != (row.state == "COMPLETED_SUCCESSFULLY"):
+        raise Violation(f"{name}: its success is {row.success!r}, its final state {row.state}")
+    if calm and row.profile is not None and row.state in RAN:
+        # Of a real number of seconds since the epoch, a microsecond is the finest that is left.
+        due = min(row.profile, row.limit) if row.limit else row.profile
+        if abs(row.run - due) > GRAIN:
+            limit = f" and a limit of {row.limit:g} s" if row.limit else ""
+            raise Violation(
+                f"{name} ran {row.run:g} s, with a run time of {row.profile:g} s{limit}"
+            )
+        over = bool(row.limit) and row.profile > row.limit
+        if over != (row.state == "COMPLETED_WALLTIME_REACHED"):
+            raise Violation(f"{name} is {row.state}, with a run time of {row.profile:g} s")
+
+
+def _check_number_of_jobs(result, rows):
+    jobs = result.provenance.get("jobs")
+    if jobs is not None and len(rows) != jobs:
+        raise Violation(f"{result.name}: {len(rows):,} jobs are written, of {jobs:,} there were")
+    ids = collections.Counter(row.id for row in rows)
+    twice = next((id for id, count in ids.items() if count > 1), None)
+    if twice is not None:
+        raise Violation(f"{result.name}: job {twice} is there {ids[twice]} times")
+    began = sum(row.start is not None for row in rows)
+    said = result.summary.get("figures", {}).get("started")
+    if said is not None and began != said:
+        raise Violation(f"{result.name}: {began:,} jobs started, and its summary says {said:,}")
+
+
+def _check_totals(result, rows, held):
+    """schedule.json and machine_states.csv say what jobs.csv says."""
+    totals = result.totals()
+    if totals is not None:
+        ends = [row for row in rows if row.start is not None and row.end is not None]
+        states_of = [row.state for row in rows]
+        due = {
+            "nb_computing_machines": result.units,
+            "nb_jobs": len(rows),
+            "nb_jobs_finished": len(ends),
+            "nb_jobs_rejected": states_of.count("REJECTED"),
+            "nb_jobs_success": states_of.count("COMPLETED_SUCCESSFULLY"),
+            "mean_waiting_time": math.fsum(r.start - r.submit for r in ends) / len(ends)
+            if ends
+            else 0,
+            "max_waiting_time": max((r.start - r.submit for r in ends), default=0),
+        }
+        for name, value in due.items():
+            written = totals.get(name)
+            if not isinstance(written, (int, float)) or abs(written - value) > 1e-3:
+                raise Violation(
+                    f"{result.name}: schedule.json: {name} is {written}, and {value:g} by its jobs"
+                )
+    steps = result.machine_states()
+    if steps is None:
+        return
+    changes = busy_changes(
+        (max(start, 0.0), math.nan if end is None else end, idset.count(bounds))
+        for _, start, end, bounds, _ in held
+    )
+    busy, due = 0, {0.0: 0}
+    for when in sorted(changes):
+        if changes[when]:
+            busy += changes[when]
+            due[when] = busy
+    written = {when: computing for when, _, computing in steps}
+    for when, idle, computing in steps:
+        if idle + computing != result.units:
+            raise Violation(
+                f"{result.name}: machine_states.csv: {idle} idle and {computing} computing at {when:g} s,"
+                f" of {result.units} units"
+            )
+    for when in sorted({*written, *due}):
+        if written.get(when) != due.get(when):
+            raise Violation(
+                f"{result.name}: machine_states.csv says {_units_text(written.get(when))} at {when:g} s,"
+                f" and jobs.csv {_units_text(due.get(when))}"
+            )
+
+
+def _units_text(count):
+    return "nothing" if count is None else f"{count} units in use"
 
 
 def _check_times(result, row, calm):
@@ -140,7 +283,7 @@ def check_units(held, units, name=""):
     """Check that no unit is held twice.
 
     Args:
-        held (list): (job, start, end or None, bounds of its units, size)
+        held (list): (job, start, end or None, bounds of its units, size or 0: not known)
         units (int): how many there are
         name (str): for the text
 
@@ -157,7 +300,7 @@ def check_units(held, units, name=""):
             _, gone = heapq.heappop(ends)
             for unit in idset.members(gone):
                 busy.pop(unit, None)
-        if idset.count(bounds) < size:
+        if size and idset.count(bounds) != size:
             raise Violation(f"{prefix}job {job} of size {size} has {idset.count(bounds)} units")
         for unit in idset.members(bounds):
             if unit >= units:
@@ -197,7 +340,7 @@ def _check_available(result, rows):
 
 def _check_order(result, rows):
     latest = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.submit):
         if row.state == "REJECTED" or row.start is None:
             continue
         before = latest.get(None)

@@ -1,22 +1,34 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The command: ``flux simulate``, ``flux simulate compare`` and ``flux simulate check``."""
 
+import contextlib
+import math
 import os
 import shlex
+import shutil
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.pyargs import Parser
-from flux_embedded.simulate import __version__
+from flux_embedded.simulate.trace import sample_path
+from flux_embedded.simulate.workload.formats import FORMATS
+from flux_embedded.simulate.workload.record import OptionError
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
 
-#: The trace that comes along, and how to name it.
-SAMPLE = "sample"
-
-
-def sample_path():
-    """The file of the sample trace."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.swf")
+#: Options that only make sense with results in a directory.
+NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
+#: Options that say what jobs there are; the running instance has its own.
+ABOUT_JOBS = (
+    "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies",
+    "save_trace", "failures",
+)  # fmt: skip
+#: Options that make a machine of equal nodes.
+ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
+#: Options that a trace which is only written does not need.
+ABOUT_RUNS = (
+    "scheduler", "engine", "grain", "forecast", "script", "jobtap", "parallel", "output", "seeds", "failures",
+)  # fmt: skip
 
 
 def make_parser():
@@ -30,9 +42,7 @@ def make_parser():
     )
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     what = parser.add_argument_group("jobs")
-    what.add_argument(
-        "--format", default="auto", help="auto, swf, sacct, flux, accounting, batsim, csv"
-    )
+    what.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     what.add_argument(
         "--model", metavar="MODEL", help="jobs from a model: lublin[:PARAMETER=VALUE,...]"
     )
@@ -40,17 +50,18 @@ def make_parser():
         "--live", action="store_true", help="jobs and resources of the running instance"
     )
     what.add_argument(
-        "--limits", default="trace", help="trace, run (time), or xF: F times the run time"
+        "--limits", help="trace, run (time), or xF: F times the run time; a sweep: A,B"
     )
-    what.add_argument(
-        "--estimates", default="none", help="limits of jobs without one: none, run, f:F, tsafrir"
-    )
+    what.add_argument("--estimates", help="limits of jobs without one: none, run, f:F, tsafrir")
     what.add_argument("--window", help="DAYS, FROM-TO in days, or DATE/DATE")
     what.add_argument("--jobs", type=_positive, metavar="N", help="the first N jobs only")
     what.add_argument(
-        "--scale-arrivals", type=float, default=1.0, metavar="F",
-        help="multiply the times between submissions",
+        "--scale-arrivals", type=_numbers, metavar="F[,F...]",
+        help="multiply the times between submissions; a sweep: several factors",
     )  # fmt: skip
+    what.add_argument(
+        "--dependencies", action="store_true", help="jobs wait for those that SWF says they follow"
+    )
     what.add_argument(
         "--seed", type=int, default=1, metavar="N", help="for what is drawn at random"
     )
@@ -59,12 +70,14 @@ def make_parser():
         help="N workloads: of the model, or the trace with submissions shaken",
     )  # fmt: skip
     what.add_argument(
-        "--shake", type=float, metavar="SECONDS", help="most that a submission is shaken by (30)"
+        "--shake", type=_seconds, metavar="SECONDS", help="most that a submission is shaken by (30)"
     )
     where = parser.add_argument_group("machine")
-    where.add_argument("--nodes", type=_positive, metavar="N", help="number of nodes")
+    where.add_argument(
+        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; a sweep: several"
+    )
     where.add_argument("--cores-per-node", type=_positive, metavar="C", help="cores of each")
-    where.add_argument("--gpus-per-node", type=_count, default=0, metavar="G", help="GPUs of each")
+    where.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each")
     where.add_argument("--R", metavar="FILE", help="resource set (RFC 20)")
     where.add_argument("--conf", metavar="FILE", help="TOML with resource.config, queues, ...")
     where.add_argument("--unit", choices=("node", "core"), help="what sizes count")
@@ -75,12 +88,17 @@ def make_parser():
     )  # fmt: skip
     how.add_argument("--engine", choices=("lean", "instance"), help="lean, or a whole instance")
     how.add_argument(
-        "--grain", choices=("batch", "event-end", "event-submit"), default="batch",
+        "--grain", choices=("batch", "event-end", "event-submit"),
         help="a pass for all events of an instant, or one for each",
     )  # fmt: skip
     how.add_argument("--forecast", action="store_true", help="let schedulers estimate and explain")
     how.add_argument("--script", metavar="FILE", help="what happens besides: drain, cancel, ...")
-    how.add_argument("--jobtap", action="append", default=[], metavar="FILE", help="load a plugin")
+    how.add_argument(
+        "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="nodes fail, and come back"
+    )
+    how.add_argument(
+        "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
+    )
     how.add_argument("--parallel", type=_positive, metavar="N", help="processes at a time")
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
@@ -88,6 +106,7 @@ def make_parser():
     out.add_argument("--swf", action="store_true", help="also the schedule as a trace")
     out.add_argument("--save-trace", metavar="FILE", help="write the jobs as a trace (SWF); no run")
     out.add_argument("--resume", action="store_true", help="keep what DIR has of an earlier call")
+    out.add_argument("--force", action="store_true", help="replace what DIR has of an earlier call")
     out.add_argument("--diff", metavar="A,B", help="first difference of two policies, by number")
     out.add_argument("--json", action="store_true", help="figures as JSON")
     out.add_argument("-q", "--quiet", action="store_true", help="no notes, no progress")
@@ -108,8 +127,30 @@ def _count(text):
     return value
 
 
-_positive.__name__ = "count (1 or more)"
+def _seconds(text):
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError(text)
+    return value
+
+
+def _one_or_more(convert):
+    """``A,B`` as a list of values, one value as it is."""
+
+    def parse(text):
+        values = [convert(part) for part in text.split(",")]
+        return values[0] if len(values) == 1 else values
+
+    return parse
+
+
+_numbers = _one_or_more(float)
+_counts = _one_or_more(_positive)
+# argparse says: invalid NAME value.
+_positive.__name__ = _counts.__name__ = "count (1 or more)"
 _count.__name__ = "count"
+_seconds.__name__ = "duration (seconds, 0 or more)"
+_numbers.__name__ = "number"
 
 
 def main(argv):
@@ -125,15 +166,57 @@ def main(argv):
     parser = make_parser()
     # Options may stand between the traces.
     options = parser.parse_intermixed_args(argv)
-    if bool(options.traces) + bool(options.model) + options.live != 1:
-        raise UsageError(
-            f"{parser.format_usage()}flux-simulate: error: give one of TRACE..., --model and --live\n",
-            code=2,
-        )
     try:
+        check_usage(options)
         return Call(options, argv).run()
+    except OptionError as exc:
+        return parser.error(str(exc))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
+
+
+def _given(options, names):
+    """Those of `names` that were given, as they are written."""
+    # `0` and `[]` are what store_true and append leave; a number that was given counts, 0 too.
+    return [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(options, name) not in (None, False, [])
+        or type(getattr(options, name)) in (int, float)
+    ]
+
+
+def check_usage(options):
+    """Refuse options that would be ignored.
+
+    Raises:
+        OptionError: some do not go together
+    """
+    if bool(options.traces) + bool(options.model) + options.live != 1:
+        raise OptionError("give one of TRACE..., --model and --live")
+
+    def refuse(names, why):
+        given = _given(options, names)
+        if given:
+            raise OptionError(f"{', '.join(given)}: {why}")
+
+    if options.live:
+        refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
+        refuse(ABOUT_NODES, "the machine is that of the running instance (--live), or an --R")
+    if options.model:
+        refuse(("format", "dependencies"), "jobs of a model come from no file")
+    if options.R:
+        refuse(ABOUT_NODES, "the machine is that of --R")
+    if options.save_trace:
+        refuse(ABOUT_RUNS, "--save-trace writes the jobs, and runs nothing")
+    if not options.output:
+        refuse(NEED_OUTPUT, "this needs the files of results: give a directory with -o")
+    if options.seeds:
+        refuse(("diff",), "with --seeds there are several workloads")
+    if options.resume:
+        refuse(("force",), "--resume keeps what --force removes")
+    if options.estimates and options.limits not in (None, "trace"):
+        refuse(("estimates",), "--limits gives every job a limit")
 
 
 class Call:
@@ -147,150 +230,112 @@ class Call:
     def __init__(self, options, argv):
         self.options = options
         self.argv = argv
+        #: whether whoever read our output is gone
+        self.is_deaf = False
+
+    def print(self, text, stream=None):
+        """Print, and go on if nobody reads: the files are still wanted."""
+        stream = stream or sys.stdout
+        try:
+            print(text, file=stream, flush=True)
+        except BrokenPipeError:
+            self.is_deaf = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def say(self, text=""):
         """A line for the user, besides the results."""
         if not self.options.quiet:
-            print(text, file=sys.stderr if self.options.json else sys.stdout, flush=True)
+            self.print(text, sys.stderr if self.options.json else sys.stdout)
 
     def run(self):
         """Do what was asked for; returns the exit code."""
-        from flux_embedded.simulate import policy, run
+        from flux_embedded.simulate import policy
         from flux_embedded.simulate.results import files
 
         options = self.options
         policies = policy.parse(options.scheduler or ["sched-backfill"])
         if options.diff:
             self._diff_pair(policies)
-        config = self._config()
-        workloads = self._workloads(config)
-        workload = workloads[0][1]
+        cases, config = self._cases()
+        workload = cases[0].workload
         self.now = workload.epoch
         settings = self._settings(config)
-        self._announce(workload, policies)
+        self._announce(cases, policies)
         if options.save_trace:
-            files.write_trace(workload, options.save_trace)
+            if len(cases) > 1:
+                raise OptionError("--save-trace: one value for each option")
+            with _naming_errors(), files.naming(options.save_trace):
+                files.write_trace(workload, options.save_trace)
             return 0
-        tasks = []
-        for seed, one in workloads:
-            own = self._settings(config) if len(workloads) > 1 else settings
-            own.provenance = self._provenance(one, own, seed)
-            for each in policies:
-                tasks.append(run.Task(one, each, own, self._directory(each, seed), seed))
+        if options.output:
+            self._prepare_output()
+        tasks = self._tasks(cases, policies, settings)
         results, interrupted = self._run(tasks)
-        failed = [
-            (task, result) for task, result in zip(tasks, results) if not isinstance(result, dict)
-        ]
         summaries = [result for result in results if isinstance(result, dict)]
+        errors = self._errors(tasks, results)
+        # The report first: whoever reads the table may have seen enough after its first lines.
+        if options.output and summaries:
+            errors += self._write_report(tasks, results)
         if summaries:
-            self._show(summaries, workload)
-        for task, result in failed:
-            print(
-                f"flux-simulate: {task.label}: {result or 'not begun'}", file=sys.stderr, flush=True
-            )
-        if options.diff and not failed and options.output and not options.seeds:
-            self._diff(policies)
+            self._show(summaries)
+        for text in errors:
+            print(f"flux-simulate: {text}", file=sys.stderr, flush=True)
+        if options.diff and all("not_written" not in one for one in summaries):
+            if len(summaries) == len(tasks):
+                self._diff(policies)
         if interrupted:
             return 130
-        return 1 if failed else 0
+        if errors:
+            return 1
+        return 141 if self.is_deaf else 0
 
     # -- before ----------------------------------------------------------------------------------------------
 
-    def _config(self):
-        path = self.options.conf
-        if not path:
-            return {}
-        from flux_embedded.broker.config import parse_toml
-
-        try:
-            with open(path, encoding="utf-8") as stream:
-                return parse_toml(stream.read(), path)
-        except OSError as exc:
-            raise ValueError(f"{path}: {exc.strerror}") from None
-
-    def _machine(self, config):
-        import json
-
-        from flux_embedded.services.resource import sources
-        from flux_embedded.simulate.machine import Machine
-
-        path = self.options.R
-        if path:
-            try:
-                with open(path, encoding="utf-8") as stream:
-                    R = json.load(stream)
-            except OSError as exc:
-                raise ValueError(f"{path}: {exc.strerror}") from None
-            except ValueError as exc:
-                raise ValueError(f"{path}: not JSON: {exc}") from None
-            try:
-                return Machine(R, path)
-            except ValueError as exc:
-                raise ValueError(f"{path}: {exc}") from None
-        R = sources.from_config(config)
-        return None if R is None else Machine(R, self.options.conf)
-
-    def _workloads(self, config):
-        """[(seed or None, Workload)]."""
-        from flux_embedded.simulate.workload.build import Options, build
+    def _cases(self):
+        """([Case], configuration)."""
+        from flux_embedded.simulate.trace import Case, Trace, read_config, read_R
 
         options = self.options
+        config = read_config(options.conf) if options.conf else {}
         if options.live:
+            from flux_embedded.services.resource import sources
             from flux_embedded.simulate.live import snapshot
+            from flux_embedded.simulate.machine import Machine
 
-            return [(None, snapshot(self._machine(config), options.unit))]
-        traces = [
-            sample_path() if path == SAMPLE and not os.path.exists(path) else path
-            for path in options.traces
-        ]
-        shake = options.shake or 0.0
-        if options.seeds and not options.model:
-            shake = 30.0 if options.shake is None else options.shake
-        found = []
-        seeds = range(options.seed, options.seed + (options.seeds or 1))
-        for seed in seeds:
-            workload = build(
-                Options(
-                    traces=traces,
-                    format=options.format,
-                    model=options.model,
-                    machine=self._machine(config),
-                    nodes=options.nodes,
-                    cores_per_node=options.cores_per_node,
-                    gpus_per_node=options.gpus_per_node,
-                    unit=options.unit,
-                    limits=options.limits,
-                    estimates=options.estimates,
-                    window=options.window,
-                    jobs=options.jobs,
-                    scale_arrivals=options.scale_arrivals,
-                    seed=seed,
-                    shake=shake,
-                )
-            )
-            found.append((seed if options.seeds else None, workload))
-        if shake:
-            found[0][1].notes.fact(f"submissions are shaken by up to {shake:g} s")
-        return found
+            machine = read_R(options.R) if options.R else None
+            R = sources.from_config(config)
+            if R is not None:
+                if machine is not None:
+                    raise OptionError("--R and the resource.config of --conf: give one of them")
+                machine = Machine(R, options.conf)
+            workload = snapshot(machine, options.unit)
+            # What is excluded there is excluded here.
+            return [Case(workload, None, {})], {**workload.config, **config}
+        trace = Trace(
+            *options.traces,
+            model=options.model,
+            format=options.format or "auto",
+            R=options.R,
+            config=options.conf,
+            nodes=options.nodes,
+            cores_per_node=options.cores_per_node,
+            gpus_per_node=options.gpus_per_node,
+            unit=options.unit,
+            limits=_several(options.limits) or "trace",
+            estimates=options.estimates or "none",
+            window=options.window,
+            jobs=options.jobs,
+            scale_arrivals=1.0 if options.scale_arrivals is None else options.scale_arrivals,
+            seed=options.seed,
+            shake=options.shake,
+            dependencies=options.dependencies,
+        )
+        return trace.cases(options.seeds), config
 
     def _settings(self, config):
-        from flux_embedded.simulate.run import Settings
+        from flux_embedded.simulate.study import settings_of
 
         options = self.options
-        engine = options.engine or "lean"
-        if options.live and engine == "instance":
-            raise ValueError("--live needs the lean engine")
-        if options.jobtap and engine == "lean":
-            if options.engine:
-                raise ValueError("--jobtap needs a whole instance: leave --engine=lean out")
-            engine = "instance"
-        if engine == "instance":
-            for option, given in (
-                ("--script", options.script),
-                ("--grain", options.grain != "batch"),
-            ):
-                if given:
-                    raise ValueError(f"{option} needs the lean engine")
         script = None
         if options.script:
             from flux_embedded.simulate.script import Script
@@ -298,62 +343,24 @@ class Call:
             script = Script.read(options.script)
             if options.live:
                 script.by_the_clock(self.now)
-        return Settings(
-            engine=engine,
-            grain=options.grain,
-            forecast=options.forecast,
+        return settings_of(
+            options.engine,
+            options.grain or "batch",
+            options.forecast,
+            script,
+            options.jobtap,
+            options.live,
+            options.failures,
             config=config,
-            script=script,
-            jobtap=[os.path.abspath(path) for path in options.jobtap],
             eventlogs=options.eventlogs,
             swf=options.swf,
-            live=options.live,
         )
 
-    def _provenance(self, workload, settings, seed):
-        import platform
-
-        from flux_embedded.simulate.workload.text import digest
-
-        options = self.options
-        files = []
-        for path in [
-            *(
-                sample_path() if path == SAMPLE and not os.path.exists(path) else path
-                for path in options.traces
-            ),
-            options.R,
-            options.conf,
-            options.script,
-            *options.jobtap,
-        ]:
-            if path and os.path.isfile(path):
-                files.append({"path": os.path.abspath(path), "sha256": digest(path)})
-        return {
-            "command": "flux simulate " + shlex.join(self.argv),
-            "files": files,
-            "options": {
-                key: value
-                for key, value in vars(options).items()
-                if key not in ("output", "resume", "quiet", "json", "parallel", "diff", "scheduler")
-            },
-            "seed": seed,
-            "engine": settings.engine,
-            "machine": {
-                "nodes": workload.machine.nodes,
-                "cores": workload.machine.cores,
-                "gpus": workload.machine.gpus,
-                "unit": workload.unit,
-                "units": workload.units,
-                "last_unit": workload.units - 1,
-            },
-            "jobs": len(workload.jobs),
-            "notes": workload.notes.lines(),
-            "versions": {"flux-scheduler": __version__, "python": platform.python_version()},
-        }
-
-    def _announce(self, workload, policies):
-        for line in workload.notes.lines():
+    def _announce(self, cases, policies):
+        workload = cases[0].workload
+        for line in workload.notes.warnings:
+            self.print(f"WARNING: {line}", sys.stderr)
+        for line in workload.notes.lines(with_warnings=False):
             self.say(f"  {line}")
         load = workload.offered_load()
         days = workload.jobs[-1].submit / 86400
@@ -362,32 +369,67 @@ class Call:
             f"{len(workload.jobs):,} jobs{span} on {workload.machine}; "
             f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
         )
+        if len(cases) > 1:
+            self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")
 
-    def _directory(self, policy, seed):
-        base = self.options.output
-        if base is None:
-            return None
-        return (
-            os.path.join(base, policy.slug)
-            if seed is None
-            else os.path.join(base, f"seed-{seed}", policy.slug)
-        )
+    def _prepare_output(self):
+        """See to it that no result of another call is taken for one of this."""
+        from flux_embedded.simulate.results import reading
+
+        options = self.options
+        base = options.output
+        there = list(reading.directories(base))
+        report = os.path.join(base, "report.html")
+        if there and not options.resume and not options.force:
+            raise ValueError(
+                f"{base} has results of an earlier call ({', '.join(map(os.path.basename, there[:3]))}"
+                f"{', ...' if len(there) > 3 else ''}): give another directory, --force to replace them,"
+                " or --resume to keep what is the same"
+            )
+        with _naming_errors():
+            if options.force:
+                for directory in there:
+                    shutil.rmtree(directory)
+                if there and os.path.exists(report):
+                    os.remove(report)
+            os.makedirs(base, exist_ok=True)
+
+    def _tasks(self, cases, policies, settings):
+        from flux_embedded.simulate import study
+        from flux_embedded.simulate.engine.instance import plugin_of
+
+        options = self.options
+        read = [sample_path() if path == "sample" else path for path in options.traces]
+        read += [options.R, options.conf, options.script]
+        read += [plugin_of(text)[0] for text in options.jobtap]
+        unlike = ("output", "resume", "force", "quiet", "json", "parallel", "diff", "scheduler")
+        given = {key: value for key, value in vars(options).items() if key not in unlike}
+        command = "flux simulate " + shlex.join(self.argv)
+
+        def describe(case):
+            return study.provenance(case, settings, read, given, command)
+
+        return study.tasks_of(cases, policies, settings, options.output, describe)
 
     # -- the runs --------------------------------------------------------------------------------------------
 
     def _run(self, tasks):
         from flux_embedded.simulate import run
+        from flux_embedded.simulate.results import reading
 
         options = self.options
-        if options.output:
-            try:
-                os.makedirs(options.output, exist_ok=True)
-            except OSError as exc:
-                raise ValueError(f"{options.output}: {exc.strerror}") from None
         results = [task.former_result() if options.resume else None for task in tasks]
         kept = sum(result is not None for result in results)
         if options.resume:
             self.say(f"{kept} of {len(tasks)} results are there already")
+            ours = {os.path.abspath(task.directory) for task in tasks}
+            others = [
+                directory
+                for directory in reading.directories(options.output)
+                if os.path.abspath(directory) not in ours
+            ]
+            if others:
+                self.say(f"left alone, and in no table here: {', '.join(others)}")
         left = [i for i, result in enumerate(results) if result is None]
         progress = None if options.quiet else run.Progress()
         new, interrupted = run.run_all([tasks[i] for i in left], options.parallel, progress)
@@ -395,38 +437,72 @@ class Call:
             results[i] = result
         return results, interrupted
 
+    @staticmethod
+    def _errors(tasks, results):
+        """What went wrong, a text each."""
+        found = []
+        for task, result in zip(tasks, results):
+            if not isinstance(result, dict):
+                found.append(f"{task.label}: {result or 'not begun'}")
+                continue
+            if result.get("failed"):
+                found.append(f"{task.label}: failed: {result['failed']}")
+            if "not_written" in result:
+                found.append(f"{task.label}: not written: {result['not_written']}")
+        return found
+
     # -- after -----------------------------------------------------------------------------------------------
 
-    def _show(self, summaries, workload):
+    def _write_report(self, tasks, results):
+        """Write the page; returns what went wrong."""
+        from flux_embedded.simulate import run, study
+        from flux_embedded.simulate.report.page import write_report
+
+        path = os.path.join(self.options.output, "report.html")
+        done = [(task, result) for task, result in zip(tasks, results) if isinstance(result, dict)]
+        work = done[0][0].workload
+        losses = study.losses_of_first(
+            [(result, task.workload, _starts(task, result)) for task, result in done]
+        )
+        try:
+            write_report(
+                path,
+                [result for _, result in done],
+                work.name,
+                work.notes.lines(),
+                losses,
+                [run.provenance_of(task.settings, task.policy) for task, _ in done],
+            )
+        except OSError as exc:
+            return [f"not written: {exc.filename or path}: {exc.strerror}"]
+        self.report = path
+        return []
+
+    def _show(self, summaries):
         import json
 
         from flux_embedded.simulate.results import table
 
         options = self.options
         if options.json:
-            keys = ("policy", "seed", "figures", "classes", "interrupted", "jobs_per_second")
-            print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
+            keys = (
+                "policy", "number", "variant", "seed", "failed", "figures", "classes", "interrupted",
+                "jobs_per_second",
+            )  # fmt: skip
+            self.print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
         elif options.live:
             from flux_embedded.simulate.live import starts_table
 
             names = [summary["policy"] for summary in summaries]
-            print("\n".join(["", *table.lines(starts_table(names, summaries))]))
-        elif options.seeds:
-            groups = {}
-            for summary in summaries:
-                groups.setdefault(summary["policy"], []).append(summary)
-            print("\n".join(["", *table.seeds_table(list(groups.items()))]))
+            self.print("\n".join(["", *table.lines(starts_table(names, summaries))]))
         else:
-            print("\n".join(["", *table.main_table(summaries), "", *table.class_table(summaries)]))
-            self.say(f"\n{table.LEGEND}; in the matrix: mean bounded slowdown")
+            self.print("\n".join(table.tables(summaries)))
+            if not options.seeds:
+                self.say(f"\n{table.LEGEND}; in the matrix: mean bounded slowdown")
             for line in table.remarks(summaries):
                 self.say(line)
-        if options.output and not options.seeds:
-            from flux_embedded.simulate.report.page import write_report
-
-            path = os.path.join(options.output, "report.html")
-            write_report(path, summaries, title=workload.name, notes=workload.notes.lines())
-            self.say(f"\n{path}")
+        if getattr(self, "report", None):
+            self.say(f"\n{self.report}")
 
     def _diff_pair(self, policies):
         try:
@@ -434,16 +510,43 @@ class Call:
             if not (1 <= first <= len(policies) and 1 <= second <= len(policies)):
                 raise ValueError
         except ValueError:
-            raise ValueError(
+            raise OptionError(
                 f"--diff={self.options.diff}: expected two numbers of policies, 1 to {len(policies)}"
             ) from None
-        if not self.options.output:
-            raise ValueError("--diff needs the files of both policies: give a directory with -o")
-        return policies[first - 1], policies[second - 1]
+        return first, second
 
     def _diff(self, policies):
         from flux_embedded.simulate.comparing import first_difference
 
-        pair = self._diff_pair(policies)
-        directories = [self._directory(policy, None) for policy in pair]
-        print("\n" + "\n".join(first_difference(*directories)))
+        numbers = self._diff_pair(policies)
+        directories = [
+            os.path.join(self.options.output, policies[number - 1].slug) for number in numbers
+        ]
+        self.print("\n" + "\n".join(first_difference(*directories, numbers)))
+
+
+def _starts(task, result):
+    """The starts of a run, of which an earlier call may have written the result; None: not to be had."""
+    from flux_embedded.simulate.results import reading
+
+    if "start" in result:
+        return result["start"]
+    try:
+        rows = reading.Result(task.directory).rows()
+    except ValueError:
+        return None
+    return [math.nan if row.start is None else row.start for row in rows]
+
+
+def _several(text):
+    """``A,B`` as a list, one value as it is."""
+    return text.split(",") if text and "," in text else text
+
+
+@contextlib.contextmanager
+def _naming_errors():
+    """Have an error of a file say which."""
+    try:
+        yield
+    except OSError as exc:
+        raise ValueError(f"{exc.filename}: {exc.strerror}") from None

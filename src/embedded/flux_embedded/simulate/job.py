@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A job as a trace tells of it, and as a scheduler is asked for it."""
 
 from typing import NamedTuple, Optional
@@ -42,13 +43,16 @@ class Job:
         shape (Shape): what it asks for; None with `resources` in `extra`
         size (int): its share of the machine, in the workload's unit (nodes or cores)
         user, queue (str or None)
+        group (str or None): the bank of its jobspec, where that has none
         urgency (int): 0 to 31
+        after ((int, float or None) or None): index of the job that it follows, and how many seconds after the end of that it
+            comes in; None: at once, and not before `submit`
         extra (dict or None): more of what the trace says: ``jobspec`` to be used as it is,
             ``constraints``, ``wait`` and ``start`` as recorded, ``submitted`` before it was eligible, ...
     """
 
     __slots__ = (
-        "id", "submit", "run", "limit", "shape", "size", "user", "queue", "urgency", "extra",
+        "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra", "after",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +67,8 @@ class Job:
         queue=None,
         urgency=16,
         extra=None,
+        group=None,
+        after=None,
     ):
         self.id = id
         self.submit = submit
@@ -71,6 +77,8 @@ class Job:
         self.shape = shape
         self.size = size
         self.user = user
+        self.group = group
+        self.after = after
         self.queue = queue
         self.urgency = urgency
         self.extra = extra
@@ -84,11 +92,49 @@ class Job:
         return f"Job({self.id!r}, submit={self.submit}, run={self.run}, limit={self.limit}, {self.shape})"
 
 
-def jobspec(job, constraints: Optional[dict] = None):
+#: Names of users that are no numbers get user ids from here on.
+FIRST_USERID = 100_001
+
+
+def userids(jobs):
+    """The user ids of jobs, as {user: id}.
+
+    A user whom the trace calls by a number has that id, another one the next that is free. Jobs without a user are the
+    instance owner's, and not in it.
+    """
+    found = {}
+    names = []
+    for user in dict.fromkeys(job.user for job in jobs if job.user is not None):
+        # 0 is the superuser, whom a trace does not mean.
+        if user.isascii() and user.isdigit() and 0 < int(user) < 1 << 31:
+            found[user] = int(user)
+        else:
+            names.append(user)
+    taken = set(found.values())
+    number = FIRST_USERID
+    for user in names:
+        while number in taken:
+            number += 1
+        found[user] = number
+        number += 1
+    return found
+
+
+def followers(jobs):
+    """Which jobs follow which: {index: [indices]}."""
+    found = {}
+    for index, job in enumerate(jobs):
+        if job.after is not None:
+            found.setdefault(job.after[0], []).append(index)
+    return found
+
+
+def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None):
     """The jobspec (RFC 25) of a job, as a submission tool would write it; to be treated as read-only.
 
     Args:
         job (Job): the job
+        queue (str): the queue it is in, where that is not the one it names
         constraints (dict): RFC 31, on top of those of the job itself (those of its queue)
     """
     extra = job.extra or {}
@@ -101,8 +147,12 @@ def jobspec(job, constraints: Optional[dict] = None):
         system = {"cwd": "/"}
         resources, tasks = job.shape.resources(), _TASKS
     system["duration"] = float(job.limit)
-    if job.queue is not None:
-        system["queue"] = job.queue
+    if queue is None:
+        queue = job.queue
+    if queue is not None:
+        system["queue"] = queue
+    if job.group is not None:
+        system.setdefault("bank", job.group)
     own = extra.get("constraints", system.get("constraints"))
     both = [one for one in (own, constraints) if one]
     if both:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The running instance as a workload: its jobs, its resources, from now on.
 
 It is asked by ordinary messages, through ``flux python``, so that it may be a real one; nothing in it
@@ -15,6 +16,7 @@ from flux_embedded.formats import eventlog, jobid, states
 from flux_embedded.simulate.job import NO_LIMIT, Job
 from flux_embedded.simulate.machine import Machine
 from flux_embedded.simulate.workload.build import Workload
+from flux_embedded.simulate.workload.fluxlog import counts
 from flux_embedded.simulate.workload.record import Notes
 
 #: Stands for "nobody knows when": a job without a limit is taken to run on, seconds.
@@ -81,7 +83,7 @@ def workload_of(answer, machine=None, unit=None):
             elif "R" in texts:
                 running.append(_running(entry, texts, now, notes))
         elif state == states.SCHED:
-            pending.append(_pending(entry, texts, unit, notes))
+            pending.append(_pending(entry, texts, machine, unit, notes))
         else:
             notes.count("jobs left out: they wait for a dependency or a priority")
     notes.fact("jobs are taken to run until their limit")
@@ -117,14 +119,17 @@ def _job(entry, texts, submit, run, limit, size):
         size,
         str(entry.get("username") or entry["userid"]),
         entry.get("queue"),
-        16,
+        entry.get("urgency", 16),
         {"jobspec": json.loads(texts["jobspec"]), "priority": entry.get("priority", 16)},
     )
 
 
-def _pending(entry, texts, unit, notes):
+def _pending(entry, texts, machine, unit, notes):
     limit = _limit(entry, notes)
-    size = entry.get("nnodes") or 0 if unit == "node" else entry.get("ncores") or 0
+    nodes, cores, exclusive = counts(json.loads(texts["jobspec"])["resources"])
+    if exclusive:
+        cores = nodes * machine.cores_per_node
+    size = cores if unit == "core" else nodes or -(-cores // machine.cores_per_node)
     return _job(entry, texts, 0.0, limit or FOREVER, limit, max(size, 1))
 
 

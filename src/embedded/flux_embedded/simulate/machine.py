@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The machine jobs run on: an R, and how the sizes of a trace map to it."""
 
 from flux_embedded.formats import idset, rset

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The policies of a call: a module and its arguments, with lists of values taken apart."""
 
 import itertools
@@ -5,6 +6,7 @@ import os
 import shlex
 
 from flux_embedded.broker import modpath, paths
+from flux_embedded.simulate.workload.record import OptionError
 
 
 class Policy:
@@ -35,23 +37,23 @@ def parse(texts):
     backslash keeps a comma.
 
     Raises:
-        ValueError: a module is not there, or two policies are the same
+        OptionError: a module is not there, or two policies are the same
     """
     found = []
     for text in texts:
         words = shlex.split(text.replace("\\,", "\0"))
         if not words:
-            raise ValueError("--scheduler: expected the name or file of a module")
+            raise OptionError("--scheduler: expected the name or file of a module")
         try:
             module = modpath.find(words[0], _directories(), ())
         except OSError as exc:
-            raise ValueError(f"--scheduler={words[0]}: {exc.strerror}") from None
+            raise OptionError(f"--scheduler={words[0]}: {exc.strerror}") from None
         choices = [_choices(word) for word in words[1:]]
         for args in itertools.product(*choices):
             found.append(Policy(module.name, module.path, args))
     for policy in found:
         if sum(other.slug == policy.slug for other in found) > 1:
-            raise ValueError(f"--scheduler: {policy.name} is there twice")
+            raise OptionError(f"--scheduler: {policy.name} is there twice")
     return found
 
 

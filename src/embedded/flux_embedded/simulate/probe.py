@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Run by ``flux python`` in an instance, a real one or ours: what is there, as one JSON object.
 
 It uses ordinary messages only, changes nothing, and takes no other import than the bindings.

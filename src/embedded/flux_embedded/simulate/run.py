@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Running the policies of a call: each in a process of its own, side by side."""
 
+import collections
 import json
 import math
 import multiprocessing
@@ -11,7 +13,9 @@ import time
 import traceback
 
 from flux_embedded.kernel import collector
-from flux_embedded.simulate.engine.lean import EPOCH, LeanEngine
+from flux_embedded.simulate import failure
+from flux_embedded.simulate.engine.lean import EPOCH, LeanEngine, default_queue
+from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.results import files, metrics
 from flux_embedded.simulate.results.outcome import Outcome
 from flux_embedded.simulate.results.picture import picture_data
@@ -37,7 +41,9 @@ class Settings:
         script (Script or None): what happens besides
         jobtap (list of str): plugin files
         eventlogs, swf (bool): write these too
-        directory (str or None): where results go
+        failures (str or None): how nodes fail, see `simulate.outages`
+        provenance (dict): what results are made of, but for the scheduler
+        live (bool): the jobs are those of the running instance
     """
 
     def __init__(self, **keys):
@@ -49,9 +55,9 @@ class Settings:
         self.jobtap = ()
         self.eventlogs = False
         self.swf = False
-        self.directory = None
         self.provenance = {}
         self.live = False
+        self.failures = None
         self.__dict__.update(keys)
 
 
@@ -66,7 +72,7 @@ def make_engine(workload, policy, settings, outcome):
         Engine = LeanEngine
         more = {
             "grain": settings.grain,
-            "config": settings.config or {"queues": workload.queues},
+            "config": {"queues": workload.queues, **settings.config},
             "running": workload.running,
             "down": workload.down,
         }
@@ -82,7 +88,38 @@ def make_engine(workload, policy, settings, outcome):
     )
     if settings.script is not None:
         settings.script.install(engine)
+    if settings.failures is not None:
+        Outages.parse(settings.failures).install(engine)
     return engine
+
+
+def check_queues(workload, config):
+    """Check that the jobs of a workload are for queues that the configuration has.
+
+    Without ``queues`` in the configuration the queues of jobs do not matter.
+
+    Raises:
+        ValueError: some are not; the text says how many and which
+    """
+    known = config.get("queues") or workload.queues
+    if not known:
+        return
+    default = default_queue(config)
+    others = collections.Counter(
+        name for job in workload.jobs if (name := job.queue or default) not in known
+    )
+    if not others:
+        return
+    have = ", ".join(sorted(known))
+    parts = [
+        f"{count:,} for {name!r}" if name else f"{count:,} that name none"
+        for name, count in others.most_common(5)
+    ]
+    raise ValueError(
+        f"{sum(others.values()):,} of {len(workload.jobs):,} jobs are for queues that are not configured"
+        f" ({', '.join(parts)}); [queues] has {have}. Name them there, or a default in"
+        " policy.jobspec.defaults.system.queue"
+    )
 
 
 def simulate(workload, policy, settings, tell=None, catch=False):
@@ -93,10 +130,15 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         policy (Policy): what to try
         settings (Settings): how
         tell: None, or called with a dict of progress now and then
-        catch (bool): have SIGINT end the run with the results so far
+        catch (bool): have SIGINT end the run with the results so far, and an exception of the module
+            be the reason in ``failed``
 
     Returns:
-        (Outcome, dict): what became of the jobs, and a summary
+        (Outcome, dict): what became of the jobs, and a summary; its ``failed`` is None, or says why the
+            policy cannot be compared with others
+
+    Raises:
+        whatever the module raises, unless `catch`
     """
     outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
     engine = make_engine(workload, policy, settings, outcome)
@@ -112,13 +154,26 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         engine.every = _reporter(outcome, engine, tell)
     collector.settle()
     wall, cpu = time.perf_counter(), time.process_time()
-    engine.run()
+    witness = failure.Witness(policy.path)
+    if catch:
+        witness.run(engine)
+    else:
+        engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    # A script or failures may take the nodes that jobs wait for, and a question about the running instance has
+    # "never" for an answer.
+    is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
+    failed = witness.reason or failure.reason_of(
+        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at
+    )
+    figures = metrics.figures(outcome)
     summary = {
         "policy": policy.name,
         "slug": policy.slug,
-        "figures": metrics.figures(outcome),
-        "classes": metrics.classes(outcome),
+        "failed": failed,
+        # A failed run keeps its counts; its means would be those of the jobs that it did start.
+        "figures": metrics.counts_only(figures) if failed else figures,
+        "classes": {} if failed else metrics.classes(outcome),
         "interrupted": engine.interrupted,
         "seconds": wall,
         "cpu_seconds": cpu,
@@ -132,9 +187,11 @@ def simulate(workload, policy, settings, tell=None, catch=False):
     resource = getattr(engine, "resource", None)
     if resource is not None and len(resource.history) > 1:
         summary["available"] = outcome.available(resource.history)
+    if outcome.others:
+        summary["others"] = outcome.others
     if workload.running or settings.live:
         jobs = workload.jobs[:LISTED]
-        summary["asked"] = {job.id: (job.user or "", job.size) for job in jobs}
+        summary["asked"] = {job.id: (job.user or "", outcome.size[i]) for i, job in enumerate(jobs)}
         summary["starts"] = {
             job.id: outcome.epoch + outcome.start[i]
             for i, job in enumerate(jobs)
@@ -168,18 +225,29 @@ def _reporter(outcome, engine, tell):
 
 
 def write(outcome, summary, policy, settings, directory):
-    """Write the files of one result."""
-    os.makedirs(directory, exist_ok=True)
-    files.write_jobs(outcome, os.path.join(directory, "jobs.csv"))
-    files.write_schedule(outcome, os.path.join(directory, "schedule.json"))
-    files.write_machine_states(outcome, os.path.join(directory, "machine_states.csv"))
+    """Write the files of one result.
+
+    Raises:
+        OSError: one cannot be written; its ``filename`` says which
+    """
+    todo = [
+        ("jobs.csv", lambda path: files.write_jobs(outcome, path)),
+        ("schedule.json", lambda path: files.write_schedule(outcome, path)),
+        ("machine_states.csv", lambda path: files.write_machine_states(outcome, path)),
+    ]
     if settings.eventlogs:
-        files.write_eventlogs(outcome, os.path.join(directory, "eventlogs"))
+        todo.append(("eventlogs", lambda path: files.write_eventlogs(outcome, path)))
     if settings.swf:
-        files.write_swf(outcome, os.path.join(directory, "schedule.swf"))
-    files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
+        todo.append(("schedule.swf", lambda path: files.write_swf(outcome, path)))
+    provenance = provenance_of(settings, policy)
+    todo.append(("provenance.json", lambda path: files.write_json(provenance, path)))
     # Last: that it is there says that the rest is complete.
-    files.write_json(_plain(summary), os.path.join(directory, "summary.json"))
+    todo.append(("summary.json", lambda path: files.write_json(plain(summary), path)))
+    os.makedirs(directory, exist_ok=True)
+    for name, write_one in todo:
+        path = os.path.join(directory, name)
+        with files.naming(path):
+            write_one(path)
 
 
 def provenance_of(settings, policy):
@@ -188,12 +256,12 @@ def provenance_of(settings, policy):
     return {**settings.provenance, "scheduler": scheduler}
 
 
-def _plain(value):
+def plain(value):
     """`value` without what JSON has no number for."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -203,23 +271,26 @@ class Task:
     """One run to be made.
 
     Args:
-        workload (Workload): the jobs
+        case (Case): the workload, and what tells it from others
         policy (Policy): what to try
         settings (Settings): how
         directory (str or None): where its files go
-        seed (int or None): which of several workloads it is
+        number (int): the policy's place in the study
+        keep (bool): have the result bring what became of each job, as ``columns``
     """
 
-    def __init__(self, workload, policy, settings, directory=None, seed=None):
-        self.workload = workload
+    def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
+        self.case = case
+        self.workload = case.workload
         self.policy = policy
         self.settings = settings
         self.directory = directory
-        self.seed = seed
+        self.number = number
+        self.keep = keep
 
     @property
     def label(self):
-        return self.policy.name if self.seed is None else f"{self.policy.name} (seed {self.seed})"
+        return f"{self.policy.name} ({self.case.label})" if self.case.label else self.policy.name
 
     def former_result(self):
         """The summary of an earlier run that was made of the same, or None."""
@@ -235,7 +306,9 @@ class Task:
         mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
         for record in (mine, provenance):
             record.pop("command", None)
-        return None if provenance != mine or summary.get("interrupted") else summary
+        if provenance != mine or summary.get("interrupted") or summary.get("failed"):
+            return None
+        return summary
 
 
 def _child(task, pipe):
@@ -252,12 +325,26 @@ def _child(task, pipe):
 
     try:
         outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
-        summary["picture"] = picture_data(outcome)
-        if task.seed is not None:
-            summary["seed"] = task.seed
+        if task.directory is not None or task.keep:
+            # Without either nobody will draw it.
+            summary["picture"] = picture_data(outcome)
+        summary["number"] = task.number
+        summary["case"] = task.case.place
+        summary["variant"] = {key: str(value) for key, value in task.case.variant.items()}
+        if task.case.seed is not None:
+            summary["seed"] = task.case.seed
         if task.directory is not None:
-            write(outcome, summary, task.policy, task.settings, task.directory)
-        pipe.send(("done", _plain(summary)))
+            try:
+                write(outcome, summary, task.policy, task.settings, task.directory)
+            except OSError as exc:
+                # The run is good, and its figures can still be shown.
+                summary["not_written"] = f"{exc.filename or task.directory}: {exc.strerror}"
+        summary = plain(summary)
+        # Not in its file: jobs.csv has both.
+        summary["start"] = outcome.start
+        if task.keep:
+            summary["columns"] = outcome.columns()
+        pipe.send(("done", summary))
     except KeyboardInterrupt:
         pipe.send(("failed", "interrupted"))
     except BaseException as exc:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What happens in a simulation besides the jobs: a script, so that a bug report is a file.
 
 A line is a time or an event, and what is to be done then; ``#`` begins a comment:
@@ -16,9 +17,8 @@ import shlex
 import subprocess
 import time
 
-from flux_embedded.formats import fsd, idset, states
+from flux_embedded.formats import fsd, states
 from flux_embedded.simulate.job import Job, Shape
-from flux_embedded.simulate.workload.columns import seconds
 
 EVENTS = ("submit", "start", "end")
 
@@ -141,12 +141,13 @@ def _step(number, body):
         return Step(number, None, (words[0], words[1]), words[2:])
     when = 0.0
     if re.fullmatch(r"\d+(\.\d+)?d", words[0]) and len(words) > 1 and ":" in words[1]:
-        when = 86400 * float(words[0][:-1]) + seconds(_clock(words[1]))
+        when = 86400 * float(words[0][:-1]) + _clock(words[1])
         rest = words[2:]
     elif ":" in words[0]:
+        when = _clock(words[0])
         if len(words) < 2:
             raise ValueError("nothing is to be done then")
-        return Step(number, seconds(_clock(words[0])), None, words[1:], True)
+        return Step(number, when, None, words[1:], True)
     else:
         when, rest = _duration(words[0]), words[1:]
     if not rest:
@@ -154,19 +155,29 @@ def _step(number, body):
     return Step(number, when, None, rest)
 
 
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
+
+
 def _clock(text):
-    return text if text.count(":") == 2 else f"{text}:00"
+    """A time of day, in seconds after midnight."""
+    match = _CLOCK.fullmatch(text)
+    hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
+    if hours > 23 or minutes > 59 or rest > 59:
+        raise ValueError(f"{text!r} is no time of day: expected HH:MM or HH:MM:SS, up to 23:59:59")
+    return 3600.0 * hours + 60 * minutes + rest
 
 
 def _duration(text):
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        pass
-    try:
-        return float(fsd.parse(text))
-    except ValueError:
-        raise ValueError(f"{text!r} is neither a time nor submit, start or end") from None
+        try:
+            value = float(fsd.parse(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is neither a time nor submit, start or end") from None
+    if not 0 <= value < 1e12:
+        raise ValueError(f"{text!r}: expected a time of 0 s or more")
+    return value
 
 
 # -- actions --------------------------------------------------------------------------------------------------
@@ -191,24 +202,8 @@ def _undrain(engine, words):
     engine.resource.undrain(_ranks(engine, words))
 
 
-def _end_jobs_on(engine, ranks):
-    """Jobs on ranks that are gone fail, as they do where a broker is lost."""
-    from flux_embedded.formats import rset
-
-    gone = set(idset.members(ranks))
-    for active in list(engine.manager.jobs.values()):
-        if (
-            active.R is not None
-            and active.state == states.RUN
-            and gone.intersection(rset.ranks(active.R))
-        ):
-            engine.manager.cancel(active, states.FAILED)
-
-
 def _down(engine, words):
-    ranks = _ranks(engine, words)
-    engine.resource.down(ranks)
-    _end_jobs_on(engine, ranks)
+    engine.take_down(_ranks(engine, words))
 
 
 def _up(engine, words):
@@ -217,7 +212,7 @@ def _up(engine, words):
 
 def _shrink(engine, words):
     ranks = _ranks(engine, words)
-    _end_jobs_on(engine, ranks)
+    engine.end_jobs_on(ranks)
     engine.resource.shrink(ranks)
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Schedulers for Flux in Python: override `Scheduler.schedule`, and the protocols are taken care of.
+"""Schedulers for Flux in Python: override `Scheduler.schedule`, and the protocols are taken care
+of.
 
-`Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one request for
-resources, answered exactly once; a `PendingJob` waits for its answer in ``Scheduler._queue``.
+`Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one
+request for resources, answered exactly once; a `PendingJob` waits for its answer in
+``Scheduler._queue``.
 
 **Which file to open**, to follow a start from the message to the answer:
 
@@ -15,7 +17,8 @@ resources, answered exactly once; a `PendingJob` waits for its answer in ``Sched
 ``passes``
     when `Scheduler.schedule` and `Scheduler.forecast` are called
 ``policy``, ``policies``
-    `policy.PolicyScheduler`: starts, estimates, reasons and what ``flux sched`` asks; and the policies (a package)
+    `policy.PolicyScheduler`: starts, estimates, reasons and what ``flux sched`` asks; and the
+    policies (a package)
 ``host``
     time, timers, the log, R in the KVS, and the jobs that run already (hello)
 
@@ -38,11 +41,12 @@ Beside that:
 ``testing``
     for tests of a site's policy (a package)
 
-**What may be touched.** A new reason not to start a job is an admission rule in a file of its own; another way
-to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``, ``passes`` and ``host`` know
-of no policy, rule or reservation; ``policy`` knows one rule, that of reservations, since it makes it.
-Whatever comes in a message is checked in ``messages``, and whatever an override raises ends in
-`host.ErrorReporter`: on a real broker a module that fails takes the instance with it.
+**What may be touched.** A new reason not to start a job is an admission rule in a file of its own;
+another way to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``,
+``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows one rule, that of
+reservations, since it makes it. Whatever comes in a message is checked in ``messages``, and
+whatever an override raises ends in `host.ErrorReporter`: on a real broker a module that fails takes
+the instance with it.
 """
 
 from flux.scheduler.base import Scheduler

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Admission rules: what may keep a job from starting although it fits.
 
-The pool says whether there are resources for a job. A site has other reasons why a job may not start
-now: its licences are in use, its user is over a limit, the window of its reservation has not begun. Each
-of these is an `AdmissionRule`. A scheduler has a list of them (`PolicyScheduler.add_rule`) and asks each;
-it knows nothing of any one. A rule is told what it needs to keep count:
+The pool says whether there are resources for a job. A site has other reasons why a job may not
+start now: its licences are in use, its user is over a limit, the window of its reservation has not
+begun. Each of these is an `AdmissionRule`. A scheduler has a list of them
+(`PolicyScheduler.add_rule`) and asks each; it knows nothing of any one. A rule is told what it
+needs to keep count:
 
 - a request came (`~AdmissionRule.queued`), and was denied or withdrawn (`~AdmissionRule.forget`);
 - may the job start now, and if not, why and until when (`~AdmissionRule.check`)?
-- it starts (`~AdmissionRule.started`), it gives resources back (`~AdmissionRule.freed`), its end moves
-  (`~AdmissionRule.extended`), it was running already when the scheduler came
+- it starts (`~AdmissionRule.started`), it gives resources back (`~AdmissionRule.freed`), its end
+  moves (`~AdmissionRule.extended`), it was running already when the scheduler came
   (`~AdmissionRule.found_running`);
 - a plan is made, from which the rule keeps what is not for every job (`~AdmissionRule.enter_plan`).
 
-A job that a rule keeps from starting is *deferred*: it leaves the queue, it is promised nothing, and no
-job waits behind it. It comes back when the rule says that what it waits for has changed
+A job that a rule keeps from starting is *deferred*: it leaves the queue, it is promised nothing,
+and no job waits behind it. It comes back when the rule says that what it waits for has changed
 (`AdmissionHost.readmit`).
 
 Jobs that ask for the same resources are refused together: when one does not fit, the others are not
@@ -24,7 +25,7 @@ examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signat
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.attributes import SystemAttributes
@@ -43,12 +44,12 @@ class Deferral(NamedTuple):
     Attributes:
         reason: for the job's user, in a sentence
         until: when the rule expects to let it start, seconds since the epoch; None: it cannot tell
-        key: what the job waits for, so that `AdmissionHost.readmit` can leave out jobs that wait for
-            something else
+        key: what the job waits for, so that `AdmissionHost.readmit` can leave out jobs that wait
+            for something else
     """
 
     reason: str
-    until: Optional[float] = None
+    until: float | None = None
     key: Hashable = None
 
 
@@ -67,7 +68,7 @@ class JobDeferred(InsufficientResources):
 
 
 class Cause(NamedTuple):
-    """What a job waits for on account of a rule.
+    """What a job waits for because of a rule.
 
     Attributes:
         rule: name of the rule
@@ -94,7 +95,7 @@ class AdmissionHost(Protocol):
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer: ...
 
     def readmit(
-        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> None: ...
 
     def replan(self) -> None: ...
@@ -103,8 +104,8 @@ class AdmissionHost(Protocol):
 class AdmissionRule:
     """Base of admission rules. No method does anything unless it is overridden.
 
-    What a method raises that is asked about a job costs that job: it is denied. What is raised by one that
-    is told something is logged and counted.
+    What a method raises that is asked about a job costs that job: it is denied. What is raised by
+    one that is told something is logged and counted.
 
     Args:
         host (AdmissionHost): the scheduler
@@ -113,25 +114,25 @@ class AdmissionRule:
     #: What the rule is called in statistics and answers.
     name = "rule"
 
-    #: Whether there is anything to ask this rule about at present. While it is false, `check`, `allocate`,
-    #: `does_not_fit`, `latest_end` and `why` are not called; and while no rule is engaged, nor are `started`,
-    #: `freed` and `extended` of any. So a rule that is not used costs nothing; one that keeps count of jobs is
-    #: engaged as long as there is one. A rule that changes it calls
-    #: ``host.admission.update()``.
+    #: Whether there is anything to ask this rule about at present. While it is false, `check`,
+    #: `allocate`, `does_not_fit`, `latest_end` and `why` are not called; and while no rule is
+    #: engaged, nor are `started`, `freed` and `extended` of any. So a rule that is not used costs
+    #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
+    #: it calls ``host.admission.update()``.
     engaged = True
 
-    #: The system attributes that a jobspec must have one of for `queued` and `signature` to be called, so
-    #: that other jobs cost nothing; None: they are called for every job.
+    #: The system attributes that a jobspec must have one of for `queued` and `signature` to be
+    #: called, so that other jobs cost nothing; None: they are called for every job.
     attributes: tuple[str, ...] | None = None
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
 
-    # -- a job that waits ------------------------------------------------------------------------------
+    # -- a job that waits --------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """A request came. The rule keeps what it has to know of the job, by its id, until `forget` is called
-        or, if the job starts, until it has given everything back (`freed`).
+        """A request came. The rule keeps what it has to know of the job, by its id, until `forget`
+        is called or, if the job starts, until it has given everything back (`freed`).
 
         Args:
             job (PendingJob): the job
@@ -144,21 +145,21 @@ class AdmissionRule:
     def signature(self, job: PendingJob) -> Hashable:
         """What this rule goes by when it is asked about `job`; None: the job does not concern it.
 
-        Jobs with equal requests and equal signatures are refused together: when one cannot start, the
-        others behind it are not examined. Called once for each request, after `queued`.
+        Jobs with equal requests and equal signatures are refused together: when one cannot start,
+        the others behind it are not examined. Called once for each request, after `queued`.
         """
         return None
 
-    def check(self, job: PendingJob) -> Optional[Deferral]:
-        """Whether `job` may start now: None, or why not. Asked before the pool is, each time a job is
-        examined, so it should cost a look-up.
+    def check(self, job: PendingJob) -> Deferral | None:
+        """Whether `job` may start now: None, or why not. Asked before the pool is, each time a job
+        is examined, so it should cost a look-up.
 
         Raises:
             InfeasibleRequest: it may never start; the job is denied
         """
         return None
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Give `job` resources that this rule keeps for it.
 
         Args:
@@ -170,34 +171,35 @@ class AdmissionRule:
         """
         return None
 
-    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
         """`job` may start now and does not fit: None, or why it waits apart from the queue."""
         return None
 
-    def latest_end(self, job: PendingJob) -> Optional[float]:
-        """The latest end that `job` may be given when it starts now, seconds since the epoch; None: the
-        rule sets none."""
+    def latest_end(self, job: PendingJob) -> float | None:
+        """The latest end that `job` may be given when it starts now, in seconds since the epoch;
+        None if the rule sets none."""
         return None
 
-    def why(self, job: PendingJob) -> Optional[str]:
-        """What a job in the queue waits for on account of this rule, in a sentence; None: for nothing."""
+    def why(self, job: PendingJob) -> str | None:
+        """What a job waits for because of this rule, in a sentence; None if for nothing."""
         return None
 
     def forget(self, jobid: int) -> None:
         """A job that waited will not start: its request was denied or withdrawn."""
 
-    # -- a job that runs -------------------------------------------------------------------------------
+    # -- a job that runs ---------------------------------------------------------------------------
 
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         """`job` starts on `alloc`; before R is stored."""
 
     def wants_attributes(self) -> bool:
-        """Whether `found_running` needs the system attributes, which have to be looked up job by job."""
+        """Whether `found_running` needs the system attributes, which have to be looked up job by
+        job."""
         return False
 
     def found_running(self, job: RunningJob) -> None:
-        """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when all of
-        them are in the pool, before any request comes."""
+        """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when
+        all of them are in the pool, before any request comes."""
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         """A job has given resources back to the pool.
@@ -209,11 +211,11 @@ class AdmissionRule:
         """
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether the
-        rule has told the pool, which is done for it otherwise."""
+        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
+        the rule has told the pool, which is done for it otherwise."""
         return False
 
-    # -- the start, resources and plans ----------------------------------------------------------------
+    # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
         """There is a pool, and no job in it yet. What is raised ends the start of the scheduler."""
@@ -228,29 +230,30 @@ class AdmissionRule:
         """Ranks came up or, if `lost`, went down, left or changed."""
 
     def enter_plan(self, plan: Plan) -> None:
-        """Enter into a plan without promises what this rule keeps from jobs in time to come, as promises
-        with ids below zero; and keep it up to date until `plan_void`."""
+        """Enter into a plan without promises what this rule keeps from jobs in time to come, as
+        promises with ids below zero; and keep it up to date until `plan_void`."""
 
     def plan_void(self) -> None:
         """The plan of `enter_plan` is used no more."""
 
-    # -- answers ---------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
-        """When a running job ends, of which the pool says `end` (seconds since the epoch; 0: not known)."""
+        """When a running job ends, of which the pool says `end` (seconds since the epoch; 0: not
+        known)."""
         return end
 
     def expected_starts(
         self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
-        """When jobs that this rule has deferred are expected to start, in their order; None: it cannot
-        tell. A generator: each may cost a search of a plan."""
+    ) -> Iterator[tuple[PendingJob, float | None]]:
+        """When jobs that this rule has deferred are expected to start, in their order; None: it
+        cannot tell. A generator: each may cost a search of a plan."""
         for job, deferral in jobs:
             yield job, deferral.until
 
     def start_of_newcomer(
         self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> Optional[tuple[Optional[float], str]]:
+    ) -> tuple[float | None, str] | None:
         """When a job that is not submitted would start, if that is up to this rule.
 
         Returns:
@@ -261,9 +264,7 @@ class AdmissionRule:
         """
         return None
 
-    def facts(
-        self, job: PendingJob, expected_start: Optional[float], first: bool
-    ) -> dict[str, Any]:
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """What ``sched.explain`` adds to its answer about `job`.
 
         Args:
@@ -273,13 +274,13 @@ class AdmissionRule:
         return {}
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        """What ``sched.plan`` shows as reserved up to a time: objects with ``name``, ``start``, ``end``,
-        ``nodes`` and ``ranks`` (an idset, or None)."""
+        """What ``sched.plan`` shows as reserved up to a time: objects with ``name``, ``start``,
+        ``end``, ``nodes`` and ``ranks`` (an idset, or None)."""
         return iter(())
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost something
-        is a generator."""
+        """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost
+        something is a generator."""
         return {}
 
 
@@ -300,7 +301,8 @@ class AdmissionControl:
         self._guard = guard
         self.rules: list[AdmissionRule] = []
         self.engaged = False
-        #: the system attributes for which a rule is told of a job, and whether one is told of every job
+        #: the system attributes for which a rule is told of a job, and whether one is told of every
+        #: job
         self._names: set[str] = set()
         self._asks_always = False
         #: ids of the pending jobs that a rule was told of
@@ -323,7 +325,7 @@ class AdmissionControl:
         """A rule was added, or its `AdmissionRule.engaged` has changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
 
-    # -- one job ---------------------------------------------------------------------------------------
+    # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
         """Tell the rules of a request that came, each if it looks at such a job.
@@ -398,18 +400,19 @@ class AdmissionControl:
             raise
 
     def latest_end(self, job: PendingJob, end: float) -> float:
-        """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0: none)."""
+        """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:
+        none)."""
         for rule in self.rules:
             latest = rule.latest_end(job) if rule.engaged else None
             if latest is not None:
                 end = min(end or latest, latest)
         return end
 
-    def why(self, job: PendingJob) -> Optional[Cause]:
-        """What `job` waits for on account of a rule; None: of none."""
+    def why(self, job: PendingJob) -> Cause | None:
+        """What `job` waits for because of a rule; None if no rule keeps it waiting."""
         found = self._deferred.get(job.jobid)
         if found is not None:
-            # Numbers change while it waits: the rule is asked anew.
+            # Numbers in the reason change while the job waits, so the rule is asked again.
             _, rule, deferral = found
             return Cause(rule.name, rule.why(job) or deferral.reason)
         for rule in self.rules:
@@ -434,7 +437,7 @@ class AdmissionControl:
             end = rule.end_of(jobid, end)
         return end
 
-    # -- deferred jobs ---------------------------------------------------------------------------------
+    # -- deferred jobs -----------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """How many jobs are deferred."""
@@ -448,8 +451,8 @@ class AdmissionControl:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
         return sorted(job for job, _, _ in self._deferred.values())
 
-    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, Optional[float]]]:
-        """When the first of the deferred jobs are expected to start; None: nobody knows."""
+    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, float | None]]:
+        """When the first of the deferred jobs are expected to start; None if that is not known."""
         by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
         for job in self.deferred()[:most]:
             _, rule, deferral = self._deferred[job.jobid]
@@ -465,7 +468,7 @@ class AdmissionControl:
         self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
 
     def readmit(
-        self, rule: AdmissionRule, key: Hashable = None, most: Optional[int] = None
+        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> list[PendingJob]:
         """Take jobs that a rule has deferred, to be put into the queue again.
 

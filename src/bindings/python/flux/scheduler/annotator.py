@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Telling the users of pending jobs when these are expected to start, and what they wait for.
 
-Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start within a
-second, and messages about those would only be work for the job manager. So a job is *quiet* in the first
-second after its request came, and for a second each time that something was told of it. An estimate that
-comes meanwhile is remembered and told later; a reason is found anew by the forecast that is asked for
-then.
+Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start
+within a second, and messages about those would only be work for the job manager. So a job is
+*quiet* in the first second after its request came, and for a second each time that something was
+told of it. An estimate that comes meanwhile is remembered and told later; a reason is not, since
+the forecast that is asked for then finds it again.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Clock, ErrorReporter
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 #: An estimate that moved by less than this many seconds is not sent again.
 ESTIMATE_GRAIN_S = 1.0
 
-#: Seconds after its request for which a job's user is told neither estimates nor reasons, and the least
-#: number of seconds between two annotations of a job.
+#: Seconds after its request for which a job's user is told neither estimates nor reasons, and the
+#: least number of seconds between two annotations of a job.
 QUIET_TIME_S = 1.0
 
-#: Annotations that are sent within so many seconds count as one: an estimate and a reason found by one
-#: forecast.
+#: Annotations that are sent within so many seconds count as one: an estimate and a reason found by
+#: one forecast.
 SAME_TIME_S = 0.1
 
 
@@ -36,12 +36,12 @@ class _Told:
     __slots__ = ("at", "estimate", "kind", "later", "reason", "timed")
 
     def __init__(self) -> None:
-        self.at: Optional[float] = None  # when something was told last
-        self.estimate: Optional[float] = None
-        self.kind: Optional[str] = None  # of the estimate: "promised" or "planned"
-        self.reason: Optional[str] = None
+        self.at: float | None = None  # when something was told last
+        self.estimate: float | None = None
+        self.kind: str | None = None  # of the estimate: "promised" or "planned"
+        self.reason: str | None = None
         #: the estimate to tell when the quiet time is over, and its kind
-        self.later: Optional[tuple[Optional[float], Optional[str]]] = None
+        self.later: tuple[float | None, str | None] | None = None
         self.timed = False  # the job is in the heap of those that are quiet
 
 
@@ -92,8 +92,8 @@ class Annotator:
         self._told.pop(jobid, None)
 
     def is_mature(self, job: PendingJob) -> bool:
-        """Whether a job's user may be told something now. If not, a forecast is asked for when it is
-        so."""
+        """Whether a job's user may be told something now. If not, a forecast is asked for when it
+        is so."""
         told = self._told.get(job.jobid)
         now = self._clock.now()
         if told is None or told.at is None:
@@ -112,11 +112,13 @@ class Annotator:
                 self._arm(when - now)
         return False
 
-    def estimate(self, job: PendingJob, when: Optional[float], kind: Optional[str]) -> None:
-        """Tell when a job is expected to start, now or when its quiet time is over; as `show_estimate`."""
+    def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
+        """Tell when a job is expected to start, now or when its quiet time is over; as
+        `show_estimate`."""
         told = self._of(job)
         if not self._wanted:
-            # First promises are a result of a simulation for start times: it asks whether they are kept.
+            # A simulation for start times reads the first promise of each job, to check that it was
+            # kept.
             if kind != "promised" or when is None or told.estimate is not None:
                 return
         elif not self.is_mature(job):
@@ -136,8 +138,9 @@ class Annotator:
             told.kind = sched["t_estimate_kind"] = kind
         self._tell(job, told, sched)
 
-    def reason(self, job: PendingJob, reason: Optional[str]) -> bool:
-        """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was told."""
+    def reason(self, job: PendingJob, reason: str | None) -> bool:
+        """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was
+        told."""
         told = self._of(job)
         if reason == told.reason or not self._wanted or not self.is_mature(job):
             return False
@@ -145,7 +148,7 @@ class Annotator:
         self._tell(job, told, {"reason_pending": reason})
         return True
 
-    def estimate_of(self, job: PendingJob) -> tuple[Optional[float], Optional[str]]:
+    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """The expected start that was told (seconds since the epoch), and its kind, "promised" or
         "planned"; None if nothing was told."""
         told = self._told.get(job.jobid)

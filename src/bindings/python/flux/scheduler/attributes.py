@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -36,7 +36,8 @@ class SystemAttributes:
 
     @classmethod
     def of_job(cls, job: PendingJob) -> SystemAttributes:
-        """Those of a pending job.  Costs parsing its jobspec again, which a long queue keeps as text."""
+        """Those of a pending job. Costs parsing its jobspec again, which a long queue keeps as
+        text."""
         try:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):
@@ -52,28 +53,28 @@ class SystemAttributes:
         value = self._values.get(name)
         return default if value is None else value
 
-    def _text(self, name: str) -> Optional[str]:
+    def _text(self, name: str) -> str | None:
         value = self._values.get(name)
         return value if isinstance(value, str) else None
 
     @property
-    def queue(self) -> Optional[str]:
+    def queue(self) -> str | None:
         """The queue that the job was submitted to."""
         return self._text("queue")
 
     @property
-    def bank(self) -> Optional[str]:
+    def bank(self) -> str | None:
         """The bank that the job is charged to."""
         return self._text("bank")
 
     @property
-    def reservation(self) -> Optional[str]:
+    def reservation(self) -> str | None:
         """The reservation that the job is to run in."""
         name = self._values.get("reservation")
         return None if name is None else str(name)
 
     @property
-    def constraints(self) -> Optional[dict[str, Any]]:
+    def constraints(self) -> dict[str, Any] | None:
         """What the job's nodes have to be like (RFC 31)."""
         value = self._values.get("constraints")
         return value if isinstance(value, dict) else None

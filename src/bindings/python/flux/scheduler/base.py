@@ -14,19 +14,20 @@ requests may come (*ready*).
 
 Then every message goes the same way:
 
-1. its handler (``_handle_...``, at the end of the class) checks it at the door and calls the
-   override point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`,
-   `resource_update`. What is wrong with a message, and whatever an override raises, is reported
-   and goes no further (`ErrorReporter`);
-2. the override point brings the books up to date: the pool, and the queue of pending jobs;
+1. its handler (``_handle_...``, at the end of the class) validates it and calls the override
+   point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`.
+   What is wrong with a message, and whatever an override raises, is reported and goes no
+   further (`ErrorReporter`);
+2. the override point updates the pool and the queue of pending jobs;
 3. the handler asks for a pass. `Passes` gathers what arrives together, calls `schedule`, the
    policy, and after it `forecast`;
 4. the policy answers requests. `Requests` has the table of them, and the states in which a job
    can be; R is stored before its job hears of it (`Committer`).
 
 So the collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
-`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`, `host.ErrorReporter`
-and `host.Hello` for the host, `pools` for the pool. They know nothing of policies.
+`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`,
+`host.ErrorReporter` and `host.Hello` for the host, `pools` for the pool. They know nothing of
+policies.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import errno
 import gc
 import json
 from syslog import LOG_DEBUG
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.ResourcePool import ResourcePool
@@ -72,7 +73,7 @@ class Scheduler(BrokerModule):
     """
 
     #: Most requests the job manager sends at a time, a positive int or "unlimited".
-    queue_depth: Union[int, str] = "unlimited"
+    queue_depth: int | str = "unlimited"
 
     #: Longest delay that gathers a burst of events into one pass, seconds.
     SCHED_DELAY_MAX = 1.0
@@ -82,13 +83,13 @@ class Scheduler(BrokerModule):
 
     #: Whether passes are wanted while ``_queue`` is empty. None means yes if the class overrides
     #: `alloc`, since its queue may be somewhere else.
-    schedule_when_empty: Optional[bool] = None
+    schedule_when_empty: bool | None = None
 
     #: Whether hello may report jobs that have returned part of their resources.
     hello_partial_ok = True
 
     #: Class of the pool. None means the one that R's writer names, else ResourcePool.
-    pool_class: Optional[type] = None
+    pool_class: type | None = None
 
     #: Further arguments for the pool's class.
     pool_kwargs: dict[str, Any] = {}
@@ -113,7 +114,7 @@ class Scheduler(BrokerModule):
         parse_depth(self.queue_depth)
         self._pool: ResourcePool  # from when the resources are acquired
         self._parser: RequestParser  # as the pool
-        self._acquisition: Optional[host.Acquisition] = None
+        self._acquisition: host.Acquisition | None = None
         self._runs = False
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
@@ -155,11 +156,12 @@ class Scheduler(BrokerModule):
             errors=self._errors,
         )
 
-    # -- what a policy works with ----------------------------------------------------------------------
+    # -- what a policy works with ------------------------------------------------------------------
 
     @property
     def resources(self) -> ResourcePool:
-        """The resource pool; there is one from when the resources are acquired, before any job comes."""
+        """The resource pool; there is one from when the resources are acquired, before any job
+        comes."""
         return self._pool
 
     @property
@@ -175,7 +177,7 @@ class Scheduler(BrokerModule):
         """The time, in seconds since the epoch, as the reactor last saw it."""
         return self._clock.now()
 
-    def call_at(self, when: float, function: Optional[Callable[[], Any]] = None) -> host.Timer:
+    def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
         """Have a function called, or a pass begin, at a time at which nothing else need happen.
 
         Args:
@@ -187,7 +189,7 @@ class Scheduler(BrokerModule):
         """
         return self._timers.call_at(when, function or self._request_schedule)
 
-    # -- override points -------------------------------------------------------------------------------
+    # -- override points ---------------------------------------------------------------------------
 
     def schedule(self) -> Any:
         """Called to start jobs, after events. May be a generator: see the guide."""
@@ -196,7 +198,8 @@ class Scheduler(BrokerModule):
         """Called after passes to annotate pending jobs. May be a generator."""
 
     def order(self, job: PendingJob) -> Any:
-        """Called for the order in which jobs are considered: what to sort `job` by, the lowest first.
+        """Called for the order in which jobs are considered: what to sort `job` by, the lowest
+        first.
 
         The queue, passes over it, estimates and reasons follow it; among equals the lower job id
         goes first. The usual order is by priority. It is asked for when a job comes and when its
@@ -211,7 +214,8 @@ class Scheduler(BrokerModule):
         return -job.priority
 
     def reorder(self) -> None:
-        """Sort the queue anew, asking for the `order` of every job. Costs a sort of the queue."""
+        """Sort the queue again, asking for the `order` of every job. Costs a sort of the queue. No
+        pass follows by itself."""
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
@@ -322,8 +326,8 @@ class Scheduler(BrokerModule):
         """Called after `resources` changed, before the pass that follows."""
 
     def released(self) -> None:
-        """Called when something happened that may let a waiting job start: resources came back or up,
-        the inventory or a job's end changed. For policies that remember what did not fit."""
+        """Called when something happened that may let a waiting job start: resources came back or
+        up, the inventory or a job's end changed. For policies that remember what did not fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
         """Called to tell whether a job could ever run; answers `msg` (RFC 27).
@@ -365,7 +369,7 @@ class Scheduler(BrokerModule):
             "errors": self._errors.count,
         }
 
-    # -- for overrides of start_schedule() -------------------------------------------------------------
+    # -- for overrides of start_schedule() ---------------------------------------------------------
 
     def _request_schedule(self) -> None:
         """Something happened that a pass should follow: calls `start_schedule` if there is work."""
@@ -392,10 +396,10 @@ class Scheduler(BrokerModule):
     def _sched_duration_ewma(self) -> float:
         return self._passes.pace.duration
 
-    # -- answers to sched.alloc ------------------------------------------------------------------------
+    # -- answers to sched.alloc --------------------------------------------------------------------
 
     def alloc_success(
-        self, msg: Any, R: dict[str, Any], annotations: Optional[dict[str, Any]] = None
+        self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
         """Store R, then answer that the job has it.
 
@@ -436,7 +440,7 @@ class Scheduler(BrokerModule):
             msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
         )
 
-    def alloc_deny(self, msg: Any, note: Optional[str] = None) -> None:
+    def alloc_deny(self, msg: Any, note: str | None = None) -> None:
         """Answer that the job will never run.
 
         Args:
@@ -457,8 +461,8 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": messages.CANCEL})
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
-        """An override of `alloc_success` raised. If R is not on its way, nobody would answer the job,
-        and its resources would be kept for it: it is denied, and they come back."""
+        """An override of `alloc_success` raised. If R is not on its way, nobody would answer the
+        job, and its resources would be kept for it: it is denied, and they come back."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
         if self._requests.is_running(request.jobid):
@@ -469,7 +473,7 @@ class Scheduler(BrokerModule):
         self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
         self.released()
 
-    # -- the start, and the resources ------------------------------------------------------------------
+    # -- the start, and the resources --------------------------------------------------------------
 
     def run(self) -> None:
         """Register the services, take over the resources, and schedule until told to stop.
@@ -529,14 +533,15 @@ class Scheduler(BrokerModule):
         self._pool_made()
 
     def _pool_made(self) -> None:
-        """There is a pool, and no job in it yet; for what the library keeps beside it. What is raised
-        ends the start."""
+        """There is a pool, and no job in it yet; for what the library keeps beside it. What is
+        raised ends the start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         """The jobs that hold resources are in the pool, and no request has come yet."""
 
     def _allocated(self) -> Any:
-        """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not theirs."""
+        """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not
+        theirs."""
         placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
         if not placeholders:
             return self._pool.copy_allocated()
@@ -546,13 +551,11 @@ class Scheduler(BrokerModule):
         return pool.copy_allocated()
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
-        """Make the pool for the instance's resources (an R dict), of the class that is configured, that
-        R's writer names, or the usual one."""
+        """Make the pool for the instance's resources (an R dict), of the class that is configured,
+        that R's writer names, or the usual one."""
         return make_pool(self, R)
 
-    def _resources_changed(
-        self, update: Optional[dict[str, Any]], error: Optional[Exception]
-    ) -> None:
+    def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
         if update is None:
             if isinstance(error, OSError) and error.errno == errno.ECANCELED:
                 self.log.info(f"{error.strerror}: the scheduler ends")  # as asked for
@@ -571,7 +574,8 @@ class Scheduler(BrokerModule):
         self._request_schedule()
 
     def _ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of them."""
+        """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of
+        them."""
 
     def _update(self, update: dict[str, Any]) -> None:
         helpful, errors = apply_update(self._pool, update, self.log, self._warned)
@@ -581,12 +585,12 @@ class Scheduler(BrokerModule):
             self._errors.report(f"resource update: {key}={update[key]!r}: {exc}")
 
     def _kvs_lost(self, keys: list[str]) -> None:
-        """The KVS has refused R for a minute. The jobs wait for the next scheduler: end in order."""
+        """The KVS has refused R for a minute: stop, and leave the jobs to the next scheduler."""
         self.log.error(f"not stored: {', '.join(keys)}")
-        self.log.critical("the KVS stays out of order: the scheduler ends here")
+        self.log.critical("the KVS keeps failing: the scheduler ends here")
         self.stop()
 
-    # -- messages without an answer of their own: what cannot be done is dropped -----------------------
+    # -- messages without an answer of their own: what cannot be done is dropped -------------------
 
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
@@ -689,7 +693,7 @@ class Scheduler(BrokerModule):
         what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
         self.log.debug(f"free: {host.name_of(jobid)}: {what}{' (final)' if final else ''}")
 
-    # -- requests with an answer -----------------------------------------------------------------------
+    # -- requests with an answer -------------------------------------------------------------------
 
     @request_handler("sched.expiration", prefix=False)
     def _handle_expiration(self, msg: Any) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27, RFC 28)."""
+"""What a scheduler needs of its host: time, the log, the KVS, and the steps of its start (RFC 27,
+RFC 28)."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ import time
 import traceback
 from collections.abc import Iterator
 from syslog import LOG_DEBUG
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.constants import FLUX_RPC_STREAMING
-from flux.job import JobID, job_raise_async
-from flux.kvs import KVSTxn, get_key_direct
+from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.handle_functions import KVSTxn, get_key_direct, job_raise_async
 from flux.scheduler.requests import RunningJob
 
-# -- time ------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -43,7 +44,7 @@ class Clock:
         self.handle = handle
         self._reactor = handle.get_reactor()
         self._frozen = False
-        self._frozen_now: Optional[float] = None
+        self._frozen_now: float | None = None
 
     def now(self) -> float:
         """Seconds since the epoch, as the reactor last saw them."""
@@ -66,7 +67,8 @@ class Clock:
 
 
 class HostCapabilities:
-    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance does.
+    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance
+    does.
 
     A handle's class says it by attributes of these names. They are asked for at the class, since a
     handle may look unknown names up elsewhere, with other exceptions.
@@ -75,13 +77,13 @@ class HostCapabilities:
         handle: the Flux handle
 
     Attributes:
-        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A host
-            whose time is not the machine's brings its own, so that how fast this machine is does not
-            change what an emulated instance decides
-        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its start times
-            does not
-        takes_objects (bool): the job manager is in this process and takes R as an object: nobody needs it
-            in a KVS
+        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A
+            host whose time is not the machine's brings its own, so that how fast this machine is
+            does not change what an emulated instance decides
+        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its
+            start times does not
+        takes_objects (bool): the job manager is in this process and takes R as an object: nobody
+            needs it in a KVS
     """
 
     def __init__(self, handle: Any) -> None:
@@ -106,7 +108,7 @@ class Timer:
     def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
         self.when = when
         self.number = number  # of the call of `call_at`: of equal times the first goes first
-        self.function: Optional[Callable[[], Any]] = function
+        self.function: Callable[[], Any] | None = function
 
     def cancel(self) -> None:
         """Do not make the call; a call that was made already is not affected."""
@@ -159,7 +161,8 @@ class Timers:
         due = []
         while self._due and self._due[0].when <= now:
             due.append(heapq.heappop(self._due))
-        # A function that asks to be called again at once is called in the next turn: messages come first.
+        # A function that asks to be called again at once is called in the next turn: messages come
+        # first.
         for timer in due:
             function, timer.function = timer.function, None
             if function is not None:
@@ -176,7 +179,7 @@ class InstanceConfig:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._config: Optional[dict[str, Any]] = None
+        self._config: dict[str, Any] | None = None
 
     def get(self) -> dict[str, Any]:
         """The tables, as they were loaded last; none if they cannot be read."""
@@ -192,7 +195,7 @@ class InstanceConfig:
         self._config = config if isinstance(config, dict) else {}
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 class ErrorReporter:
@@ -212,7 +215,7 @@ class ErrorReporter:
         self.log = log
         self.count = 0
 
-    def report(self, text: str, error: Optional[BaseException] = None, trace: bool = False) -> None:
+    def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
         """Log at ``err`` what went wrong, and count it.
 
         Args:
@@ -253,7 +256,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-# -- keys ------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def kvs_dir(jobid: int) -> str:
@@ -267,7 +270,7 @@ def r_key(jobid: int) -> str:
     return kvs_dir(jobid) + ".R"
 
 
-# -- the start -------------------------------------------------------------------------------------------
+# -- the start -------------------------------------------------------------------------------------
 
 #: job-info.lookup: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
@@ -313,11 +316,9 @@ class Acquisition:
         """
         return self._next()
 
-    def then(
-        self, changed: Callable[[Optional[dict[str, Any]], Optional[Exception]], None]
-    ) -> None:
-        """Have ``changed(update, error)`` called for each further response, or for the error that ends
-        them."""
+    def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
+        """Have ``changed(update, error)`` called for each further response, or for the error that
+        ends them."""
 
         def received(future: Any) -> None:
             try:
@@ -382,7 +383,7 @@ def ready(handle: Any, queue_depth: Any) -> int:
 
 def current_R(
     handle: Any, jobids: list[int]
-) -> Iterator[tuple[int, Optional[dict[str, Any]], Optional[Exception]]]:
+) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
     """Look up the R that jobs have now, with updates of their expiration applied.
 
     Args:
@@ -503,7 +504,7 @@ class Hello:
                 self.errors.report(f"hello: malformed response: {job!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
-            held: Optional[ResourcePool] = None
+            held: ResourcePool | None = None
             try:
                 if error is not None:
                     raise error
@@ -576,12 +577,12 @@ class Hello:
             self.errors.report(f"{what}: {exc}")
 
 
-# -- storing R -------------------------------------------------------------------------------------------
+# -- storing R -------------------------------------------------------------------------------------
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that restarts,
-#: short enough that jobs do not wait for a scheduler that can start none.
+#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that
+#: restarts, short enough that jobs do not wait for a scheduler that can start none.
 KVS_TIMEOUT_S = 60.0
 
 
@@ -620,7 +621,7 @@ class Committer:
         self._waiting: list[tuple[str, str, Callable[[], None]]] = []
         self._batch: list[tuple[str, str, Callable[[], None]]] = []
         self._armed = False
-        self._failing_since: Optional[float] = None
+        self._failing_since: float | None = None
         self._delay = FIRST_RETRY
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 

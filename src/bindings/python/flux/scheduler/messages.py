@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the job manager's messages to a scheduler say (RFC 27): read, and checked at the door.
+"""Reading and validating the job manager's messages to a scheduler (RFC 27).
 
 Each function takes a message and raises an exception that tells what is wrong with it: usually a
 ValueError, but nothing is assumed about what a peer may send.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The module arguments of a scheduler: reading those that all have, and refusing what nobody knows.
+"""The module arguments of a scheduler: reading those that all have, and refusing unknown ones.
 
 Each class takes its own arguments in its ``__init__``, after that of its base has taken others. So
 only when the outermost ``__init__`` returns is it known what is left: `checking_arguments` wraps
@@ -9,7 +9,7 @@ each of them for that.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
 
@@ -17,7 +17,7 @@ OPTIONS = "queue-depth, log-level, pool-class"
 LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
-def parse_depth(text: Any, spelling: Optional[str] = None) -> Union[int, str]:
+def parse_depth(text: Any, spelling: str | None = None) -> int | str:
     """A queue depth: a positive int, or "unlimited".
 
     Args:

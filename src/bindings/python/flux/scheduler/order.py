@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Who waits for whom by the order of the queue.
 
-In strict order every job waits for all jobs ahead of it. By queue, a job waits only for those ahead of
-it that could want some of the same ranks, so that queues with nodes of their own never hold up each
-other.
+In strict order every job waits for all jobs ahead of it. By queue, a job waits only for those ahead
+of it that could want some of the same ranks, so that queues with nodes of their own never hold up
+each other.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.queue import ALL, Turns, in_order
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
 
-#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds in all.
+#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds
+#: in all.
 JOBS_PER_TURN = 64
 
 
@@ -77,8 +78,9 @@ class QueueOrder:
         return self._heads
 
     def find_heads(self) -> Iterator[None]:
-        """Have ready what `heads` says, which is nothing for a policy that looks past them; a generator
-        that yields after every `JOBS_PER_TURN` jobs."""
+        """Find what `heads` returns, if it is not known already. A generator that yields after
+        every `JOBS_PER_TURN` jobs; for a policy that looks past the heads there is nothing to
+        do."""
         source = self._source
         seen = (self._events(), source.resources.generation, len(source._queue))
         if source.looks_past_heads or (
@@ -100,7 +102,7 @@ class QueueOrder:
                     break
         self._found_of, self._heads = seen, found
 
-    def first_ahead_of(self, job: PendingJob) -> Optional[PendingJob]:
+    def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
         """The first job that `job` has to wait for; None if it is the first itself."""
         ranks = self.turn_of(job)
         for head, mask in self.heads():
@@ -110,7 +112,7 @@ class QueueOrder:
                 return head
         return None
 
-    def plan_in_turn(self, job: PendingJob, plan: Plan, turns: Turns) -> Optional[float]:
+    def plan_in_turn(self, job: PendingJob, plan: Plan, turns: Turns) -> float | None:
         """Find the start of a job that waits for its turn, and enter it into `plan` and `turns`.
 
         Args:
@@ -119,7 +121,7 @@ class QueueOrder:
             turns (Turns): likewise
 
         Returns:
-            seconds since the epoch; None: nobody knows
+            seconds since the epoch; None if that is not known
         """
         ranks = self.turn_of(job)
         after = turns.after(ranks)
@@ -127,7 +129,7 @@ class QueueOrder:
             turns.give(ranks, math.inf)
             return None
         request = job.resource_request
-        when: Optional[float] = None
+        when: float | None = None
         try:
             when = plan.earliest(request, after=after)
             if when is not None and request.duration > 0:

@@ -2,16 +2,16 @@
 """Passes over the queue: when they run, what follows them, and what they must not leave behind.
 
 An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
-that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn of
-the reactor and closed by the next event. After a pass that came to its end another driver runs the
-forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells others
-when all that they caused is done.
+that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn
+of the reactor and closed by the next event. After a pass that came to its end another driver runs
+the forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells
+others when all that they caused is done.
 """
 
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Clock, Committer, ErrorReporter
@@ -40,7 +40,7 @@ class Pace:
         self.interval = 0.0
         self.duration = 0.0
         self.delay = 0.0
-        self._last: Optional[float] = None
+        self._last: float | None = None
 
     def event(self, now: float) -> None:
         """An event came at `now` (seconds)."""
@@ -98,8 +98,8 @@ class PassRunner:
         begin: called to begin a pass; what it returns is stepped if it is a generator
         before: called before each step
         stepped: called after each step, before anything else can happen
-        ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception that
-            left it, or None; seconds, how long it took, None for a generator
+        ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception
+            that left it, or None; seconds, how long it took, None for a generator
         stopwatch: gives seconds, to measure with
         pause: ``pause(seconds a step took)`` -> seconds to wait before the next step
 
@@ -116,9 +116,9 @@ class PassRunner:
         begin: Callable[[], Any],
         before: Callable[[], None],
         stepped: Callable[[], None],
-        ended: Callable[[Optional[Exception], Optional[float]], None],
+        ended: Callable[[Exception | None, float | None], None],
         stopwatch: Callable[[], float],
-        pause: Optional[Callable[[float], float]] = None,
+        pause: Callable[[float], float] | None = None,
     ) -> None:
         self.begin = begin
         self.before = before
@@ -130,7 +130,7 @@ class PassRunner:
         self.yields = 0
         self.closed = 0
         self.armed = False
-        self._generator: Optional[types.GeneratorType[Any, Any, Any]] = None
+        self._generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
@@ -146,8 +146,9 @@ class PassRunner:
             self.armed = True
             self._start_timer.reset(after=delay)
 
-    def close(self) -> Optional[Exception]:
-        """Close the pass under way, if any: its ``finally`` blocks run. Returns what they raised."""
+    def close(self) -> Exception | None:
+        """Close the pass under way, if any: its ``finally`` blocks run. Returns what they
+        raised."""
         generator = self._generator
         if generator is None or self._running:
             return None
@@ -194,7 +195,7 @@ class PassRunner:
         if generator is None:
             return
         began = self.stopwatch()
-        error: Optional[Exception] = None
+        error: Exception | None = None
         wanted: Any = None
         self.before()
         self._running = True
@@ -217,7 +218,7 @@ class PassRunner:
             rest = wanted
         self._step_timer.reset(after=rest)
 
-    def _end(self, error: Optional[Exception], seconds: Optional[float]) -> None:
+    def _end(self, error: Exception | None, seconds: float | None) -> None:
         if error is None:
             self.passes += 1
         self.ended(error, seconds)
@@ -265,7 +266,7 @@ class Passes:
         pace: Pace,
         errors: ErrorReporter,
         schedule: Callable[[], Any],
-        look_ahead: Optional[Callable[[], Any]],
+        look_ahead: Callable[[], Any] | None,
         start: Callable[[], None],
         when_empty: bool,
     ) -> None:
@@ -276,7 +277,7 @@ class Passes:
         self.schedule = schedule
         self.start = start
         self.when_empty = when_empty
-        self.changed: Optional[Callable[[], None]] = None
+        self.changed: Callable[[], None] | None = None
         self.events = 0
         #: of these, what the pass under way had seen when it began, and the last that was completed
         self._seen = 0
@@ -287,7 +288,7 @@ class Passes:
         self._allowance = Allowance(*FORECAST_STEPS)
         hooks = (self._before_step, self._after_step)
         self.main = PassRunner(handle, self._begin, *hooks, self._ended, stopwatch)
-        self.forecasts: Optional[PassRunner] = None
+        self.forecasts: PassRunner | None = None
         if look_ahead is not None:
             self.forecasts = PassRunner(
                 handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
@@ -350,7 +351,7 @@ class Passes:
         self._seen = self.events
         return self.schedule()
 
-    def _ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
+    def _ended(self, error: Exception | None, seconds: float | None) -> None:
         self._passed = self._seen
         if error is not None:
             self._failed(error)
@@ -376,7 +377,7 @@ class Passes:
         self._forecast_not_before = now + seconds + rest
         return rest
 
-    def _forecast_ended(self, error: Optional[Exception], seconds: Optional[float]) -> None:
+    def _forecast_ended(self, error: Exception | None, seconds: float | None) -> None:
         if error is not None:
             self.errors.report("forecast: this pass is lost", error)
         if self._forecast_again and self.forecasts is not None:
@@ -392,8 +393,9 @@ class Passes:
         self.clock.thaw()
 
 
-#: Equal answers of the job manager, one after another, after which it is believed to have nothing more to
-#: send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be waited for.
+#: Equal answers of the job manager, one after another, after which it is believed to have nothing
+#: more to send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be
+#: waited for.
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
@@ -408,7 +410,7 @@ class _Asker:
         heard: what the job manager said last, and how often
         last (bool): whether the job manager is asked for the last time
         full: what it had said when as many requests were open as it may send
-        again (bool): whether to ask anew when these are decided, since others may follow them
+        again (bool): whether to ask once more when these are decided, since others may follow them
     """
 
     __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
@@ -416,17 +418,18 @@ class _Asker:
     def __init__(self, msg: Any, events: int) -> None:
         self.msg = msg
         self.events = events
-        self.keys: Optional[int] = None
+        self.keys: int | None = None
         self.sending = True
-        self.heard: Optional[tuple[int, int]] = None
+        self.heard: tuple[int, int] | None = None
         self.times = 0
         self.last = False
-        self.full: Optional[tuple[int, int]] = None
+        self.full: tuple[int, int] | None = None
         self.again = False
 
 
 class Quiescence:
-    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and answered.
+    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and
+    answered.
 
     Who asks from inside the job manager, as an emulator does when the jobs of a step have come,
     asks before the requests for these jobs are sent, since the job manager sends one in a turn of
@@ -450,7 +453,7 @@ class Quiescence:
         passes: Passes,
         commits: Committer,
         running: Callable[[], int],
-        limit: Callable[[], Optional[int]],
+        limit: Callable[[], int | None],
         errors: ErrorReporter,
     ) -> None:
         self.handle = handle

@@ -3,15 +3,17 @@
 
 `PolicyScheduler` adds to `Scheduler`:
 
-- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission rule
-  lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the request;
-- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to start;
+- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission
+  rule lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the
+  request;
+- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to
+  start;
 - `~PolicyScheduler.reasons`: annotate pending jobs with what they wait for;
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
-`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool says,
-`annotator.Annotator` tells users.
+`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool
+says, `annotator.Annotator` tells users.
 """
 
 from __future__ import annotations
@@ -104,8 +106,8 @@ class PolicyScheduler(Scheduler):
     #: None: all.
     promises_limit: int | None = 0
 
-    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so that
-    #: queues with nodes of their own never hold up each other; see `take_order`.
+    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so
+    #: that queues with nodes of their own never hold up each other; see `take_order`.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -175,7 +177,7 @@ class PolicyScheduler(Scheduler):
         if self.by_queue and "queue_depth" not in self.__dict__:
             self.queue_depth = "unlimited"
 
-    # -- the pool, and the plan ------------------------------------------------------------------------
+    # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:
         """Whether the pool has an operation that the guide does not ask of every pool.
@@ -188,12 +190,12 @@ class PolicyScheduler(Scheduler):
         if operation not in self._warned:
             self._warned.add(operation)
             name = type(self.resources).__name__
-            self.log.warning(f"pool class {name} has no {operation}(): done without")
+            self.log.warning(f"pool class {name} has no {operation}(): going on without it")
         return False
 
     def current_plan(self) -> Plan | None:
-        """The plan through which jobs are started: with what admission rules keep from them, and with
-        the promises made. None if the pool cannot plan.
+        """The plan through which jobs are started: with what admission rules keep from them, and
+        with the promises made. None if the pool cannot plan.
 
         It may be changed only by the policy and by admission rules; others copy it.
         """
@@ -218,15 +220,15 @@ class PolicyScheduler(Scheduler):
         return plan
 
     def replan(self) -> None:
-        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule keeps
-        from jobs cannot be kept beside the promises. The next pass makes a new one."""
+        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
+        keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
         self._plan = None
         self.admission.tell(AdmissionRule.plan_void)
         self.ranks_lost()
 
     def ranks_lost(self) -> None:
-        """Called when the plan is void, and with it all promises: mostly since ranks went down, left or
-        changed, before `resource_update`."""
+        """Called when the plan is void, and with it all promises: mostly since ranks went down,
+        left or changed, before `resource_update`."""
 
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
@@ -246,7 +248,7 @@ class PolicyScheduler(Scheduler):
         order is `by_queue`."""
         return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
 
-    # -- admission -------------------------------------------------------------------------------------
+    # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
         """Ask one more admission rule, after the others, before a job is started. To be called from
@@ -254,8 +256,8 @@ class PolicyScheduler(Scheduler):
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a pass
-        follows.
+        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a
+        pass follows.
 
         Args:
             rule (AdmissionRule): which
@@ -269,8 +271,8 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Something other than a message has happened that may let jobs start: a pass follows, which
-        examines blocked jobs again."""
+        """Something other than a message has happened that may let jobs start: a pass follows,
+        which examines blocked jobs again."""
         self.released()
         self._request_schedule()
 
@@ -308,7 +310,7 @@ class PolicyScheduler(Scheduler):
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
 
-    # -- starting jobs ---------------------------------------------------------------------------------
+    # -- starting jobs -----------------------------------------------------------------------------
 
     def pending(self, jobid: int) -> PendingJob | None:
         """The pending job of this id, deferred or not, or None."""
@@ -316,7 +318,8 @@ class PolicyScheduler(Scheduler):
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]:
-        """All pending jobs, in order; those that an admission rule has deferred only if `deferred`."""
+        """All pending jobs, in order; those that an admission rule has deferred only if
+        `deferred`."""
         apart = self.admission.deferred() if deferred else []
         for job in in_order([*self._queue, *apart] if apart else self._queue):
             if not job.request.finalized:
@@ -376,8 +379,8 @@ class PolicyScheduler(Scheduler):
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job that has none ahead of it for its
-        ranks, and the others cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job that has none ahead of it for
+        its ranks, and the others cost a comparison of masks.
         """
         if not self.by_queue:
             queue = self._queue
@@ -434,7 +437,7 @@ class PolicyScheduler(Scheduler):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
-    # -- events ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         if self.admission.engaged and self._requests.is_running(jobid):
@@ -459,7 +462,7 @@ class PolicyScheduler(Scheduler):
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
-            job.priority = job.priority  # asks for its order anew
+            job.priority = job.priority  # asks for its order again
         super().reorder()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
@@ -478,7 +481,7 @@ class PolicyScheduler(Scheduler):
         stats["pending_jobs"] += len(self.admission)
         return stats
 
-    # -- estimates -------------------------------------------------------------------------------------
+    # -- estimates ---------------------------------------------------------------------------------
 
     def is_mature(self, job: PendingJob) -> bool:
         """Whether it is time to tell a job's user of estimates and reasons.
@@ -494,8 +497,9 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            when (float): when it is expected to start; None: nobody knows
-            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or "planned"
+            when (float): when it is expected to start; None if that is not known
+            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
+                "planned"
         """
         self._annotator.estimate(job, when, kind)
 
@@ -517,18 +521,18 @@ class PolicyScheduler(Scheduler):
             self.show_estimate(job, self.queue_order.plan_in_turn(job, plan, turns))
             yield
 
-    # -- reasons ---------------------------------------------------------------------------------------
+    # -- reasons -----------------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is told
-        by a later forecast. Returns whether it was told something new."""
+        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is
+        told by a later forecast. Returns whether it was told something new."""
         return self._annotator.reason(job, reason)
 
     def reasons(self) -> Iterator[None]:
         """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them.
 
-        In strict order the head waits for resources, the others for the head. A generator that yields
-        after each job for which something had to be done.
+        In strict order the head waits for resources, the others for the head. A generator that
+        yields after each job for which something had to be done.
         """
         if not self.pool_can("explain") or not self._annotator.wants_reasons():
             return
@@ -544,7 +548,8 @@ class PolicyScheduler(Scheduler):
                     yield
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
-        """The pending jobs that `job` has to wait for by the order of the queue: here, the first."""
+        """The pending jobs that `job` has to wait for by the order of the queue: here, the
+        first."""
         if self.admission.is_deferred(job.jobid):
             return []
         head = self.queue_order.first_ahead_of(job)
@@ -565,7 +570,7 @@ class PolicyScheduler(Scheduler):
             return cause.reason
         return describe(facts or self.facts.explain(job.resource_request))
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     @request_handler("config-reload")
     def _handle_config_reload(self, msg: Any) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it."""
+"""The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for
+it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import inspect
 import marshal
 import re
 from hashlib import blake2b
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -50,7 +51,7 @@ def _pool_class_from_uri(uri: Any) -> Any:
     return None
 
 
-def _pool_class_from_writer(writer: Any) -> Optional[type]:
+def _pool_class_from_writer(writer: Any) -> type | None:
     """Find the pool class that ``R.scheduling.writer`` names, or None.
 
     Args:
@@ -88,7 +89,8 @@ def check_pool_class(found: Any) -> Any:
 
 
 def choose(scheduler: Any, R: dict[str, Any]) -> Any:
-    """The class of pool for inventory `R`: the configured one, else R's writer's, else the default."""
+    """The class of pool for inventory `R`: the configured one, else R's writer's, else the
+    default."""
     if scheduler.pool_class is not None:
         return check_pool_class(scheduler.pool_class)
     scheduling = R.get("scheduling")
@@ -205,7 +207,8 @@ def apply_update(
 #: In the place of a jobspec that JSON could not be parsed to for its depth.
 TOO_DEEP = object()
 
-#: Bytes that remembered requests may take. Jobs come in series, so that a larger cache finds little more.
+#: Bytes that remembered requests may take. Jobs come in series, so that a larger cache finds little
+#: more.
 PARSED_CACHE_BYTES = 1 << 20
 
 #: Bytes that one remembered request takes beside a jobspec that the pool's request keeps, roughly.
@@ -213,7 +216,8 @@ CACHE_ENTRY_BYTES = 256
 
 
 class PoolBug(ValueError):
-    """The pool failed on a jobspec in a way that is not the jobspec's fault; ``__cause__`` has how."""
+    """The pool failed on a jobspec in a way that is not the jobspec's fault; ``__cause__`` has
+    how."""
 
 
 class RequestParser:
@@ -232,7 +236,7 @@ class RequestParser:
         self._known: dict[bytes, tuple[Any, bool]] = {}
         self._bytes = 0
 
-    def parse(self, jobspec: Any, read: Optional[Callable[[], dict[str, Any]]] = None) -> Any:
+    def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
         """The pool's request for `jobspec` (a dict), to be treated as read-only.
 
         Costs about a microsecond for each hundred bytes of a jobspec that was parsed before.
@@ -291,7 +295,7 @@ class RequestParser:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
-def id_of_deep_payload(text: str) -> Optional[int]:
+def id_of_deep_payload(text: str) -> int | None:
     """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
 
     Returns:

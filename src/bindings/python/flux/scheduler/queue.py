@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
 
-`PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue kept
-in order, for policies that look past a job that cannot start.
+`PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue
+kept in order, for policies that look past a job that cannot start.
 
 What a backlog is for
 =====================
 
-A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has found out
-must not be lost with it, or under steady events the end of the queue would never be examined. Four
-notions do this:
+A pass over a deep queue takes many turns of the reactor, and every event ends it. What it has found
+out must not be lost with it, or under steady events the end of the queue would never be examined.
+Four notions do this:
 
 Epoch
     A number that grows with everything that could help a blocked job (`Backlog.wake`). A job that
@@ -22,12 +22,12 @@ Round
     happens, and `Backlog.stats` says how long one had to wait for it.
 Refusal
     When a job cannot start now, jobs behind it of the same signature, with the same time limit or a
-    longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start either.
-    A `PendingJob.signature` is the shape of the request and what admission rules have to tell of the
-    job. So in a round over a thousand jobs of a few signatures, a few are examined.
-Newcomer
-    A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It is
-    examined soon, unless the round under way will come to it.
+    longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start
+    either. A `PendingJob.signature` is the shape of the request and what admission rules have to
+    tell of the job. So in a round over a thousand jobs of a few signatures, a few are examined.
+Fresh job
+    A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It
+    is examined soon, unless the round under way will come to it.
 
 Jobs that can only run when ranks come up are parked until some do (`Backlog.park`).
 """
@@ -38,7 +38,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from math import inf
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from flux.scheduler.requests import PendingJob
 
@@ -47,7 +47,8 @@ ALL = -1
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
-    """Yield the items of a `heapq` list in order; the list may change meanwhile, what is yielded does not.
+    """Yield the items of a `heapq` list in order; the list may change meanwhile, what is yielded
+    does not.
 
     Costs a copy of the list and then, for each item, log of how many were asked for: nothing for
     items that are not, unlike sorting.
@@ -73,13 +74,14 @@ class Turns:
     def __init__(self) -> None:
         self._times: dict[int, float] = {}  # mask to time
 
-    def after(self, ranks: int) -> Optional[float]:
-        """No job that wants some of `ranks` (a mask) has its turn before this; infinity: nobody knows
-        when it has; None: at any time."""
+    def after(self, ranks: int) -> float | None:
+        """The time before which no job that wants some of `ranks` (a mask) has its turn, in seconds
+        since the epoch: infinity if that is not known, None if it has its turn at any time."""
         return max([time for mask, time in self._times.items() if mask & ranks], default=None)
 
     def give(self, ranks: int, time: float) -> None:
-        """A job that wants some of `ranks` has its turn at `time`; infinity: nobody knows."""
+        """A job that wants some of `ranks` has its turn at `time`; infinity if that is not
+        known."""
         self._times[ranks] = max(time, self._times.get(ranks, time))
 
     @property
@@ -125,10 +127,10 @@ class PendingQueue:
     """The heap behind ``Scheduler._queue``.
 
     Removing a job or changing its priority only notes it down. `settle` brings the heap up to
-    date; a few changes are made one by one where the jobs sit, many by building the heap anew.
+    date: a few changes are made one by one in place, many by building the heap again.
 
-    The heap is a plain list that policies work on with `heapq`, so where a job sits is not known
-    for sure: each job carries a hint that is checked, and corrected, when it is needed.
+    The heap is a plain list that policies work on with `heapq`, so the index of a job is not known
+    for sure: each job carries a hint, which is checked and corrected when it is needed.
     """
 
     def __init__(self) -> None:
@@ -145,7 +147,7 @@ class PendingQueue:
         heapq.heappush(heap, job)
 
     def remove(self, job: PendingJob) -> None:
-        """Take `job` out, wherever it is; a job that is not in the heap is none the worse."""
+        """Take `job` out, wherever it is; nothing happens to a job that is not in the heap."""
         self._moved.discard(job)
         self._removed.add(job)
 
@@ -159,7 +161,8 @@ class PendingQueue:
             self._moved.add(job)
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
-        """Have `jobs` for the heap from now on; a list is taken as it is, as valid."""
+        """Use `jobs` as the heap from now on; a list is accepted without checking that it is
+        one."""
         self._removed.clear()
         self._moved.clear()
         if not isinstance(jobs, list):
@@ -167,7 +170,7 @@ class PendingQueue:
         self.heap = jobs
 
     def reorder(self) -> None:
-        """What jobs are ordered by has changed for any of them: put them in order anew.
+        """What jobs are ordered by has changed, for any of them: sort them again.
 
         Costs a sort.
         """
@@ -219,7 +222,7 @@ class PendingQueue:
             if index is not None:
                 self._sift(index)
 
-    def _find(self, job: PendingJob) -> Optional[int]:
+    def _find(self, job: PendingJob) -> int | None:
         heap = self.heap
         size = len(heap)
         index = job.place
@@ -231,7 +234,7 @@ class PendingQueue:
             if index == 0:
                 break
             index = (index - 1) >> 1
-        found: Optional[int] = None
+        found: int | None = None
         for index, other in enumerate(heap):
             other.place = index
             if other is job:
@@ -271,12 +274,12 @@ class PendingQueue:
 #: Jobs at the head of the queue that every pass examines first.
 HEAD_JOBS = 8
 
-#: Effort of a pass in one reactor turn. Examining a job is 1; a policy adds what it does beyond that
-#: (`Backlog.spend`).
+#: Effort of a pass in one reactor turn. Examining a job is 1; a policy adds what it does beyond
+#: that (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Number of signatures in the queue up to which a pass asks whether all of them are refused: it has to walk
-#: through them.
+#: Number of signatures in the queue up to which a pass asks whether all of them are refused: it has
+#: to walk through them.
 MAX_SIGNATURES_COMPARED = 32
 
 #: Jobs skipped without examining them that take as long as examining one.
@@ -289,10 +292,10 @@ class Backlog(PendingQueue):
     Attributes:
         heap (list): the jobs to examine, in order, which is also a valid heap
         parked (dict): by id, the jobs that wait for ranks to come up
-        longest (float): longest time that a job had to wait to be examined after something had happened
-            that could help it, seconds
-        exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that has
-            such jobs sets it
+        longest (float): longest time that a job had to wait to be examined after something had
+            happened that could help it, seconds
+        exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that
+            has such jobs sets it
     """
 
     def __init__(self) -> None:
@@ -302,10 +305,10 @@ class Backlog(PendingQueue):
         #: grows with everything that could help a blocked job
         self._epoch = 1
         #: the epoch when the round under way began, and when that was; None: no round is wanted
-        self._round: Optional[int] = None
+        self._round: int | None = None
         self._round_began = 0.0
         #: the place at which the round goes on; None: the head
-        self._resume: Optional[Place] = None
+        self._resume: Place | None = None
         #: effort spent in this step
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
@@ -314,12 +317,13 @@ class Backlog(PendingQueue):
         self._fresh: list[PendingJob] = []
         #: by signature, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
-        # by signature of the jobs in the heap, how many there are, and no limit that is longer than any's
+        # by signature of the jobs in the heap, how many there are, and no limit that is longer than
+        # any's
         self._signatures: dict[Any, tuple[int, float]] = {}
         # gives the jobs that are `PendingJob.exempt`, in order
         self.exempt_jobs: Callable[[], Iterable[PendingJob]] = tuple
 
-    # -- as a queue ------------------------------------------------------------------------------------
+    # -- as a queue --------------------------------------------------------------------------------
 
     def push(self, job: PendingJob) -> None:
         job.examined_epoch = 0
@@ -383,12 +387,12 @@ class Backlog(PendingQueue):
     def __bool__(self) -> bool:
         return bool(self.heap or self.parked)
 
-    def _index(self, job: PendingJob) -> Optional[int]:
+    def _index(self, job: PendingJob) -> int | None:
         heap = self.heap
         index = bisect_left(heap, job)
         return index if index < len(heap) and heap[index] is job else None
 
-    # -- what passes know --------------------------------------------------------------------------------
+    # -- what passes know --------------------------------------------------------------------------
 
     def wake(self, now: float) -> None:
         """Something was released, came up or changed: blocked jobs are to be examined again."""
@@ -414,8 +418,8 @@ class Backlog(PendingQueue):
                 self._refused[job.signature] = job
 
     def allow(self) -> None:
-        """Something is not kept free any more: what was found of one job of a signature does not hold for
-        those that were not examined themselves."""
+        """Something is not kept free any more: what was found of one job of a signature does not
+        hold for those that were not examined themselves."""
         self._refused.clear()
 
     def again(self, job: PendingJob) -> None:
@@ -440,8 +444,8 @@ class Backlog(PendingQueue):
             self.push(job)
 
     def stats(self, now: float) -> dict[str, float]:
-        """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been waiting
-        to be examined since something happened that could help it, now and at worst."""
+        """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been
+        waiting to be examined since something happened that could help it, now and at worst."""
         unlooked = 0.0 if self._round is None else now - self._round_began
         return {
             "parked": len(self.parked),
@@ -449,7 +453,7 @@ class Backlog(PendingQueue):
             "unlooked_longest": max(unlooked, self.longest),
         }
 
-    def to_examine(self, clock: Callable[[], float]) -> Iterator[Optional[PendingJob]]:
+    def to_examine(self, clock: Callable[[], float]) -> Iterator[PendingJob | None]:
         """The jobs that a pass should examine, roughly in order.
 
         Between two jobs the caller answers, blocks or parks the one it was given.
@@ -472,7 +476,7 @@ class Backlog(PendingQueue):
                         self._effort = 0
             self._effort = 0
         while self._fresh or self._round is not None:
-            for job in self._newcomers():
+            for job in self._fresh_jobs():
                 yield job
                 self._effort += 1
             for job in self._round_goes_on(clock):
@@ -483,7 +487,7 @@ class Backlog(PendingQueue):
             self._effort = 0
         self._cut = False
 
-    def _newcomers(self) -> Iterator[PendingJob]:
+    def _fresh_jobs(self) -> Iterator[PendingJob]:
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
         while fresh and self._effort < EFFORT_PER_TURN // 2:
@@ -582,7 +586,8 @@ class Backlog(PendingQueue):
         return True
 
     def _next_exempt(self, job: PendingJob) -> int:
-        """Index of the next exempt job after `job` that is to be examined; the end, if there is none."""
+        """Index of the next exempt job after `job` that is to be examined; the end, if there is
+        none."""
         for other in self.exempt_jobs():
             if job < other and other.examined_epoch < self._epoch:
                 index = self._index(other)

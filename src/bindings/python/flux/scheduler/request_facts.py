@@ -7,16 +7,16 @@ from typing import Any, Callable
 
 from flux.resource.ResourcePool import ResourcePool
 
-#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so that
-#: its memory is bounded whatever users ask for.
+#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so
+#: that its memory is bounded whatever users ask for.
 MAX_REMEMBERED_SHAPES = 1024
 
 
 class RequestFacts:
     """Answers of the pool about the requests of pending jobs.
 
-    Jobs come in series that ask for the same, so an answer is remembered by the shape of the request.
-    Each method costs a look-up for all jobs of one shape but the first.
+    Jobs come in series that ask for the same, so an answer is remembered by the shape of the
+    request. Each method costs a look-up for all jobs of one shape but the first.
 
     Args:
         pool: function giving the scheduler's pool
@@ -43,7 +43,8 @@ class RequestFacts:
         return mask
 
     def waits_for_down_ranks(self, request: Any) -> bool:
-        """Whether a request could not be satisfied by the ranks that are up if all jobs had ended."""
+        """Whether a request could not be satisfied by the ranks that are up if all jobs had
+        ended."""
         shape = getattr(request, "shape", request)
         waits = self._down.get(shape)
         if waits is None:
@@ -52,7 +53,7 @@ class RequestFacts:
         return waits
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """What ``ResourcePool.explain()`` says, found anew when the pool has changed."""
+        """What ``ResourcePool.explain()`` says; the pool is asked again when it has changed."""
         generation = self._pool().generation
         if generation != self._generation:
             self._generation = generation
@@ -69,7 +70,7 @@ class RequestFacts:
         return len(self._numbers)
 
     def clear(self) -> None:
-        """Ranks came up, went down, left or changed: nothing of this is true any more."""
+        """Ranks came up, went down, left or changed: the pool's answers may be different now."""
         self._matching.clear()
         self._down.clear()
 

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC 27).
+"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC
+27).
 
 The job manager asks for a job's resources with ``sched.alloc``. `Requests.open` enters the request
 into the table; usually a `PendingJob` waits in the queue for its sake, but a policy may keep the
-request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers it:
-the policy calls the first two, the library the last when the request is withdrawn. The request leaves
-the table in that moment. Its job may still be in the queue then, since the policy is in the middle of
-a pass: the table remembers it, and takes it out before any other code of the policy runs
+request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
+it: the policy calls the first two, the library the last when the request is withdrawn. The request
+leaves the table in that moment. Its job may still be in the queue then, since the policy is in the
+middle of a pass: the table remembers it, and takes it out before any other code of the policy runs
 (`Requests.sweep`, `Requests.end_step`).
 
-`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was denied,
-or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a job that
-holds resources is denied. `Requests._check` compares the table with these rules.
+`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was
+denied, or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a
+job that holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.job import JobID
 from flux.scheduler.attributes import SystemAttributes
@@ -52,7 +53,8 @@ class AllocRequest:
     Attributes:
         jobid (int): the job it is for
         job (PendingJob or None): what waits for the answer in the queue
-        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied", "canceled"
+        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
+            "canceled"
         table (Requests or None): where it is open; None for one made by hand
         userid (int or None): whose job it is; None: not known
         scheduler, msg: as given
@@ -73,16 +75,16 @@ class AllocRequest:
     def __init__(self, scheduler: Any, msg: Any) -> None:
         self._begin(scheduler, msg, msg.payload["id"], None)
 
-    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Optional[Requests]) -> None:
+    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Requests | None) -> None:
         self.scheduler = scheduler
         self.msg = msg
         self.jobid = jobid
         self.table = table
-        self.job: Optional[PendingJob] = None
+        self.job: PendingJob | None = None
         self.state = OPEN
-        self.userid: Optional[int] = None
+        self.userid: int | None = None
         #: the sched annotations that the job manager now shows for this job
-        self._shown: Optional[Annotations] = None
+        self._shown: Annotations | None = None
 
     @property
     def finalized(self) -> bool:
@@ -113,7 +115,7 @@ class AllocRequest:
         self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """`R` of a pool that nobody has stamped, with the time now and the end its job asked for."""
+        """`R`; if its times were not set, with the time now and the end that its job asked for."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -135,8 +137,8 @@ class AllocRequest:
 
     def success(
         self,
-        R: Union[ResourcePool, dict[str, Any], Any],
-        annotations: Optional[Annotations] = None,
+        R: ResourcePool | dict[str, Any] | Any,
+        annotations: Annotations | None = None,
         clear: bool = True,
     ) -> None:
         """Give the job its resources.
@@ -144,7 +146,8 @@ class AllocRequest:
         Args:
             R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20). A pool without
                 ``starttime`` and ``expiration`` gets the time now, and the end that follows from
-                the job's duration or, without one, from the instance; a dict is taken as it is
+                the job's duration or, without one, from the instance; a dict is accepted without
+                checking
             annotations (dict): annotations to attach (RFC 27)
             clear (bool): remove the sched annotations that were set while the job was pending,
                 except those that `annotations` sets
@@ -172,7 +175,7 @@ class AllocRequest:
                 raise
             self.table.failed(self, R, exc)
 
-    def deny(self, note: Optional[str] = None) -> None:
+    def deny(self, note: str | None = None) -> None:
         """Refuse for good: the job will never run here.
 
         Args:
@@ -262,9 +265,9 @@ class PendingJob:
         order: what jobs are sorted by; whoever changes it puts the queue in order
         came (float): when the request came, seconds since the epoch
 
-    A policy may hang attributes of its own on a job. What the library knows of a job beside these is in
-    tables by job id, except for what the queue needs at each comparison, which is documented at
-    ``__slots__`` below.
+    A policy may hang attributes of its own on a job. What the library knows of a job beside these
+    is in tables by job id, except for what the queue needs at each comparison, which is documented
+    at ``__slots__`` below.
     """
 
     __slots__ = (
@@ -281,12 +284,12 @@ class PendingJob:
         "next_order",  # what `order` will be when the heap is put in order
         "queued",  # whether the job is in the `Backlog`, and not parked
         "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
-        # What the job has in common with all that are refused together: the shape of its request, and the
-        # signatures of the admission rules. None: nothing that is known.
+        # What the job has in common with all that are refused together: the shape of its request,
+        # and the signatures of the admission rules. None: nothing that is known.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
-        # Resources are promised to this job, so what was found of other jobs of its signature says nothing
-        # about it.
+        # Resources are promised to this job, so what was found of other jobs of its signature says
+        # nothing about it.
         "exempt",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
@@ -326,9 +329,9 @@ class PendingJob:
         return str(JobID(self.jobid).f58)
 
     @property
-    def userid(self) -> Optional[int]:
+    def userid(self) -> int | None:
         """Whose job it is; None: not known."""
-        userid: Optional[int] = getattr(self.request, "userid", None)
+        userid: int | None = getattr(self.request, "userid", None)
         return userid
 
     @property
@@ -367,8 +370,8 @@ class RunningJob:
         userid (int): who submitted it
         t_submit (float): when, seconds since the epoch
         R (ResourcePool): what it holds now; its expiration is the job's end
-        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for them;
-            else, or where they could not be read, none
+        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for
+            them; else, or where they could not be read, none
     """
 
     __slots__ = ("R", "attributes", "jobid", "priority", "t_submit", "userid")
@@ -391,8 +394,8 @@ class Requests:
     Args:
         queue (PendingQueue): where the jobs wait
         order: function giving the `PendingJob.order` of a job, or None: by priority
-        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the error
-            is raised
+        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the
+            error is raised
 
     Attributes:
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
@@ -404,8 +407,8 @@ class Requests:
     def __init__(
         self,
         queue: PendingQueue,
-        order: Optional[Callable[[PendingJob], Any]] = None,
-        failed: Optional[Callable[[AllocRequest, Any, Exception], None]] = None,
+        order: Callable[[PendingJob], Any] | None = None,
+        failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
     ) -> None:
         self.queue = queue
         self.order = order
@@ -418,7 +421,7 @@ class Requests:
         #: length of the queue when the step under way began, without jobs deferred since
         self._before = 0
         #: the request that is being answered or annotated
-        self._sender: Optional[AllocRequest] = None
+        self._sender: AllocRequest | None = None
 
     def __contains__(self, jobid: object) -> bool:
         return jobid in self._open
@@ -426,7 +429,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._open)
 
-    # -- the states of jobs ----------------------------------------------------------------------------
+    # -- the states of jobs ------------------------------------------------------------------------
 
     def state_of(self, jobid: int) -> str:
         """The state of a job, one of `flux.scheduler.states.JOB`."""
@@ -458,7 +461,8 @@ class Requests:
         return len(self._states) - len(self._open)
 
     def defer(self, jobid: int) -> None:
-        """A pending job leaves the queue without an answer, in the step under way if there is one."""
+        """A pending job leaves the queue without an answer, in the step under way if there is
+        one."""
         self.move(jobid, "defer")
         self._before -= 1
 
@@ -467,23 +471,23 @@ class Requests:
         self.move(jobid, "readmit")
         self._before += 1
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a request that has come, and return it. That of a job that holds resources is entered
-        as well, to be denied."""
+        """Enter a request that has come, and return it. That of a job that holds resources is
+        entered as well, to be denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
         return request
 
-    def get(self, jobid: int) -> Optional[AllocRequest]:
+    def get(self, jobid: int) -> AllocRequest | None:
         """The open request of a job, or None."""
         return self._open.get(jobid)
 
     def note_sender(self, request: AllocRequest) -> None:
-        """`request` is about to have the scheduler send something: its message need not be decoded again
-        to know whose it is."""
+        """`request` is about to have the scheduler send something: its message need not be decoded
+        again to know whose it is."""
         self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
@@ -511,8 +515,9 @@ class Requests:
         if self.on_answer is not None:
             self.on_answer(jobid, event)
 
-    def job_of(self, jobid: int) -> Optional[PendingJob]:
-        """The queued job of an open request, or None; it searches for one that a policy queued itself."""
+    def job_of(self, jobid: int) -> PendingJob | None:
+        """The queued job of an open request, or None; it searches for one that a policy queued
+        itself."""
         request = self._open.get(jobid)
         if request is None:
             return None
@@ -530,7 +535,7 @@ class Requests:
             self.queue.remove(job)
         request.job = None
 
-    # -- around each step of the policy's code ---------------------------------------------------------
+    # -- around each step of the policy's code -----------------------------------------------------
 
     def sweep(self) -> None:
         """Take jobs out of the queue that were answered by code that ran outside of a pass."""
@@ -545,7 +550,8 @@ class Requests:
         self._before = len(self.queue)
 
     def end_step(self) -> None:
-        """A policy's code has run: what it has answered leaves the queue before anything else happens."""
+        """A policy's code has run: what it has answered leaves the queue before anything else
+        happens."""
         answered = self.to_sweep
         if answered:
             # The usual policy pops what it answers, which this length tells without a search.

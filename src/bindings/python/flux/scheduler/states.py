@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The states that a request, a job and a reservation's window can be in, and how they change.
 
-Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table for
-the next one, and a move that the table does not have is a bug that is reported where it happens.
-The documentation draws its pictures from the same tables (``doc/reference/states``).
+Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table
+for the next one, and a move that the table does not have is a bug that is reported where it
+happens. The documentation draws its pictures from the same tables (``doc/reference/states``).
 
 `REQUEST`
     one ``sched.alloc`` request (RFC 27): open until it is answered, and answered once
@@ -116,8 +116,8 @@ JOB = StateTable(
     {
         UNKNOWN: "The scheduler knows nothing of it.",
         QUEUED: "Its request is open, and it is in the queue.",
-        DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in the "
-        "queue and keeps nothing from other jobs.",
+        DEFERRED: "Its request is open; an admission rule keeps it from starting, so it is not in "
+        "the queue and keeps nothing from other jobs.",
         RUNNING: "It holds resources: since its request succeeded, or it was found running at the "
         "start. They may come back in parts.",
     },

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A kernel without turns: the scheduler is its only task, and everybody else answers at once.
 
 In an instance each service is a task of its own, and a message waits for its turn. Here a request
@@ -119,7 +120,8 @@ class Loop(Kernel):
             if not self._step():
                 task.end()
             return
-        while not task.inbox and not task.is_stopped:
+        inbox = task.inbox
+        while not inbox and not task.is_stopped:
             if not self._step():
                 task.end()
                 return
@@ -135,8 +137,10 @@ class Loop(Kernel):
         return self.advance()
 
     def next_timer(self):
-        """When the first timer is due, seconds since the epoch; None if there is none."""
-        self._due()
+        """When the first timer is due, seconds since the epoch; None if there is none.
+
+        `_step` has dropped those that were stopped just before.
+        """
         return self._timers[0][0] if self._timers else None
 
     def set_time(self, when):
@@ -187,13 +191,16 @@ class Scheduler(ModuleTask):
     def post(self, item):
         self.inbox.append(item)
 
-    def _dispatch_request(self, msg):
+    def dispatch(self, item):
         # Nobody but the engine sends anything: no guests, and seldom more than one watcher.
-        watchers = self._exact.get(msg.topic)
+        if not isinstance(item, Message):
+            self.guard(item)
+            return
+        watchers = self._exact.get(item.topic) if item.type == message.REQUEST else None
         if watchers is not None and len(watchers) == 1 and not self._globs:
-            self.guard(watchers[0].call, msg)
+            self.guard(watchers[0].call, item)
         else:
-            super()._dispatch_request(msg)
+            super().dispatch(item)
 
     @property
     def is_stopped(self):

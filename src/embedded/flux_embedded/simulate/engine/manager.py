@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
 
 How requests are ordered, limited, withdrawn and answered is the job manager's own code
@@ -34,17 +35,17 @@ class ActiveJob:
         "promise", "backfilled", "bypass", "queue_name", "end_entry", "end", "subscribers", "limit",
     )  # fmt: skip
 
-    def __init__(self, id, index, job, t_submit, packed):
+    def __init__(self, id, index, job, t_submit, queue, userid=OWNER):
         self.id = id
         self.index = index
         self.job = job
-        self.userid = OWNER
+        self.userid = userid
         given = job.extra.get("priority") if job.extra else None
         self.priority = priority_of(job.urgency) if given is None else given
         self.flags = 0
         self.t_submit = t_submit
         self.state = states.SCHED
-        self.packed = packed
+        self.packed = None
         self.R = None
         self.annotations = EMPTY
         self.alloc_entry = None
@@ -55,7 +56,7 @@ class ActiveJob:
         self.promise = None
         self.backfilled = False
         self.bypass = False
-        self.queue_name = job.queue
+        self.queue_name = queue
         self.end_entry = None
         self.end = None
         self.subscribers = None
@@ -91,6 +92,8 @@ class Manager(Peer):
         observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
             result, and ``annotated(job)``
         queues (dict): the configuration's ``queues`` table
+        default_queue (str): of jobs that name none, where there are queues
+        userids (dict): user of a job -> user id
 
     Attributes:
         jobs (dict): id -> ActiveJob
@@ -100,13 +103,15 @@ class Manager(Peer):
 
     name = "job-manager"
 
-    def __init__(self, kernel, observer, queues=None):
+    def __init__(self, kernel, observer, queues=None, default_queue=None, userids=None):
         super().__init__(kernel)
         self.h = self
         self.events = self
         self.life = self
         self.observer = observer
         self.jobs = {}
+        self.default_queue = default_queue
+        self.userids = userids or {}
         self.waiting = 0
         self.running = 0
         self.pump_wanted = False
@@ -130,32 +135,43 @@ class Manager(Peer):
 
     def submit(self, id, index, job):
         """A job comes in."""
-        active = ActiveJob(id, index, job, self.kernel.time, self._packed(job))
+        if not self.queues.are_named:
+            queue = None
+        else:
+            queue = job.queue or self.default_queue
+        userid = self.userids.get(job.user, OWNER)
+        active = ActiveJob(id, index, job, self.kernel.time, queue, userid)
         self.jobs[id] = active
         self.waiting += 1
-        if active.queue_name is not None and active.queue_name not in self.queues.table:
-            active.queue_name = None
-        self.sched.enqueue(active)
+        if queue not in self.queues.table:
+            # What job-ingest says to whoever submits it.
+            text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
+            self.raise_exception(active, "alloc", 0, text)
+        else:
+            active.packed = self._packed(job, queue)
+            self.sched.enqueue(active)
         return active
 
     def adopt(self, id, job, R, start):
         """A job runs already when the scheduler comes."""
-        active = ActiveJob(id, -1, job, start, self._packed(job))
+        queue = job.queue if job.queue in self.queues.table else None
+        active = ActiveJob(id, -1, job, start, queue, self.userids.get(job.user, OWNER))
+        active.packed = self._packed(job, queue)
         active.state, active.R, active.start = states.RUN, R, start
         self.jobs[id] = active
         self.running += 1
         return active
 
-    def _packed(self, job):
-        key = (job.shape, job.limit, job.queue)
+    def _packed(self, job, queue):
+        key = (job.shape, job.limit, queue or job.queue, job.group)
         special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
         packed = None if special else self._specs.get(key)
         if packed is None:
             constraints = None
-            if job.queue is not None and job.queue in self.queues.table:
-                requires = self.queues.constraints_of(job.queue)
+            if queue is not None:
+                requires = self.queues.constraints_of(queue)
                 constraints = {"properties": requires} if requires else None
-            packed = marshal.dumps(jobspec(job, constraints))
+            packed = marshal.dumps(jobspec(job, queue, constraints))
             if not special:
                 self._specs[key] = packed
         return packed

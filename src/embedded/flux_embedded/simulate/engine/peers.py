@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The other services a scheduler talks to: resource, KVS, job-info, and the broker's own."""
 
 import errno

@@ -1,5 +1,5 @@
 "use strict";
-// Zooming and details of the Gantt charts. The page says the same without: details are titles of the bars.
+// Zooming and details of the Gantt charts, and charts as files. The page says the same without: details are titles of the bars.
 (() => {
   const NS = "http://www.w3.org/2000/svg";
   const details = document.getElementById("details");
@@ -11,6 +11,56 @@
     const clock = pad(Math.floor(rest / 3600)) + ":" + pad(Math.floor(rest / 60) % 60) + (rest % 60 ? ":" + pad(rest % 60) : "");
     return rest ? days + " d " + clock : days + " d";
   }
+
+  // -- charts as files ----------------------------------------------------------------------------------------------
+
+  // A file has no style sheet: what the page's says goes into each element. Colours are those that are shown.
+  const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-size", "font-family", "display"];
+
+  function asFile(chart) {
+    const copy = chart.cloneNode(true);
+    const from = [chart, ...chart.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+    from.forEach((element, place) => {
+      const seen = getComputedStyle(element);
+      to[place].setAttribute("style", COPIED.map((name) => name + ":" + seen.getPropertyValue(name)).join(";"));
+    });
+    const box = chart.viewBox.baseVal, back = document.createElementNS(NS, "rect");
+    copy.setAttribute("xmlns", NS);
+    copy.setAttribute("width", box.width);
+    copy.setAttribute("height", box.height);
+    back.setAttribute("width", "100%");
+    back.setAttribute("height", "100%");
+    back.setAttribute("fill", getComputedStyle(document.body).backgroundColor);
+    copy.prepend(back);
+    return new XMLSerializer().serializeToString(copy);
+  }
+
+  function tool(bar, text, title, act) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = text;
+    button.title = title;
+    button.addEventListener("click", act);
+    bar.append(button);
+  }
+
+  for (const frame of document.querySelectorAll(".chart")) {
+    const chart = frame.querySelector("svg"), bar = document.createElement("div"), link = document.createElement("a");
+    bar.className = "tools";
+    link.textContent = "SVG";
+    link.title = "save this picture";
+    link.download = (chart.getAttribute("aria-label") || "chart").toLowerCase().replace(/[^a-z0-9]+/g, "-") + ".svg";
+    link.href = "#";
+    // Made when it is asked for: a page has a dozen charts, each with thousands of elements.
+    const make = () => { if (link.href.startsWith("blob:")) URL.revokeObjectURL(link.href);
+      link.href = URL.createObjectURL(new Blob([asFile(chart)], { type: "image/svg+xml" })); };
+    link.addEventListener("click", make);
+    bar.append(link);
+    frame.after(bar);
+    chart.tools = bar;
+  }
+
+  // -- zooming ------------------------------------------------------------------------------------------------------
 
   for (const chart of document.querySelectorAll("svg.gantt")) {
     const plot = chart.querySelector("svg.plot"), ids = chart.querySelector("g.ids"), ticks = chart.querySelector("g.ticks");
@@ -50,13 +100,37 @@
       high_ = low + size;
       show();
     };
+    const zoom = (at, factor) => set(at - (at - low) * factor, at + (high_ - at) * factor);
+    const middle = () => (low + high_) / 2;
 
+    tool(chart.tools, "+", "zoom in", () => zoom(middle(), 0.5));
+    tool(chart.tools, "\u2212", "zoom out", () => zoom(middle(), 2));
+    tool(chart.tools, "\u2190", "earlier", () => set(low - (high_ - low) / 3, high_ - (high_ - low) / 3));
+    tool(chart.tools, "\u2192", "later", () => set(low + (high_ - low) / 3, high_ + (high_ - low) / 3));
+    tool(chart.tools, "all", "show all", () => set(0, 1));
+
+    // The wheel alone scrolls the page.
     chart.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
       event.preventDefault();
-      const at = low + share(event) * (high_ - low), factor = event.deltaY < 0 ? 0.8 : 1.25;
-      set(at - (at - low) * factor, at + (high_ - at) * factor);
+      zoom(low + share(event) * (high_ - low), event.deltaY < 0 ? 0.8 : 1.25);
     }, { passive: false });
-    chart.addEventListener("pointerdown", (event) => { drag = [share(event), low, high_]; });
+
+    function tell(event) {
+      const bar = event.target.closest(".job");
+      if (!bar) { details.hidden = true; return; }
+      const title = bar.querySelector("title");
+      if (title) { bar.dataset.words = title.textContent; title.remove(); }
+      details.textContent = bar.dataset.words;
+      details.hidden = false;
+      details.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - 350)) + "px";
+      details.style.top = Math.max(4, Math.min(event.clientY + 14, innerHeight - details.offsetHeight - 8)) + "px";
+    }
+
+    // A finger scrolls, and a tap shows details; a mouse drags.
+    chart.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "touch") tell(event); else drag = [share(event), low, high_];
+    });
     addEventListener("pointerup", () => { drag = null; });
     chart.addEventListener("dblclick", () => set(0, 1));
     chart.addEventListener("pointermove", (event) => {
@@ -64,15 +138,8 @@
         const by = (drag[0] - share(event)) * (drag[2] - drag[1]);
         set(drag[1] + by, drag[2] + by);
       }
-      const bar = event.target.closest(".job");
-      if (!bar) { details.hidden = true; return; }
-      let title = bar.querySelector("title");
-      if (title) { bar.dataset.words = title.textContent; title.remove(); }
-      details.textContent = bar.dataset.words;
-      details.hidden = false;
-      details.style.left = Math.min(event.clientX + 14, innerWidth - 350) + "px";
-      details.style.top = Math.min(event.clientY + 14, innerHeight - details.offsetHeight - 8) + "px";
+      if (event.pointerType !== "touch") tell(event);
     });
-    chart.addEventListener("pointerleave", () => { details.hidden = true; });
+    chart.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") details.hidden = true; });
   }
 })();

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Charts as SVG text: scales, axes and a few kinds of marks. Colours are classes of the page's style."""
 
 import math

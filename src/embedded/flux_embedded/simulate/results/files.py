@@ -1,14 +1,17 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The files of one policy's result: jobs.csv, schedule.json, machine_states.csv, eventlogs, SWF."""
 
+import contextlib
 import csv
 import json
 import math
 import os
 
 from flux_embedded.formats import eventlog, states
+from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.job import jobspec
 from flux_embedded.simulate.results.metrics import mean
-from flux_embedded.simulate.results.outcome import FINAL, REJECTED
+from flux_embedded.simulate.results.outcome import FINAL, REJECTED, count_units
 
 COLUMNS = (
     "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",
@@ -16,6 +19,15 @@ COLUMNS = (
     "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
     "metadata", "queue", "user", "backfilled", "first_promise",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Have an error while a file is written name the file: that the disk is full does not."""
+    try:
+        yield
+    except OSError as exc:
+        raise OSError(exc.errno, exc.strerror, exc.filename or path) from None
 
 
 def number(value):
@@ -50,7 +62,7 @@ def write_jobs(outcome, path):
                     workload.name,
                     f"delay:{number(job.run)}",
                     number(submit),
-                    job.size,
+                    outcome.size[index],
                     number(job.limit) if job.limit else -1,
                     int(how == states.COMPLETED) if how else "",
                     FINAL.get(how, ""),
@@ -89,10 +101,14 @@ def write_schedule(outcome, path):
         for i, turnaround in zip(ended, turnarounds)
         if outcome.end[i] > outcome.start[i]
     ]
-    computing = math.fsum(jobs[i].size * outcome.run_of(i) for i in outcome.started())
+    span = outcome.last
+    computing = math.fsum(outcome.size[i] * outcome.run_of(i) for i in outcome.started())
+    computing += math.fsum(
+        count_units(units) * (min(end or span, span) - max(start, 0.0))
+        for start, end, units in outcome.others.values()
+    )
     how = outcome.how
     success = how.count(states.COMPLETED)
-    span = outcome.last
     figures = {
         "batsim_version": "",
         "consumed_joules": -1,
@@ -124,14 +140,15 @@ def write_schedule(outcome, path):
 
 def write_machine_states(outcome, path):
     """``machine_states.csv``: units idle and in use, a row for each time at which that changes."""
-    changes = {}
-    jobs = outcome.workload.jobs
-    for index in outcome.started():
-        start, end = outcome.start[index], outcome.end[index]
-        size = jobs[index].size
-        changes[start] = changes.get(start, 0) + size
-        if end == end:
-            changes[end] = changes.get(end, 0) - size
+    held = [
+        (outcome.start[index], outcome.end[index], outcome.size[index])
+        for index in outcome.started()
+    ]
+    held += [
+        (max(start, 0.0), math.nan if end is None else end, count_units(units))
+        for start, end, units in outcome.others.values()
+    ]
+    changes = busy_changes(held)
     units = outcome.workload.units
     with open(path, "w", encoding="utf-8") as stream:
         stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
@@ -142,6 +159,16 @@ def write_machine_states(outcome, path):
             if changes[when]:
                 busy += changes[when]
                 stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
+
+
+def busy_changes(held):
+    """By how much the units in use change when, of (start, end or NaN, units)."""
+    changes = {}
+    for start, end, size in held:
+        changes[start] = changes.get(start, 0) + size
+        if end == end:
+            changes[end] = changes.get(end, 0) - size
+    return changes
 
 
 def write_json(value, path):
@@ -156,7 +183,7 @@ def write_json(value, path):
 def write_swf(outcome, path):
     """The schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
-    users, queues = {}, {}
+    users, groups, queues = {}, {}, {}
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
     lines = []
     for index, job in enumerate(workload.jobs):
@@ -169,13 +196,13 @@ def write_swf(outcome, path):
             outcome.submit[index],
             wait,
             run,
-            job.size if ran else -1,
+            outcome.size[index] if ran else -1,
             -1,
             -1,
-            job.size,
+            outcome.size[index],
         ]
         fields += [job.limit or -1, -1, codes.get(outcome.how[index], 5)]
-        fields += [users.setdefault(job.user, len(users) + 1) if job.user else -1, -1, -1]
+        fields += [_code(users, job.user), _code(groups, job.group), -1]
         fields += [queues.setdefault(job.queue, len(queues) + 1) if job.queue else -1, -1, -1, -1]
         lines.append(" ".join(number(float(value)) or "-1" for value in fields))
     with open(path, "w", encoding="utf-8") as stream:
@@ -187,9 +214,14 @@ def write_swf(outcome, path):
         stream.write("\n".join(lines) + "\n")
 
 
+def _code(codes, name):
+    """The number that stands for a name in a trace; -1 for none."""
+    return -1 if name is None else codes.setdefault(name, len(codes) + 1)
+
+
 def write_trace(workload, path):
     """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
-    users, queues = {}, {}
+    users, groups, queues = {}, {}, {}
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(
             f"; Version: 2.2\n; Computer: {workload.machine}\n; Installation: none: {workload.name}\n"
@@ -204,9 +236,9 @@ def write_trace(workload, path):
                 queues[job.queue] = len(queues) + 1
                 stream.write(f"; Queue: {queues[job.queue]} {job.queue}\n")
         for index, job in enumerate(workload.jobs, 1):
-            user = users.setdefault(job.user, len(users) + 1) if job.user else -1
             fields = [index, job.submit, -1, job.run, -1, -1, -1, job.size, job.limit or -1, -1, -1]
-            fields += [user, -1, -1, queues.get(job.queue, -1), -1, -1, -1]
+            fields += [_code(users, job.user), _code(groups, job.group), -1]
+            fields += [queues.get(job.queue, -1), -1, -1, -1]
             stream.write(" ".join(number(float(value)) for value in fields) + "\n")
 
 
@@ -231,8 +263,9 @@ def events_of(outcome, index):
     job = outcome.workload.jobs[index]
     submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
     how = outcome.how[index]
+    userid = outcome.workload.userids.get(job.user, OWNER)
     events = [
-        (submit, "submit", {"userid": 0, "urgency": job.urgency, "flags": 0, "version": 1}),
+        (submit, "submit", {"userid": userid, "urgency": job.urgency, "flags": 0, "version": 1}),
         (submit, "validate", None),
         (submit, "depend", None),
         (submit, "priority", {"priority": job.urgency}),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What became of each job, in columns: a million jobs take some hundred megabytes."""
 
 from array import array
@@ -30,7 +31,9 @@ class Outcome:
         how (bytearray): a result of `states`, `REJECTED` or `UNFINISHED`
         promise (array): the first start the scheduler promised
         told_backfilled (bytearray): whether it said that the job went ahead of others
+        size (array): units of each job: what it asked for; of one with a jobspec of its own, what it was given
         allocated (list): which units the job had: an interval set, separated by blanks
+        others (dict): id -> [start, end, units] of jobs that are in no trace: they ran before, or are a script's
         R (list or None): its R, where they are kept
         notes (dict): index -> why it was refused
         done (int): jobs that have ended or were refused
@@ -46,11 +49,31 @@ class Outcome:
         self.promise = array("d", [NEVER]) * count
         self.how = bytearray(count)
         self.told_backfilled = bytearray(count)
+        self.size = array("q", (job.size for job in workload.jobs))
         self.allocated = [None] * count
+        self.others = {}
         self.R = [None] * count if keep_R else None
         self.notes = {}
         self.done = 0
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
+
+    #: What is kept of each job, besides `R`.
+    COLUMNS = (
+        "submit", "start", "end", "promise", "how", "told_backfilled", "size", "allocated", "others", "notes",
+        "done",
+    )  # fmt: skip
+
+    def columns(self):
+        """What became of each job, without the workload, to be sent to another process."""
+        return {"epoch": self.epoch, **{name: getattr(self, name) for name in self.COLUMNS}}
+
+    @classmethod
+    def of(cls, workload, columns):
+        """The outcome of what `columns` gave."""
+        outcome = cls(workload, columns["epoch"])
+        for name in cls.COLUMNS:
+            setattr(outcome, name, columns[name])
+        return outcome
 
     # -- what the engine tells --------------------------------------------------------------------------
 
@@ -61,6 +84,9 @@ class Outcome:
         self.allocated[index] = self._unit.of(active.R)
         if self.R is not None:
             self.R[index] = active.R
+        extra = self.workload.jobs[index].extra
+        if extra is not None and "jobspec" in extra:
+            self.size[index] = count_units(self.allocated[index])
         if active.annotations:
             sched = active.annotations.get("sched")
             if isinstance(sched, dict) and (
@@ -72,6 +98,19 @@ class Outcome:
         self.end[active.index] = round(active.end - self.epoch, 6)
         self.how[active.index] = how
         self.done += 1
+
+    def arrives(self, index, when):
+        """A job that follows another comes in at `when`, seconds since the workload began."""
+        self.submit[index] = round(when, 6)
+
+    def other_began(self, active):
+        start = round(active.start - self.epoch, 6)
+        self.others[active.job.id] = [start, None, self._unit.of(active.R)]
+
+    def other_ended(self, active):
+        entry = self.others.get(active.job.id)
+        if entry is not None:
+            entry[1] = round(active.end - self.epoch, 6)
 
     def rejected(self, active, note):
         self.end[active.index] = round(active.end - self.epoch, 6)
@@ -112,6 +151,11 @@ class Outcome:
         for column in (self.start, self.end):
             times.append(max((value for value in column if value == value), default=0.0))
         return max(times)
+
+
+def count_units(text):
+    """How many units an interval set has."""
+    return idset.count(idset.decode((text or "").replace(" ", ",")))
 
 
 class _RankUnits:

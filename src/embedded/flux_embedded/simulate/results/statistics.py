@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Means of several runs, and whether two policies differ by more than chance."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Batsim's workload JSON. Jobs that only wait for a time are taken; others have no time that is known."""
 
 import json

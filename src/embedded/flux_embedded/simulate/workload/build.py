@@ -1,22 +1,28 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """From records to the jobs of a simulation, and the machine they run on."""
 
+import functools
 import math
 import random
 from dataclasses import dataclass, field
 from typing import Optional
 
-from flux_embedded.simulate.job import NO_LIMIT, Job, Shape
+from flux_embedded.simulate.job import NO_LIMIT, Job, Shape, userids
 from flux_embedded.simulate.machine import Machine, uniform
 from flux_embedded.simulate.workload import lublin
 from flux_embedded.simulate.workload.columns import moment
 from flux_embedded.simulate.workload.estimates import estimator
 from flux_embedded.simulate.workload.formats import reader
-from flux_embedded.simulate.workload.record import Notes, Record, Source
+from flux_embedded.simulate.workload.record import Notes, OptionError, Record, Source
 
 #: Jobs that a model makes if nobody says how many.
 MODEL_JOBS = 2000
 #: Nodes of a machine for a model if nobody says how many.
 MODEL_NODES = 128
+
+
+#: Times before this are no dates: they are seconds since a trace began.
+AGO = 1e8
 
 
 @dataclass
@@ -38,6 +44,7 @@ class Options:
     scale_arrivals: float = 1.0
     seed: int = 1
     shake: float = 0.0
+    dependencies: bool = False
 
 
 class Workload:
@@ -62,6 +69,8 @@ class Workload:
         #: jobs that run already, as `LeanEngine` has them, and ranks that are not to be used
         self.running = ()
         self.down = ""
+        #: more of the configuration that comes with the jobs
+        self.config = {}
         #: the configuration's queues, where the jobs come with some
         self.queues = {}
 
@@ -69,6 +78,11 @@ class Workload:
     def units(self):
         """Size of the machine in the workload's unit."""
         return self.machine.units(self.unit)
+
+    @functools.cached_property
+    def userids(self):
+        """User ids: {user: id}."""
+        return userids(self.jobs)
 
     def offered_load(self):
         """Area of all jobs over that of the machine, from the first to the last submission."""
@@ -106,9 +120,16 @@ def _read(options, notes):
     records, first = [], None
     for path in options.traces:
         source = Source(path, notes)
+        before = len(records)
         for record in reader(source, options.format):
             records.append(
                 record._replace(submit=record.submit + source.start) if source.start else record
+            )
+        if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
+            raise source.error(
+                0,
+                "its times are seconds since the epoch and those of the other traces are not, or the other"
+                " way round: mixed kinds have no order",
             )
         if first is None:
             first = source
@@ -121,7 +142,7 @@ def _read(options, notes):
 def _modelled(options, notes):
     name, _, text = options.model.partition(":")
     if name != "lublin":
-        raise ValueError(f"model {name!r}: the one known is lublin")
+        raise OptionError(f"model {name!r}: the one known is lublin")
     size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
     count = options.jobs or MODEL_JOBS
     rows = lublin.generate(text, count, size, options.seed)
@@ -186,9 +207,9 @@ def _window(text, first):
         else:
             low, high = first, first + 86400 * float(text)
     except ValueError:
-        raise ValueError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
+        raise OptionError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
     if not low < high:
-        raise ValueError(f"window {text!r}: it ends before it begins")
+        raise OptionError(f"window {text!r}: it ends before it begins")
     return low, high
 
 
@@ -196,9 +217,12 @@ def _machine(records, source, options, notes):
     """The machine and the unit of sizes."""
     machine, unit = options.machine, options.unit
     by_nodes = all(record.nodes for record in records)
-    if machine is None:
+    guessed = machine is None
+    if guessed:
         machine = _guess(records, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
+    if any(record.extra and "jobspec" in record.extra for record in records):
+        by_nodes = False  # they may share nodes
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = {
@@ -206,7 +230,48 @@ def _machine(records, source, options, notes):
             "core": "cores, which may be anywhere",
         }[unit]
         notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+    if guessed and not options.nodes:
+        _compare_with_starts(records, machine, unit, notes)
     return machine, unit
+
+
+#: How many times the machine a trace may use at once: of whole seconds a job may end after the next one has begun.
+#: A machine that the trace names may have been exclusive nodes of which jobs used a part.
+ROUNDING = 1.05
+NAMED = 1.5
+
+
+def _compare_with_starts(records, machine, unit, notes):
+    """Warn if the trace's own schedule takes more than the machine that it was given."""
+    events = []
+    for record in records:
+        wait = (record.extra or {}).get("wait")
+        if wait is None or not record.run:
+            continue
+        size = _shape(record, machine, unit)[1]
+        start = record.submit + wait
+        events += [(start, size), (start + record.run, -size)]
+    events.sort()
+    most = used = 0
+    for _, change in events:
+        used += change
+        most = max(most, used)
+    units = machine.units(unit)
+    if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
+        notes.warn(
+            f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
+            f" {most:,} at once: all waits here are of a machine that is too small. Give its size with"
+            " --nodes (and --cores-per-node)"
+        )
+
+
+def _warn_of_limits(jobs, notes):
+    without = sum(not job.limit for job in jobs)
+    if without == len(jobs):
+        notes.warn(
+            "no job has a limit: nobody knows when a running one ends, so backfilling policies have nothing"
+            " to plan by. --estimates=tsafrir makes limits up as users would, --limits=run takes the run time"
+        )
 
 
 def _guess(records, source, options, by_nodes):
@@ -248,8 +313,10 @@ def _assemble(records, machine, unit, options, notes, name):
     rng = random.Random(options.seed)
     epoch = records[0].submit
     scale, shake = options.scale_arrivals, options.shake
+    if not 0 <= shake < 1e9:
+        raise OptionError(f"shake {shake}: expected seconds, 0 or more")
     if not scale > 0 or not math.isfinite(scale):
-        raise ValueError(f"scale-arrivals {scale}: expected a number above 0")
+        raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     total = machine.units(unit)
@@ -273,12 +340,54 @@ def _assemble(records, machine, unit, options, notes, name):
         jobs.append(
             Job(
                 record.id, submit, record.run, limit, shape, size, record.user, record.queue,
-                record.urgency, extra,
+                record.urgency, extra, record.group,
             )
         )  # fmt: skip
     if shake:
         jobs.sort(key=lambda job: job.submit)
+    _follow(jobs, {record.id: record.after for record in records if record.after}, options, notes)
+    _look_at_users(jobs, notes)
+    _warn_of_limits(jobs, notes)
     return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+
+
+def _follow(jobs, after, options, notes):
+    """Have jobs follow those that the trace says they follow; `after` is {id: (id, seconds or None)}."""
+    if not after:
+        if options.dependencies:
+            notes.warn("no job of the trace follows another one: --dependencies changes nothing")
+        return
+    if not options.dependencies:
+        notes.count(
+            "jobs follow another job: they do not wait for it (--dependencies)", None, len(after)
+        )
+        return
+    places = {job.id: index for index, job in enumerate(jobs)}
+    for index, job in enumerate(jobs):
+        if job.id not in after:
+            continue
+        former, think = after[job.id]
+        place = places.get(former)
+        if place is None or place >= index:
+            # Not in the window, or left out; what comes later cannot have been waited for.
+            notes.count(
+                "jobs follow a job that is not there before them: they come in by the clock"
+            )
+            continue
+        job.after = (place, think)
+        notes.count("jobs come in when the job they follow is over, and their user has thought")
+
+
+def _look_at_users(jobs, notes):
+    users = {job.user for job in jobs}
+    if users == {None}:
+        notes.fact("the trace names no users: all jobs are the instance owner's")
+    elif len(users) == 1:
+        notes.fact(f"all jobs are of one user ({users.pop()}): nothing is seen of fairness")
+    else:
+        groups = {job.group for job in jobs} - {None}
+        more = f" in {len(groups):,} groups" if len(groups) > 1 else ""
+        notes.fact(f"{len(users - {None}):,} users{more}")
 
 
 def _limits(options, notes):
@@ -292,10 +401,10 @@ def _limits(options, notes):
         except ValueError:
             factor = 0.0
         if not 1 <= factor < 1e9:
-            raise ValueError(f"limits {text!r}: expected xF with F at least 1")
+            raise OptionError(f"limits {text!r}: expected xF with F at least 1")
         return lambda record, rng: max(record.run, 1.0) * factor
     if text != "trace":
-        raise ValueError(f"limits {text!r}: expected trace, run or xF")
+        raise OptionError(f"limits {text!r}: expected trace, run or xF")
     estimate = None if options.estimates == "none" else estimator(options.estimates)
 
     def limit(record, rng):

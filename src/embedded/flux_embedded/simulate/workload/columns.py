@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Tables with a header line: ``sacct -P``, the CSV of flux-fiction, Batsim's jobs.csv, and a plain one.
 
 Columns are found by name, in any order and among others; what they mean is the same in all of
@@ -9,6 +10,7 @@ import datetime
 import math
 import re
 
+from flux_embedded.formats import fsd
 from flux_embedded.simulate.workload.record import Record
 from flux_embedded.simulate.workload.text import lines
 
@@ -24,14 +26,27 @@ NEEDED = (
     ("submit", ("t_submit", "eligible", "submit", "submission_time")),
     ("run time", ("elapsed_s", "elapsedraw", "elapsed", "run", "execution_time")),
     ("size", ("nnodes", "ncpus", "alloccpus", "nodes", "cores", "requested_number_of_resources",
-              "reqtres", "alloctres")),
+              "requested_number_of_processors", "reqtres", "alloctres")),
 )  # fmt: skip
+
+
+def missing(header):
+    """What a header line (a list of names) has no column for, as in `NEEDED`."""
+    names = {name.strip().lower() for name in header}
+    return [(what, group) for what, group in NEEDED if not names.intersection(group)]
+
+
+def missing_text(groups):
+    """An error about columns that are not there."""
+    return (
+        "; ".join(f"no column for the {what} (any of {', '.join(group)})" for what, group in groups)
+        + ": is this the header line?"
+    )
 
 
 def is_table(header):
     """Whether a header line (a list of names) is one this reader can use."""
-    names = {name.strip().lower() for name in header}
-    return all(names.intersection(group) for _, group in NEEDED)
+    return not missing(header)
 
 
 def split_header(text):
@@ -41,11 +56,17 @@ def split_header(text):
 
 
 def seconds(text):
-    """A duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, counted from the right, or seconds.
+    """A duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, counted from the right, seconds, or an
+    FSD (``1h``, ``1.5d``).
 
     Raises:
         ValueError: it is none
     """
+    if text[-1:] in ("s", "m", "h", "d"):
+        try:
+            return float(fsd.parse(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is no duration") from None
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     if dash and not days.isdigit() or len(parts) > 4 or not all(parts):
@@ -167,13 +188,9 @@ def read(source):
 
 
 def _check_header(source, number, names):
-    present = set(names)
-    for what, group in NEEDED:
-        if not present.intersection(group):
-            raise source.error(
-                number,
-                f"no column for the {what} (any of {', '.join(group)}): is this the header line?",
-            )
+    groups = missing(names)
+    if groups:
+        raise source.error(number, missing_text(groups))
 
 
 def _record(source, number, row):
@@ -195,7 +212,7 @@ def _record(source, number, row):
         cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
         notes.count(f"jobs left out: {cancelled}", number)
         return None
-    submit, submitted = _submit(row, notes, number)
+    submit, submitted = _submit(source, row, notes, number)
     if submit is None:
         notes.count("jobs left out: no time of submission", number)
         return None
@@ -225,29 +242,51 @@ def _record(source, number, row):
         queue.split(",")[0] if queue else None,
         urgency,
         extra or None,
+        row.first("account", "bank", "group"),
     )
 
 
 def _run(row):
     text = row.first("elapsed_s", "elapsedraw", "run", "execution_time")
     if text is not None:
-        value = float(text)
-        if not math.isfinite(value) or value < 0:
-            raise ValueError(f"run time {text!r}: expected seconds, 0 or more")
-        return value
+        return seconds(text)
     text = row.first("elapsed")
     return None if text is None else seconds(text)
 
 
-def _submit(row, notes, number):
+def _kind(text):
+    try:
+        float(text)
+    except ValueError:
+        rest = text.replace("Z", "+00:00")[10:]
+        return "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
+    return "seconds"
+
+
+def _one_kind(source, column, text):
+    """A time of a column whose times must all be of one kind.
+
+    Raises:
+        ValueError: it is of another kind than one above it
+    """
+    value, kind = moment(text), _kind(text)
+    former = source.kinds.setdefault(column, kind)
+    if kind != former:
+        raise ValueError(
+            f"{text!r}: times of the column {column} above are {former}: mixed kinds have no order"
+        )
+    return value
+
+
+def _submit(source, row, notes, number):
     """When the scheduler could first see the job, and when it was submitted if that was earlier."""
     submit = row.first("t_submit", "submit", "submission_time")
     eligible = row.first("eligible")
     if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):
         notes.fact("times without a zone are taken as UTC")
-    submit = None if submit is None else moment(submit)
+    submit = None if submit is None else _one_kind(source, "submit", submit)
     if eligible is not None:
-        eligible = moment(eligible)
+        eligible = _one_kind(source, "eligible", eligible)
         if submit is not None and eligible > submit:
             notes.count(
                 "jobs could not have started when they were submitted (held, dependent): they come in when they could",
@@ -274,9 +313,14 @@ def _limit(row, notes, number):
 def _size(row, notes, number):
     asked = tres(row.first("reqtres") or "")
     given = tres(row.first("alloctres") or "")
-    nodes = row.first("nnodes", "nodes")
-    nodes = whole(nodes) if nodes is not None else asked.get("node") or given.get("node")
-    cores = row.first("ncpus", "alloccpus", "cores", "requested_number_of_resources", "reqcpus")
+    nodes_text = row.first("nnodes", "nodes")
+    nodes = whole(nodes_text) if nodes_text is not None else asked.get("node") or given.get("node")
+    cores = row.first(
+        "ncpus", "alloccpus", "cores", "requested_number_of_resources", "requested_number_of_processors",
+        "reqcpus",
+    )  # fmt: skip
+    if any(text is not None and "." in text and float(text) % 1 for text in (nodes_text, cores)):
+        notes.count("jobs have a size that is not whole: rounded up", number)
     cores = whole(cores) if cores is not None else asked.get("cpu") or given.get("cpu")
     gpus = row.first("ngpus", "gpus")
     gpus = whole(gpus) if gpus is not None else asked.get("gres/gpu") or given.get("gres/gpu") or 0

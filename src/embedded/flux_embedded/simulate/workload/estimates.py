@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Limits for jobs without one: what a user would have asked for.
 
 - ``run``: the run time itself, as if users knew it
@@ -7,6 +8,8 @@
 """
 
 import bisect
+
+from flux_embedded.simulate.workload.record import OptionError
 
 #: Round values that most users choose from, seconds.
 HEADS = (
@@ -22,7 +25,7 @@ def estimator(text):
     """A function ``limit(run, rng)`` for one of the texts above.
 
     Raises:
-        ValueError: it is none
+        OptionError: it is none
     """
     if text == "run":
         return lambda run, rng: max(run, 1.0)
@@ -32,11 +35,11 @@ def estimator(text):
         except ValueError:
             factor = 0.0
         if not 1 <= factor < 1e6:
-            raise ValueError(f"estimates {text!r}: expected f:F with F at least 1")
+            raise OptionError(f"estimates {text!r}: expected f:F with F at least 1")
         return lambda run, rng: max(run, 1.0) * rng.uniform(1, factor)
     if text == "tsafrir":
         return _popular
-    raise ValueError(f"estimates {text!r}: expected none, run, f:F or tsafrir")
+    raise OptionError(f"estimates {text!r}: expected none, run, f:F or tsafrir")
 
 
 def _popular(run, rng):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What Flux keeps of its own jobs: job-list, eventlogs, and the table of flux-accounting."""
 
 import json
@@ -102,6 +103,7 @@ def _listed(source, job):
         job.get("queue"),
         job.get("urgency", 16),
         {"wait": max(0.0, start - submit)},
+        job.get("bank"),
     )
 
 
@@ -209,7 +211,7 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
         limit = float(system.get("duration") or 0) or None
         nodes, cores = rset.count(R) if R is not None else (None, None)
         if cores is None:
-            nodes, cores = _counts(jobspec["resources"])
+            nodes, cores, _ = counts(jobspec["resources"])
         queue = system.get("queue")
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
@@ -218,9 +220,10 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
     )
 
 
-def _counts(resources, factor=1):
-    """(nodes, cores) that a request names."""
+def counts(resources, factor=1):
+    """(nodes, cores, whether it takes nodes whole) of a request (RFC 14); of a range its least."""
     nodes = cores = 0
+    exclusive = False
     for entry in resources:
         count = entry.get("count", 1)
         if isinstance(count, dict):
@@ -228,11 +231,12 @@ def _counts(resources, factor=1):
         count = int(str(count).split("-")[0].split("+")[0]) * factor
         if entry["type"] == "node":
             nodes += count
+            exclusive = exclusive or bool(entry.get("exclusive"))
         elif entry["type"] == "core":
             cores += count
-        below = _counts(entry.get("with", ()), count)
-        nodes, cores = nodes + below[0], cores + below[1]
-    return nodes, cores
+        below = counts(entry.get("with", ()), count)
+        nodes, cores, exclusive = nodes + below[0], cores + below[1], exclusive or below[2]
+    return nodes, cores, exclusive
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------

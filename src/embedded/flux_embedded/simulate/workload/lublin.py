@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The workload model of Lublin and Feitelson (JPDC 63:1105, 2003).
 
 Sizes are one, a power of two, or in between, by a two-stage uniform distribution of their logarithm; the
@@ -7,6 +8,8 @@ logarithm of run times is hyper-gamma, longer for larger jobs; arrivals follow a
 import functools
 import math
 import random
+
+from flux_embedded.simulate.workload.record import OptionError
 
 #: Names and values of the published parameters.
 NAMES = (
@@ -41,7 +44,7 @@ def parameters(text, size):
         (list of (type, dict), seconds of a day at which it begins)
 
     Raises:
-        ValueError: a name or value that is none
+        OptionError: a name or value that is none
     """
     kind, start, given = "typeless", 8.0, {}
     for part in filter(None, text.split(",")):
@@ -54,20 +57,20 @@ def parameters(text, size):
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"model lublin: {name}={value}: expected a number")
+            raise OptionError(f"model lublin: {name}={value}: expected a number")
         if name == "start":
             start = number
         elif name in NAMES:
             given[name] = number
         else:
-            raise ValueError(
+            raise OptionError(
                 f"model lublin: unknown parameter {name!r}: expected type, start or one of {', '.join(NAMES)}"
             )
     kinds = ("interactive", "batch") if kind == "both" else (kind,)
     found = []
     for one in kinds:
         if one not in TYPES:
-            raise ValueError(f"model lublin: type={kind}: expected {', '.join(TYPES)} or both")
+            raise OptionError(f"model lublin: type={kind}: expected {', '.join(TYPES)} or both")
         values = dict(zip(NAMES, TYPES[one]))
         if size:
             hi = math.log2(size)

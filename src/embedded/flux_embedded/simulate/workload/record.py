@@ -1,6 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What every reader makes of a job, and what it says about the ones it could not take."""
 
 from typing import NamedTuple, Optional
+
+
+class OptionError(ValueError):
+    """An option with a value that it cannot have, or beside one that rules it out."""
 
 
 class TraceError(ValueError):
@@ -15,7 +20,8 @@ class Record(NamedTuple):
     """A job as a trace has it. None: the trace does not say.
 
     ``nodes``, ``cores``, ``gpus`` are totals of the job; ``submit`` is in seconds since the epoch, or
-    since the trace's start; ``run`` and ``limit`` are in seconds.
+    since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job that it follows, seconds after its end
+    or None).
     """
 
     id: str
@@ -29,6 +35,8 @@ class Record(NamedTuple):
     queue: Optional[str] = None
     urgency: int = 16
     extra: Optional[dict] = None
+    group: Optional[str] = None
+    after: Optional[tuple] = None
 
 
 class Notes:
@@ -36,11 +44,18 @@ class Notes:
 
     Attributes:
         facts (list of str): what else should be said: where the size of the machine is from, ...
+        warnings (list of str): what makes the results mislead whoever does not know it
     """
 
     def __init__(self):
         self._counts = {}
         self.facts = []
+        self.warnings = []
+
+    def warn(self, text):
+        """Note a warning, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def count(self, what, line=None, number=1):
         """`what` happened to a job or line.
@@ -61,13 +76,19 @@ class Notes:
         if text not in self.facts:
             self.facts.append(text)
 
+    @property
+    def has_counted(self):
+        """Whether anything was left out or altered."""
+        return bool(self._counts)
+
     def get(self, what):
         """How often `what` happened."""
         return self._counts.get(what, (0,))[0]
 
-    def lines(self):
+    def lines(self, with_warnings=True):
         """Everything, as lines for a person."""
-        found = list(self.facts)
+        found = [f"WARNING: {text}" for text in self.warnings] if with_warnings else []
+        found += self.facts
         for what, (number, line) in self._counts.items():
             where = f" (first: line {line})" if line else ""
             found.append(f"{number:,} {what}{where}")
@@ -92,6 +113,8 @@ class Source:
         self.procs = None
         self.nodes = None
         self.queues = {}
+        #: column -> kind of its times, where all must be of one kind
+        self.kinds = {}
 
     def error(self, line, reason):
         """A `TraceError` at a line."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The Standard Workload Format, version 2.2, as it is found."""
 
 import math
@@ -7,6 +8,11 @@ from flux_embedded.simulate.workload.record import Record
 from flux_embedded.simulate.workload.text import lines
 
 FIELDS = 18
+NAMES = (
+    "job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time",
+    "used memory", "requested processors", "requested time", "requested memory", "status", "user", "group",
+    "executable", "queue", "partition", "preceding job", "think time",
+)  # fmt: skip
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*)")
 _INTEGER = re.compile(r"\s*(-?\d+)")
 
@@ -35,8 +41,17 @@ def read(source):
             continue
         words = text.split(None, FIELDS)
         if len(words) < FIELDS:
+            last = (
+                f"column {FIELDS} ({NAMES[-1]}) is missing"
+                if len(words) == FIELDS - 1
+                else (
+                    f"columns {len(words) + 1} to {FIELDS} ({', '.join(NAMES[len(words) :])}) are missing"
+                )
+            )
             raise source.error(
-                number, f"{len(words)} columns: a record of this format has {FIELDS} or more"
+                number,
+                f"{len(words)} columns: a record of this format has {FIELDS} or more; {last}, if it is"
+                " the last that are (-1 stands for a value that is not known)",
             )
         if len(words) > FIELDS:
             notes.count(f"lines have more than {FIELDS} columns: the rest is ignored", number)
@@ -107,10 +122,13 @@ def _record(source, number, words, values):
             what = f"{what} (cancelled before they ran)"
         notes.count(f"jobs left out: no {what}", number)
         return None
+    if size != int(size):
+        notes.count("jobs have a number of processors that is not whole: rounded up", number)
     if requested > 0 and allocated > 0 and requested != allocated:
         notes.count("jobs were given another number of processors than they asked for", number)
+    after = None
     if values[16] > 0:
-        notes.count("jobs follow another job: that they waited for it is ignored", number)
+        after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
     extra = {"wait": wait} if wait >= 0 else None
     return Record(
         words[0],
@@ -124,6 +142,8 @@ def _record(source, number, words, values):
         _queue(source, words[14], values[14]),
         16,
         extra,
+        words[12] if values[12] >= 0 else None,
+        after,
     )
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Lines of a trace file, whatever it is packed and written in."""
 
 import gzip
@@ -35,6 +36,10 @@ def lines(source):
                 if not line:
                     return
                 number += 1
+                if b"\0" in line:
+                    raise source.error(
+                        number, "binary data: it has none of the formats known that are text"
+                    )
                 rest = line
                 while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
                     rest = stream.readline(LONGEST_LINE)

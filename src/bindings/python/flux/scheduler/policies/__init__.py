@@ -8,8 +8,8 @@
 `Backfill` (``backfill``)
     Jobs go ahead if they delay nobody who was promised a start.
 
-The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own is a file with a
-class derived from one of them, and ``mod_main``::
+The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own is a
+file with a class derived from one of them, and ``mod_main``::
 
     from flux.scheduler.policies import Backfill
 
@@ -20,12 +20,13 @@ class derived from one of them, and ``mod_main``::
     def mod_main(h, *args):
         ShortestFirst(h, *args).run()
 
-Read ``fifo`` first: it is one method. ``backfill`` is one pass, job by job; which job has which promise is
-kept in ``promise_book``, and where a promise fits is found by `flux.resource.plan`.
+Read ``fifo`` first: it is one method. ``backfill`` is one pass, job by job; which job has which
+promise is kept in ``promise_book``, and where a promise fits is found by `flux.resource.plan`.
 
-What may be touched: anything, as long as every start in the recorded schedules stays what the definitions of
-EASY and conservative backfill say (``t/python/simulate``, ``doc/reference/schedules``). Nothing outside this
-package depends on what is in it; what two policies need goes into `flux.scheduler.policy`.
+What may be touched: anything, as long as every start in the recorded schedules stays what the
+definitions of EASY and conservative backfill say (``t/python/simulate``,
+``doc/reference/schedules``). Nothing outside this package depends on what is in it; what two
+policies need goes into `flux.scheduler.policy`.
 """
 
 from flux.scheduler.policies.backfill import Backfill

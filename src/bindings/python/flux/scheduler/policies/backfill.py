@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfill: a job that has to wait is promised a start, and others may go ahead if they keep it.
 
-Jobs are examined in order of priority, among equals in order of submission. One that does not fit is
-promised the earliest time at which enough running jobs will have ended. A job further down may start now
-if that keeps all promises: it ends by then, or uses what they leave (the two conditions of EASY; Mu'alem
-and Feitelson 2001). A promise is so many nodes at a time, not these or those: which they are is settled
-when the job starts.
+Jobs are examined in order of priority, among equals in order of submission. One that does not fit
+is promised the earliest time at which enough running jobs will have ended. A job further down may
+start now if that keeps all promises: it ends by then, or uses what they leave (the two conditions
+of EASY; Mu'alem and Feitelson 2001). A promise is so many nodes at a time, not these or those:
+which they are is settled when the job starts.
 
-How the file is laid out: a pass (`Backfill.schedule`) examines jobs one by one (`Backfill.examine`). A
-promised job whose time has not come waits on (`Backfill.has_come`). Any other job starts if it can
-(`Backfill.try_to_start`), or if only promises to jobs behind it are in its way (`Backfill.overtake`);
-otherwise it waits, and is promised a time if it is its turn (`Backfill.wait`). Who has which promise is
-in a `PromiseBook`.
+How the file is laid out: a pass (`Backfill.schedule`) examines jobs one by one
+(`Backfill.examine`). A promised job whose time has not come waits on (`Backfill.has_come`). Any
+other job starts if it can (`Backfill.try_to_start`), or if only promises to jobs behind it are in
+its way (`Backfill.overtake`); otherwise it waits, and is promised a time if it is its turn
+(`Backfill.wait`). Who has which promise is in a `PromiseBook`.
 """
 
 from __future__ import annotations
@@ -40,28 +40,31 @@ MAX_JOBS_PLANNED = 4096
 #: Jobs examined per reactor turn while estimates are made.
 JOBS_PER_TURN = 64
 
-#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has ended then.
+#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
+#: ended then.
 LATE_S = 1e-3
 
 
 class Backfill(PolicyScheduler):
-    """Backfilling with promises: EASY with one, conservative backfill with all jobs promised a start.
+    """Backfilling with promises: EASY with one, conservative backfill with all jobs promised a
+    start.
 
-    When a job ends earlier than it said, each promise may, once and in order of the queue, move to an
-    earlier time that keeps all others (``guarantee=kept``); or all are made anew (``guarantee=none``).
+    When a job ends earlier than it said, each promise may, once and in order of the queue, move to
+    an earlier time that keeps all others (``guarantee=kept``); or all are made anew
+    (``guarantee=none``).
 
-    A job that waits behind jobs without a time limit has no time that it could be promised: what it will
-    need is kept free for it, which is an *open* promise. A job that waits for ranks that are down keeps
-    nothing from others.
+    A job that waits behind jobs without a time limit has no time that it could be promised: what it
+    will need is kept free for it, which is an *open* promise. A job that waits for ranks that are
+    down keeps nothing from others.
 
-    Jobs without a rank in common do not count against each other, so that queues with ranks of their own
-    do not stop one another; with ``order=strict`` all do.
+    Jobs without a rank in common do not count against each other, so that queues with ranks of
+    their own do not stop one another; with ``order=strict`` all do.
 
     Args:
         h: the Flux handle
         *args (str): module arguments: ``promises=N|unlimited``, how many blocked jobs get a promise
-            (default 1, which is EASY; 0 lets any job start that fits; unlimited is conservative backfill;
-            ``reservations=`` is the older name); ``guarantee=kept|none`` (default kept);
+            (default 1, which is EASY; 0 lets any job start that fits; unlimited is conservative
+            backfill; ``reservations=`` is the older name); ``guarantee=kept|none`` (default kept);
             ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of `Scheduler`
 
     Attributes:
@@ -98,7 +101,7 @@ class Backfill(PolicyScheduler):
         self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
 
-    # -- a pass ----------------------------------------------------------------------------------------
+    # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
         plan = self.require_plan()
@@ -182,8 +185,8 @@ class Backfill(PolicyScheduler):
             self.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def overtake(self, job: PendingJob) -> bool:
-        """Start a job that only promises to jobs behind it keep from starting, or clear the way for its
-        own promise.
+        """Start a job that only promises to jobs behind it keep from starting, or clear the way for
+        its own promise.
 
         A job that comes in ahead of promised ones takes precedence: their promises are revoked, and
         made anew behind it. Nor may an open promise stop a job that is ahead of it.
@@ -224,11 +227,11 @@ class Backfill(PolicyScheduler):
             self.blocked.add(job, self.ranks_of(job))
         self._backlog.block(job, alike=job not in self.promises)
 
-    # -- promises --------------------------------------------------------------------------------------
+    # -- promises ----------------------------------------------------------------------------------
 
     def may_have_promise(self, job: PendingJob) -> bool:
-        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could want,
-        and none ahead of it still waits for one."""
+        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could
+        want, and none ahead of it still waits for one."""
         if self.promises_limit is None:
             return True
         ahead = 0
@@ -250,7 +253,7 @@ class Backfill(PolicyScheduler):
         self.show_estimate(job, when, "promised")
 
     def renew(self, job: PendingJob) -> None:
-        """A promise cannot be kept: make it anew, before all that come after it."""
+        """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.now():
@@ -263,7 +266,7 @@ class Backfill(PolicyScheduler):
         self.promise(job, when)
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all after it: they are made anew in their turn."""
+        """Drop the promises of a job and of all behind it; each is made again in its turn."""
         for other in self.promises.after(job):
             if self.shares_ranks(job, other):
                 self.promises.drop(other)
@@ -310,7 +313,7 @@ class Backfill(PolicyScheduler):
                 return other
         return None
 
-    # -- events ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def cancel(self, jobid: int) -> None:
         self.leave_place(jobid)
@@ -355,9 +358,9 @@ class Backfill(PolicyScheduler):
             self.wake_at(self.promises.next_after(self.now()))
 
     def wake_at(self, when: float | None) -> None:
-        """Have a pass at a promised time. It comes due when a running job ends, which makes a pass of
-        itself, unless an admission rule keeps resources until then. Only the earliest time is kept: when
-        it has come, the next is looked for."""
+        """Have a pass at a promised time. It comes due when a running job ends, which makes a pass
+        of itself, unless an admission rule keeps resources until then. Only the earliest time is
+        kept: when it has come, the next is looked for."""
         timer = self._promise_timer
         if when is None or not self.admission.engaged or (timer and timer.when <= when + LATE_S):
             return
@@ -369,7 +372,7 @@ class Backfill(PolicyScheduler):
         self._promise_timer = None
         self.look_again()
 
-    # -- what users see --------------------------------------------------------------------------------
+    # -- what users see ----------------------------------------------------------------------------
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]:
         head = self.head_of(job)
@@ -393,7 +396,8 @@ class Backfill(PolicyScheduler):
         """Estimate when jobs without a promise start: the same plan, continued behind the promises.
 
         It promises nothing: the next end or job may change it. What comes behind a job without a
-        limit, or one that waits for such, cannot be told. A generator that yields after each estimate.
+        limit, or one that waits for such, cannot be told. A generator that yields after each
+        estimate.
         """
         plan: Plan | None = None
         planned = 0
@@ -430,7 +434,8 @@ class Backfill(PolicyScheduler):
             yield
 
     def planned_start(self, plan: Plan, job: PendingJob) -> float | None:
-        """When a job would start behind all that is in a plan, and enter it there; None: nobody knows."""
+        """Enter a job into a plan behind all that is there, and return when it would start; None if
+        that is not known."""
         try:
             when = plan.earliest(job.resource_request)
             if when is not None:

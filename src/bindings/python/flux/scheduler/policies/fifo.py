@@ -12,15 +12,16 @@ from flux.scheduler.policy import PolicyScheduler
 class Fifo(PolicyScheduler):
     """The job with the highest priority starts next, among equals the one submitted first.
 
-    While it does not fit, nothing starts; with ``order=queue``, nothing that could want some of the same
-    nodes, so that queues with nodes of their own never hold up each other, and of queues that share nodes
-    the job with the higher priority goes first. Pending jobs are annotated with an estimate of their start
-    and the reason why they wait.
+    While it does not fit, nothing starts; with ``order=queue``, nothing that could want some of the
+    same nodes, so that queues with nodes of their own never hold up each other, and of queues that
+    share nodes the job with the higher priority goes first. Pending jobs are annotated with an
+    estimate of their start and the reason why they wait.
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: ``order=strict|queue`` (default strict), ``reason-depth=N``, and
-            those of `Scheduler`; ``queue-depth`` is 8 by default, unlimited with ``order=queue``
+        *args (str): module arguments: ``order=strict|queue`` (default strict), ``reason-depth=N``,
+            and those of `Scheduler`; ``queue-depth`` is 8 by default, unlimited with
+            ``order=queue``
     """
 
     queue_depth = 8

@@ -21,8 +21,8 @@ class PromiseBook:
     needs is kept free from now on.
 
     Attributes:
-        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first is
-            made
+        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first
+            is made
     """
 
     plan: Plan
@@ -60,8 +60,8 @@ class PromiseBook:
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
     def make(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows when it
-        can start. What it was promised before is replaced.
+        """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows
+        when it can start. What it was promised before is replaced.
 
         Raises:
             InsufficientResources: it does not fit then
@@ -85,8 +85,8 @@ class PromiseBook:
             when it is due now, seconds since the epoch; None: it is open
 
         Raises:
-            InsufficientResources: it cannot be kept any more, since a running job was given more time,
-                or ended late, or ranks were lost
+            InsufficientResources: it cannot be kept any more, since a running job was given more
+                time, or ended late, or ranks were lost
         """
         when = self._times[job.jobid]
         if when is not None:
@@ -104,7 +104,7 @@ class PromiseBook:
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> None:
-        """The order of the jobs has changed: sort them anew."""
+        """The order of the jobs has changed: sort them again."""
         self._jobs.sort()
 
     def next_after(self, now: float) -> float | None:

@@ -23,14 +23,14 @@ class Simple(Fifo):
     Bits of the module's debug word:
 
     - 1: deny every request
-    - 2: annotate pending jobs with "insufficient resources" and the number of jobs ahead of them, and
-      with nothing else
+    - 2: annotate pending jobs with "insufficient resources" and the number of jobs ahead of them,
+      and with nothing else
     - 4: refuse to change the expiration of a job
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: have hello leave out
-            jobs that have returned part of their resources
+        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: have hello
+            leave out jobs that have returned part of their resources
     """
 
     schedule_when_empty = False  # alloc() below keeps its jobs in the usual queue

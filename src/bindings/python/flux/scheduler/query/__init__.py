@@ -5,15 +5,15 @@ A question changes nothing, and costs a pass next to nothing:
 
 - Answers come from the pool and from a copy of the plan that is at most a second old
   (`plan_snapshot.PlanSnapshot`); each says when that copy was made.
-- What takes long is found a millisecond at a time, between which the scheduler does its work, and one
-  question after the other (`answering.Answering`). A long list is encoded entry by entry.
+- What takes long is found a millisecond at a time, between which the scheduler does its work, and
+  one question after the other (`answering.Answering`). A long list is encoded entry by entry.
 
 Which file to open
 ==================
 
 ``service``               `service.QueryService`: one method for each of ``sched.explain``, ``sched.when``,
-                          ``sched.windows``, ``sched.plan`` and ``sched.stats``. Each is a generator that yields
-                          where it may be interrupted, and returns the answer
+                          ``sched.windows``, ``sched.plan`` and ``sched.stats``. Each is a generator
+                          that yields where it may be interrupted, and returns the answer
 ``pending_reason``        why one job is pending, with numbers
 ``backfill_simulation``   when a new job would start under EASY: the queue is played through
 ``plan_snapshot``         the copy of the plan
@@ -21,9 +21,9 @@ Which file to open
 ``answering``             who asks, and answering a little at a time
 ``source``                all that is used of the scheduler
 
-What may be touched: an answer may get new keys, but none may change its meaning: scripts read them. What an
-answer needs of the scheduler goes into ``source``; nothing else of the scheduler is used here, and nothing is
-changed. A guest is told nothing about the jobs of others (`answering.Caller`).
+What may be touched: an answer may get new keys, but none may change its meaning: scripts read them.
+What an answer needs of the scheduler goes into ``source``; nothing else of the scheduler is used
+here, and nothing is changed. A guest is told nothing about the jobs of others (`answering.Caller`).
 
 Times are seconds since the epoch; None stands for a time that is not known.
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import name_of
 
@@ -44,11 +44,11 @@ class Caller:
         self.owner = bool(msg.rolemask & ROLE_OWNER)
         self.private = private and not self.owner
 
-    def may_see(self, userid: Optional[int]) -> bool:
+    def may_see(self, userid: int | None) -> bool:
         """Whether a job of this user may be shown by its name."""
         return self.owner or (userid is not None and userid == self.userid)
 
-    def name(self, jobid: int, userid: Optional[int]) -> str:
+    def name(self, jobid: int, userid: int | None) -> str:
         """A job's id as users write it, or ``another job``."""
         return name_of(jobid) if self.may_see(userid) else "another job"
 
@@ -124,8 +124,8 @@ def encode(answer: dict[str, Any]) -> str:
 
 
 class Answering:
-    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the reactor, so that no
-    pass waits for longer, however many are asked for.
+    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the
+    reactor, so that no pass waits for longer, however many are asked for.
 
     Args:
         handle: the Flux handle
@@ -134,7 +134,7 @@ class Answering:
     """
 
     def __init__(
-        self, handle: Any, stopwatch: Callable[[], float], config: Optional[InstanceConfig] = None
+        self, handle: Any, stopwatch: Callable[[], float], config: InstanceConfig | None = None
     ) -> None:
         self._handle = handle
         self._stopwatch = stopwatch
@@ -208,7 +208,7 @@ class Answering:
             self._timer.reset(after=0.0)
 
 
-def _go_on(steps: Steps) -> Optional[str]:
+def _go_on(steps: Steps) -> str | None:
     """Take the next step; the answer as JSON if that was the last."""
     try:
         next(steps)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 
@@ -32,9 +32,7 @@ class Blocked:
 
     __slots__ = ("jobid", "promised", "ranks", "request")
 
-    def __init__(
-        self, jobid: int, request: Any, ranks: int, promised: Optional[float] = None
-    ) -> None:
+    def __init__(self, jobid: int, request: Any, ranks: int, promised: float | None = None) -> None:
         self.jobid = jobid
         self.request = request
         self.ranks = ranks
@@ -66,13 +64,13 @@ class BackfillSimulation:
                 self._changes.append(job.promised)
                 self._changes.append(job.promised + (job.request.duration or math.inf))
         heapq.heapify(self._changes)
-        self._start: Optional[float] = None
+        self._start: float | None = None
 
-    def run(self) -> Generator[None, None, Optional[float]]:
+    def run(self) -> Generator[None, None, float | None]:
         """Play it through; yields after every job that is examined.
 
         Returns:
-            when the newcomer starts, seconds since the epoch; None: nobody knows
+            when the new job starts, in seconds since the epoch; None if that is not known
         """
         now = self._now
         while True:
@@ -126,7 +124,7 @@ class BackfillSimulation:
                 waiting.append(job)
         self._blocked = waiting
 
-    def _place(self, job: Blocked, now: float, may_promise: bool) -> Optional[float]:
+    def _place(self, job: Blocked, now: float, may_promise: bool) -> float | None:
         """Enter a job now, or if it may be promised a start, then; None: not yet."""
         try:
             start = self._plan.earliest(job.request, after=now) if may_promise else now

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A jobspec as it would reach the scheduler: with what the instance adds when a job is submitted."""
+"""A jobspec as it would reach the scheduler: with what the instance adds when a job is
+submitted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
 
     Args:
         jobspec (dict): RFC 14; it is not changed
-        config (dict): the instance's configuration: ``queues`` (RFC 33), ``policy.jobspec.defaults``
+        config (dict): the instance's configuration: ``queues`` (RFC 33),
+            ``policy.jobspec.defaults``
 
     Raises:
         ValueError: the jobspec names a queue that there is not

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""PendingReason one job waits, in numbers and in words."""
+"""Why one job is pending, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import heapq
 import json
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
@@ -91,7 +91,8 @@ class PendingReason:
 
         Returns:
             dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
-            ``reservation``; ``behind``, with ``behind_more`` if that is not all; what of it ``fits``
+            ``reservation``; ``behind``, with ``behind_more`` if that is not all; what of it
+            ``fits``
         """
         policy = self._policy
         answer = self.line(job, caller)
@@ -145,8 +146,8 @@ class PendingReason:
     def _running_before(
         self, job: PendingJob, caller: Caller
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
-        """The running jobs whose resources a job waits for: those that end last before it starts, and
-        whether there are more."""
+        """The running jobs whose resources a job waits for: those that end last before it starts,
+        and whether there are more."""
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)
@@ -180,7 +181,7 @@ class PendingReason:
             )
         return found, False
 
-    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> Optional[dict[str, Any]]:
+    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> dict[str, Any] | None:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         plan = self._snapshot.plan()
@@ -209,7 +210,8 @@ class PendingReason:
         return answer or None
 
     def _put_back(self, plan: Plan, job: PendingJob, start: float, end: float) -> None:
-        """Enter a job's promise into the copy of the plan again; if that cannot be, it is spoilt."""
+        """Enter a job's promise into the copy of the plan again; where that fails, the copy is not
+        used any more."""
         try:
             if end == math.inf:
                 raise InsufficientResources("its time is not known")
@@ -218,7 +220,7 @@ class PendingReason:
             self._snapshot.spoil()
 
 
-def queue_of(job: PendingJob) -> Optional[str]:
+def queue_of(job: PendingJob) -> str | None:
     """The queue that a job was submitted to; None if it names none."""
     return SystemAttributes.of_job(job).queue
 

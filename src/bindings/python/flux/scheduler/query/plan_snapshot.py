@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.queue import ALL, Turns
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 #: Age of a copy of the plan up to which questions are answered from it, seconds.
 MAX_SNAPSHOT_AGE_S = 1.0
 
-#: Seconds of real time that planning all pending jobs for one answer may take; what is left is reported as
-#: unplanned.
+#: Seconds of real time that planning all pending jobs for one answer may take; what is left is
+#: reported as unplanned.
 PLANNING_BUDGET_S = 0.1
 
 #: Pending jobs examined in one step of an answer, where each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old, even if
-#: the queue changes meanwhile: or questions would take the time that passes need.
+#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old,
+#: even if the queue changes meanwhile: or questions would take the time that passes need.
 COSTLY_COPY_S = 0.01
 
 
@@ -48,11 +48,11 @@ class PlanSnapshot:
         #: what the copies were made of, and how long the one took that took longest
         self._seen: Any = None
         self._took = 0.0
-        self._plan: Optional[Plan] = None
-        self._full: Optional[Plan] = None
+        self._plan: Plan | None = None
+        self._full: Plan | None = None
         self._turns = Turns()
 
-    def plan(self) -> Optional[Plan]:
+    def plan(self) -> Plan | None:
         """A copy of the plan with the promises; None if the pool cannot plan.
 
         Whoever changes it puts back what was there, or calls `spoil`.
@@ -73,15 +73,16 @@ class PlanSnapshot:
         return self._plan
 
     def spoil(self) -> None:
-        """The copy is not what it was: the next question has a new one."""
+        """Do not use the copy any more: the next question makes a new one."""
         self._plan = None
 
-    def with_queue(self) -> Generator[None, None, tuple[Optional[Plan], Turns]]:
-        """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S` goes: those
-        without a promise are planned behind all that have one.
+    def with_queue(self) -> Generator[None, None, tuple[Plan | None, Turns]]:
+        """A copy of the plan in which every pending job has a place, as far as `PLANNING_BUDGET_S`
+        goes: those without a promise are planned behind all that have one.
 
         Returns:
-            the copy, and when a newcomer may have its turn; the copy is None if the pool cannot plan
+            the copy, and when a newcomer may have its turn; the copy is None if the pool cannot
+            plan
         """
         plan = self.plan()
         if plan is None or self._full is not None:
@@ -116,7 +117,7 @@ class PlanSnapshot:
             return not (ranks == ALL and turns.after(ranks) == math.inf)
         request = job.resource_request
         try:
-            when: Optional[float] = plan.earliest(request)
+            when: float | None = plan.earliest(request)
             if when is None or request.duration <= 0:
                 plan.hold(job.jobid, request)
             else:

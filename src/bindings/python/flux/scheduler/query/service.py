@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The answers of ``sched.explain``, ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``."""
+"""The answers of ``sched.explain``, ``sched.when``, ``sched.windows``, ``sched.plan`` and
+``sched.stats``."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
@@ -50,7 +51,7 @@ class QueryService:
     def _head(self) -> dict[str, Any]:
         return {"now": self._source.now(), "made": self._snapshot.made}
 
-    # -- why -------------------------------------------------------------------------------------------
+    # -- why ---------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
         """PendingReason pending jobs wait.
@@ -60,7 +61,8 @@ class QueryService:
             caller (Caller): who asks
 
         Returns:
-            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all `PendingReason.line`;
+            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all
+                `PendingReason.line`;
             ``others``: for a guest, how many jobs of others wait
 
         Raises:
@@ -99,7 +101,7 @@ class QueryService:
             answer["others"] = others
         return answer
 
-    # -- when ------------------------------------------------------------------------------------------
+    # -- when --------------------------------------------------------------------------------------
 
     def when(self, payload: Any, caller: Caller) -> Steps:
         """When a job that is not submitted would start if nothing else comes.
@@ -156,7 +158,7 @@ class QueryService:
 
     def _by_rule(
         self, plan: Plan, request: Any, attributes: SystemAttributes, caller: Caller
-    ) -> Optional[dict[str, Any]]:
+    ) -> dict[str, Any] | None:
         """The verdict on a job whose start is up to an admission rule, as of one that names a
         reservation; it may also start now, on what lies idle. None: it is up to no rule."""
         now = self._source.now()
@@ -176,7 +178,7 @@ class QueryService:
             return {"verdict": verdict, "start": start, "reason": reason}
         return None
 
-    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
+    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, float | None, int]]:
         """When a newcomer would start behind all that wait, the plan in which it does, and how many
         pending jobs there was no time to plan."""
         policy = self._policy
@@ -192,7 +194,7 @@ class QueryService:
 
     def _simulate_backfill(
         self, request: Any, ranks: int, most: int
-    ) -> Generator[None, None, tuple[Plan, Optional[float], int]]:
+    ) -> Generator[None, None, tuple[Plan, float | None, int]]:
         """As `_start_of`, where only the first `most` jobs are promised a start."""
         policy, source = self._policy, self._source
         now = source.now()
@@ -237,7 +239,7 @@ class QueryService:
             began = source.stopwatch()
         return plan, plan.earliest(request), simulation.left()
 
-    # -- windows ---------------------------------------------------------------------------------------
+    # -- windows -----------------------------------------------------------------------------------
 
     def windows(self, payload: Any, caller: Caller) -> Steps:
         """What could start now, and for how long: whole nodes, by kind.
@@ -281,7 +283,7 @@ class QueryService:
             kind["steps"] = [[count, until] for count, until in found["steps"]]
         return answer
 
-    def _whole_node(self, ranks: Optional[int], cores: int) -> Any:
+    def _whole_node(self, ranks: int | None, cores: int) -> Any:
         """A request for one whole node, of certain ranks."""
         system: dict[str, Any] = {"duration": 1}
         if ranks is not None:
@@ -297,7 +299,7 @@ class QueryService:
         }
         return self._source.parse(jobspec)
 
-    # -- plan ------------------------------------------------------------------------------------------
+    # -- plan --------------------------------------------------------------------------------------
 
     def plan(self, payload: Any, caller: Caller) -> Steps:
         """What runs, is promised and is reserved, up to a horizon.
@@ -363,7 +365,7 @@ class QueryService:
                 yield
         return answer
 
-    # -- statistics ------------------------------------------------------------------------------------
+    # -- statistics --------------------------------------------------------------------------------
 
     def stats(self, payload: Any, caller: Caller) -> Steps:
         """Figures for a live view and for monitoring; no names of jobs but those of promises.
@@ -401,7 +403,7 @@ class QueryService:
                 )
         yield
         yield from policy.queue_order.find_heads()
-        reasons: dict[tuple[Optional[str], str], int] = {}
+        reasons: dict[tuple[str | None, str], int] = {}
         for job, _ in zip(policy.pending_jobs(), range(MAX_JOBS_LISTED)):
             if not job.request.finalized:
                 key = (queue_of(job), source.kind_of_wait(job))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -38,21 +38,21 @@ class QueriedPolicy(Protocol):
     def looks_past_heads(self) -> bool: ...
 
     @property
-    def promises_limit(self) -> Optional[int]: ...
+    def promises_limit(self) -> int | None: ...
 
     def now(self) -> float: ...
 
     def pool_can(self, operation: str) -> bool: ...
 
-    def current_plan(self) -> Optional[Plan]: ...
+    def current_plan(self) -> Plan | None: ...
 
-    def pending(self, jobid: int) -> Optional[PendingJob]: ...
+    def pending(self, jobid: int) -> PendingJob | None: ...
 
     def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]: ...
 
     def ahead_of(self, job: PendingJob) -> list[PendingJob]: ...
 
-    def why(self, job: PendingJob, facts: Optional[dict[str, Any]] = None) -> Optional[str]: ...
+    def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
 
@@ -77,7 +77,7 @@ class QuerySource:
         policy: QueriedPolicy,
         parse: Callable[[Any], Any],
         events: Callable[[], int],
-        estimate_of: Callable[[PendingJob], tuple[Optional[float], Optional[str]]],
+        estimate_of: Callable[[PendingJob], tuple[float | None, str | None]],
         config: InstanceConfig,
         stopwatch: Callable[[], float],
     ) -> None:
@@ -98,14 +98,14 @@ class QuerySource:
         return self.policy.now()
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
-        """The ids of the jobs that hold resources, and when each ends (0: nobody knows)."""
+        """The ids of the jobs that hold resources, and when each ends (0 if that is not known)."""
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
                 yield jobid, self.policy.admission.end_of(jobid, end)
 
     def kind_of_wait(self, job: PendingJob) -> str:
-        """What `job` waits for, in a word: the name of an admission rule such as ``reservation``, or
-        ``order``, ``down``, ``resources``."""
+        """What `job` waits for, in a word: the name of an admission rule such as ``reservation``,
+        or ``order``, ``down``, ``resources``."""
         policy = self.policy
         cause = policy.admission.why(job)
         if cause is not None:

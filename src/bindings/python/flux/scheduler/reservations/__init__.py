@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations: resources that an administrator keeps for a group of jobs, from one time to another.
+"""Reservations: resources that an administrator keeps for a group of jobs, from one time to
+another.
 
 Which file to open
 ==================
@@ -18,10 +19,10 @@ Which file to open
 ``rule``              the admission rule: all that the scheduler knows of this package
 ``host``              all that this package knows of the scheduler
 
-What may be touched: what `Reservation.to_dict` gives is stored in the KVS of running instances and read by
-the next version, so keys are added there, not changed. Windows and placeholders go by the table
-`flux.scheduler.states.WINDOW`. That nobody outside the group ever holds what is reserved is checked by the fault
-runs (``t/faults``), after each step.
+What may be touched: what `Reservation.to_dict` gives is stored in the KVS of running instances and
+read by the next version, so keys are added there, not changed. Windows and placeholders go by the
+table `flux.scheduler.states.WINDOW`. That nobody outside the group ever holds what is reserved is
+checked by the fault runs (``t/faults``), after each step.
 """
 
 from flux.scheduler.reservations.reservation import Asker, Reservation, Window

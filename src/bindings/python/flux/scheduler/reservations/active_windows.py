@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is held while a window lasts: ranks are chosen, kept by an allocation that belongs to no job,
-and lent to the jobs of the group."""
+"""What is held while a window lasts: ranks are chosen, kept by an allocation that belongs to no
+job, and lent to the jobs of the group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ActiveWindows:
     """Holds the ranks of reservations in the pool, from when a window begins to its end.
 
-    What is free of them is a *placeholder*'s: an allocation with a negative id. Jobs of the group are
-    placed where it was. To the pool they last as long as the window, since what they give back
+    What is free of them is a *placeholder*'s: an allocation with a negative id. Jobs of the group
+    are placed where it was. To the pool they last as long as the window, since what they give back
     before is reserved; their own ends are kept here.
 
     Args:
@@ -42,10 +42,11 @@ class ActiveWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        #: running jobs that were started inside a window: whose, and their ends (0: none)
+        #: by id, the running jobs that started inside a window: the name of its reservation, and
+        #: the end of the job itself (0 if it has none)
         self._inside: dict[int, tuple[str, float]] = {}
 
-    # -- which ranks -----------------------------------------------------------------------------------
+    # -- which ranks -------------------------------------------------------------------------------
 
     def pin(self, entry: ReservationState) -> None:
         """Choose the ranks of a pinned reservation that has none, or not enough that are up: those
@@ -73,7 +74,7 @@ class ActiveWindows:
         held = self.held_inside(entry)
         self._dismiss_placeholder(entry)
         idle = pool.idle_ranks
-        # A rank that others still use is none of it yet, chosen before or not.
+        # A rank that others still use does not count yet, even if it was chosen before.
         entry.ranks = (entry.ranks & usable & idle) | held
         wanted = self._selector.nodes(entry.reservation)
         missing = wanted - popcount(entry.ranks)
@@ -81,7 +82,8 @@ class ActiveWindows:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
             entry.ranks |= take(room, min(missing, popcount(room)))
             missing = wanted - popcount(entry.ranks)
-        # Of ranks that others still use in part, the rest: or they would be used for ever.
+        # Of ranks that others still use in part, the rest is kept, or new jobs would use them for
+        # ever.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
@@ -111,7 +113,7 @@ class ActiveWindows:
             if text:
                 self._host.log.warning(f"reservation {entry.name}: {text}")
 
-    # -- what is free of them --------------------------------------------------------------------------
+    # -- what is free of them ----------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
         """Allocate what is free on the chosen ranks, and on `busy` ones, to nobody."""
@@ -133,11 +135,9 @@ class ActiveWindows:
         entry.ranks = 0
         entry.warned = ""
 
-    # -- jobs inside -----------------------------------------------------------------------------------
+    # -- jobs inside -------------------------------------------------------------------------------
 
-    def allocate(
-        self, entry: ReservationState, job: PendingJob, plan: Plan
-    ) -> Optional[ResourcePool]:
+    def allocate(self, entry: ReservationState, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Place a job of the group on the reserved ranks; None if it does not fit there now."""
         pool = self._host.resources
         window = entry.window
@@ -213,7 +213,7 @@ class ActiveWindows:
         self._note_inside(jobid, name, expiration, entry.window)
         return True
 
-    def end_of(self, jobid: int) -> Optional[float]:
+    def end_of(self, jobid: int) -> float | None:
         """When a job that was started inside is ended by the end of the window; None: it is not."""
         entry = self._entries.get(self._inside.get(jobid, ("", 0.0))[0])
         if entry is None or entry.window is None or entry.reservation.at_end != "cancel":

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
@@ -32,8 +32,8 @@ EPSILON_S = 1e-3
 class FutureWindows:
     """Enters windows to come into the plan that jobs are started through, and takes them out.
 
-    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into it,
-    each part is entered from when it can be had.
+    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into
+    it, each part is entered from when it can be had.
 
     Args:
         host (ReservationHost): the scheduler
@@ -50,7 +50,7 @@ class FutureWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        self._plan: Optional[Plan] = None
+        self._plan: Plan | None = None
 
     def attach(self, plan: Plan) -> None:
         """Enter all reservations into a plan that has no promises yet; it is kept up to date."""
@@ -66,7 +66,7 @@ class FutureWindows:
             entry.keys = []
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the windows to come into the plan; whether all of them could be had whole."""
+        """Enter the windows to come into the plan; returns whether all of them could be had whole."""
         if self._plan is None or entry.window is None:
             return True
         entry.parts = []
@@ -87,7 +87,8 @@ class FutureWindows:
         return entry.whole
 
     def withdraw(self, entry: ReservationState, again: bool = False) -> None:
-        """Take an entry's promises out of the plan, and enter those that it now needs if `again`."""
+        """Take an entry's promises out of the plan, and enter those that it now needs if
+        `again`."""
         if self._plan is not None:
             for key in entry.keys:
                 self._plan.cancel(key)
@@ -96,7 +97,7 @@ class FutureWindows:
             self.enter(entry)
 
     def mend(self) -> bool:
-        """Something was released or came up: enter anew what could not be had whole.
+        """Something was released or came up: enter again the windows that could not be had whole.
 
         Returns:
             whether all can be kept as well as if no job had a promise
@@ -114,8 +115,11 @@ class FutureWindows:
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
-        """Enter what the window that lasts is short of, so that nobody else has it when it comes
-        free; whether there is no such."""
+        """Enter what the active window is short of, so that no job starts on it when it comes free.
+
+        Returns:
+            whether it is short of nothing
+        """
         if not entry.active or entry.window is None:
             return True
         missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
@@ -127,7 +131,7 @@ class FutureWindows:
         )
         return False
 
-    def _next_window(self, entry: ReservationState) -> Optional[Window]:
+    def _next_window(self, entry: ReservationState) -> Window | None:
         """The first of an entry's windows that has not begun."""
         if entry.active and entry.window is not None:
             return entry.reservation.window_after(entry.window)
@@ -199,7 +203,7 @@ class FutureWindows:
                 start = found
         return whole
 
-    def _wall(self, reservation: Reservation, start: float, end: float) -> Optional[float]:
+    def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
         """The first time in a span at which a window of another reservation begins or ends."""
         times = []
         for entry in self._entries.values():

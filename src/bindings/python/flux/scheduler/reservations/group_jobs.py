@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.requests import PendingJob
@@ -24,7 +24,7 @@ class GroupJobs:
     """
 
     def __init__(
-        self, entries: dict[str, ReservationState], plan: Callable[[], Optional[Plan]]
+        self, entries: dict[str, ReservationState], plan: Callable[[], Plan | None]
     ) -> None:
         self._entries = entries
         self._plan = plan
@@ -42,12 +42,12 @@ class GroupJobs:
         """A job does not wait any more; whether it named a reservation."""
         return self._askers.pop(jobid, None) is not None
 
-    def reservation_of(self, job: PendingJob) -> Optional[str]:
+    def reservation_of(self, job: PendingJob) -> str | None:
         """The name of the reservation that a pending job is to run in; None: of none."""
         found = self._askers.get(job.jobid)
         return None if found is None else found[0]
 
-    def standing(self, job: PendingJob) -> tuple[Optional[ReservationState], Optional[str]]:
+    def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
         """The reservation to whose group a job belongs, and why it cannot run for now.
 
         Returns:
@@ -59,7 +59,7 @@ class GroupJobs:
         found = self._askers.get(job.jobid)
         return (None, None) if found is None else self.find(*found)
 
-    def find(self, name: str, asker: Asker) -> tuple[Optional[ReservationState], Optional[str]]:
+    def find(self, name: str, asker: Asker) -> tuple[ReservationState | None, str | None]:
         """As `standing`, of whoever names a reservation."""
         entry = self._entries.get(name)
         if entry is None:
@@ -74,8 +74,8 @@ class GroupJobs:
 
     def expected_starts(
         self, jobs: Iterable[PendingJob]
-    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
-        """When jobs that wait for a reservation are expected to start; None: nobody knows.
+    ) -> Iterator[tuple[PendingJob, float | None]]:
+        """When jobs that wait for a reservation are expected to start; None if that is not known.
 
         That is told of a window to come, in which they are planned in order, beside what runs then.
         """
@@ -84,7 +84,7 @@ class GroupJobs:
             if not job.request.finalized:
                 yield job, self._expected_start(job, plans)
 
-    def _expected_start(self, job: PendingJob, plans: dict[str, Plan]) -> Optional[float]:
+    def _expected_start(self, job: PendingJob, plans: dict[str, Plan]) -> float | None:
         try:
             entry, reason = self.standing(job)
         except InfeasibleRequest:
@@ -99,9 +99,9 @@ class GroupJobs:
 
     def start_in_window(
         self, entry: ReservationState, request: Any, waiting: Iterable[PendingJob]
-    ) -> Optional[float]:
-        """When a newcomer would start in a window to come, behind the jobs that wait for it; None:
-        nobody knows.
+    ) -> float | None:
+        """When a new job would start in a window to come, behind the jobs that wait for it; None if
+        that is not known.
 
         Args:
             waiting: the deferred jobs, in the order of the queue
@@ -114,7 +114,7 @@ class GroupJobs:
                 _enter(plan, entry, job.jobid, job.resource_request)
         return _enter(plan, entry, 0, request)
 
-    def _plan_inside(self, entry: ReservationState) -> Optional[Plan]:
+    def _plan_inside(self, entry: ReservationState) -> Plan | None:
         """A copy of the plan in which what a reservation keeps is free."""
         source = self._plan()
         if source is None:
@@ -125,7 +125,7 @@ class GroupJobs:
         return plan
 
 
-def _enter(plan: Plan, entry: ReservationState, jobid: int, request: Any) -> Optional[float]:
+def _enter(plan: Plan, entry: ReservationState, jobid: int, request: Any) -> float | None:
     """Enter a job of the group into the next window; its start, or None if there is none."""
     assert entry.window is not None
     try:

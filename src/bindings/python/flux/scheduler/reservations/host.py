@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flux.scheduler.admission import AdmissionHost
 
@@ -22,7 +22,7 @@ class ReservationHost(AdmissionHost, Protocol):
     @property
     def handle(self) -> Any: ...
 
-    def current_plan(self) -> Optional[Plan]: ...
+    def current_plan(self) -> Plan | None: ...
 
     def look_again(self) -> None: ...
 

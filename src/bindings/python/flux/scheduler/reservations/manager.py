@@ -4,41 +4,43 @@
 How a reservation is kept
 =========================
 
-*Before a window begins*, it is to the plan what a promise with a fixed start is: so many whole nodes,
-from then on, for so long. Whoever starts or promises a job through that plan keeps it, and ranks
-are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
+*Before a window begins*, it is to the plan what a promise with a fixed start is: so many whole
+nodes, from then on, for so long. Whoever starts or promises a job through that plan keeps it, and
+ranks are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
 window, each part is entered from when it can be had. Windows that repeat are entered
-`future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives it is kept off as well.
+`future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives
+it is kept off as well.
 
 *When it begins*, the ranks are chosen, and what is free of them is given to a *placeholder*: an
 allocation in the pool that belongs to no job (its id is negative). Nothing else has to know: the
 pool gives reserved resources to nobody, the plan knows when they come back. What is still in use
 then is taken in as it becomes free; until then the reservation is short of it.
 
-*A job of the group* that starts inside is placed where the placeholder was, and the placeholder keeps the
-rest; when the job ends, its resources are the placeholder's again. The placeholder gets a new id each
-time, since a plan knows an allocation by its id and its end.
+*A job of the group* that starts inside is placed where the placeholder was, and the placeholder
+keeps the rest; when the job ends, its resources are the placeholder's again. The placeholder gets a
+new id each time, since a plan knows an allocation by its id and its end.
 
 *When it ends*, the placeholder is freed, and blocked jobs are examined.
 
-A job of the group that does not fit inside may use what lies idle outside, like any job, but nothing
-is kept for it there and nobody waits behind it: until something is released it is deferred.
+A job of the group that does not fit inside may use what lies idle outside, like any job, but
+nothing is kept for it there and nobody waits behind it: until something is released it is deferred.
 
 Who does what
 =============
 
-`ReservationManager` has the table of reservations, and does what the time asks for. `future_windows.FutureWindows` enters windows
-to come into the plan; `active_windows.ActiveWindows` chooses ranks and holds them in the pool while a window lasts;
-`group_jobs.GroupJobs` knows the jobs of a group. `state.ReservationState` is one reservation and how far it is, and
-`node_selector.NodeSelector` says in the pool's terms what it asks for. `reasons.ReservationReasons` and `report.ReservationReport` only
-look: they say what a job waits for, and show reservations. `service.ReservationService` takes requests, and stores
-what was made.
+`ReservationManager` has the table of reservations, and does what the time asks for.
+`future_windows.FutureWindows` enters windows to come into the plan; `active_windows.ActiveWindows`
+chooses ranks and holds them in the pool while a window lasts; `group_jobs.GroupJobs` knows the jobs
+of a group. `state.ReservationState` is one reservation and how far it is, and
+`node_selector.NodeSelector` says in the pool's terms what it asks for. `reasons.ReservationReasons`
+and `report.ReservationReport` only look: they say what a job waits for, and show reservations.
+`service.ReservationService` takes requests, and stores what was made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.host import name_of
@@ -102,7 +104,7 @@ class ReservationManager:
     def __bool__(self) -> bool:
         return bool(self.entries)
 
-    # -- the table -------------------------------------------------------------------------------------
+    # -- the table ---------------------------------------------------------------------------------
 
     def add(
         self, reservation: Reservation, configured: bool = False, anyway: bool = False
@@ -115,8 +117,8 @@ class ReservationManager:
             anyway: even if the instance has not all of it now: it is kept as far as can be
 
         Raises:
-            ValueError: there is one of that name, its windows are all over, or the instance does not
-                have what it asks for
+            ValueError: there is one of that name, its windows are all over, or the instance does
+                not have what it asks for
         """
         self._check_name_and_time(reservation)
         if not anyway:
@@ -146,7 +148,7 @@ class ReservationManager:
             raise ValueError(f"reservation {name} exists already: unreserve it first")
         if reservation.window_at(self._host.now()) is None:
             end = reservation.recurrence.start + reservation.duration
-            raise ValueError(f"reservation {name}: it would be over since {iso_time(end)}")
+            raise ValueError(f"reservation {name}: its last window ended at {iso_time(end)}")
         expiration = self._host.resources.expiration
         if expiration and reservation.recurrence.start >= expiration:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
@@ -155,12 +157,12 @@ class ReservationManager:
         missing = self._selector.missing_hosts(reservation)
         if missing:
             raise ValueError(
-                f"reservation {reservation.name}: hosts={missing}: not of this instance"
+                f"reservation {reservation.name}: hosts={missing}: not in this instance"
             )
         nodes = self._selector.nodes(reservation)
         if not nodes:
             raise ValueError(
-                f"reservation {reservation.name}: no node of this instance is meant by it"
+                f"reservation {reservation.name}: no node of this instance meets its constraint"
             )
         try:
             request = self._selector.request(reservation, nodes, reservation.duration)
@@ -185,9 +187,9 @@ class ReservationManager:
         self._wake()
         return entry
 
-    # -- starting --------------------------------------------------------------------------------------
+    # -- starting ----------------------------------------------------------------------------------
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Place a job of a group inside the window that lasts; None if there is none, or no room.
 
         Args:
@@ -204,7 +206,7 @@ class ReservationManager:
 
     def newcomer(
         self, name: str, request: Any, asker: Asker, waiting: Iterable[PendingJob]
-    ) -> tuple[Optional[float], Optional[str]]:
+    ) -> tuple[float | None, str | None]:
         """When a job that is not submitted would start in the reservation that it names.
 
         Args:
@@ -229,7 +231,7 @@ class ReservationManager:
     def extended(self, jobid: int, expiration: float) -> None:
         """A running job has a new end.
 
-        That it reaches into a window is let, and the log says so.
+        It may reach into a window: that is allowed, and logged.
         """
         if not self.active.extended(jobid, expiration):
             self._host.resources.update_expiration(jobid, expiration)
@@ -240,10 +242,10 @@ class ReservationManager:
                 end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
                 self._host.log.warning(
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
-                    f"which begins at {iso_time(entry.window.start, zone)}: that is let"
+                    f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
 
-    # -- time ------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """The jobs that run are in the pool: from now on windows may begin."""
@@ -285,7 +287,7 @@ class ReservationManager:
             self._wake()
         return changed
 
-    def next_change(self) -> Optional[float]:
+    def next_change(self) -> float | None:
         """When `tick` has something to do next, seconds since the epoch; None: never."""
         times = [
             entry.window.end if entry.active else entry.window.start
@@ -297,7 +299,7 @@ class ReservationManager:
     def _end_window(self, entry: ReservationState, now: float) -> None:
         log = self._host.log
         if entry.active:
-            log.info(f"reservation {entry.name}: the window is over")
+            log.info(f"reservation {entry.name}: the window has ended")
         self.active.dismiss(entry)
         entry.plan_next(entry.reservation.window_at(now))
         self.future.withdraw(entry)
@@ -307,7 +309,7 @@ class ReservationManager:
         elif not self.future.enter(entry):
             self._host.replan()
 
-    # -- resources ------------------------------------------------------------------------------------
+    # -- resources ---------------------------------------------------------------------------------
 
     def ranks_changed(self) -> None:
         """Ranks came up, went down, left or changed."""
@@ -316,7 +318,8 @@ class ReservationManager:
         self.refill()
 
     def refill(self) -> None:
-        """Something was released or came up: what is reserved of it is taken before anyone looks."""
+        """Something was released or came up: what is reserved of it is taken before anyone
+        looks."""
         for entry in self.entries.values():
             if entry.active:
                 self.active.take_in(entry)

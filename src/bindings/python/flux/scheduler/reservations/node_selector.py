@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
 from flux.resource.pool.masks import popcount
@@ -28,7 +28,7 @@ class NodeSelector:
         self._next_id = -1
 
     def request(
-        self, reservation: Reservation, nodes: int, duration: float, ranks: Optional[str] = None
+        self, reservation: Reservation, nodes: int, duration: float, ranks: str | None = None
     ) -> Any:
         """A request for so many of a reservation's nodes.
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job waits for on account of a reservation."""
+"""What a job waits for because of a reservation."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.reservations.host import ReservationHost
 
-#: A job that is planned to start within so many seconds of a window's end starts because the window ends.
+#: A job that is planned to start within so many seconds of a window's end starts because the window
+#: ends.
 SAME_TIME_S = 1.0
 
 
@@ -47,18 +48,18 @@ class ReservationReasons:
         self._group_jobs = group_jobs
         self._active = active
 
-    def why(self, job: PendingJob) -> Optional[str]:
-        """What a job waits for on account of a reservation, in one sentence; None: of none."""
+    def why(self, job: PendingJob) -> str | None:
+        """What a job waits for because of a reservation, in one sentence; None if of none."""
         return self.blame(job)[0]
 
-    def blamed(self, job: PendingJob) -> Optional[dict[str, Any]]:
+    def blamed(self, job: PendingJob) -> dict[str, Any] | None:
         """The reservation that a job waits for or has to keep off: its name, start and end."""
         _, entry = self.blame(job)
         return None if entry is None else self._shown(entry)
 
-    def before(self, job: PendingJob, start: float) -> Optional[dict[str, Any]]:
-        """The last reservation that is over when a job starts at `start`, of nodes that it could use:
-        its name, start and end; None if there is none but the job's own."""
+    def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
+        """The last reservation that is over when a job starts at `start`, of nodes that it could
+        use: its name, start and end; None if there is none but the job's own."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [
@@ -72,11 +73,11 @@ class ReservationReasons:
         return self._shown(max(over, key=lambda one: one[0])[1]) if over else None
 
     @staticmethod
-    def _shown(entry: ReservationState) -> Optional[dict[str, Any]]:
+    def _shown(entry: ReservationState) -> dict[str, Any] | None:
         window = entry.window
         return window and {"name": entry.name, "start": window.start, "end": window.end}
 
-    def blame(self, job: PendingJob) -> tuple[Optional[str], Optional[ReservationState]]:
+    def blame(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
         """As `why`, and the reservation if there is one of that name."""
         try:
             entry, reason = self._group_jobs.standing(job)
@@ -96,7 +97,7 @@ class ReservationReasons:
 
     def _in_the_way(
         self, job: PendingJob, now: float
-    ) -> tuple[Optional[str], Optional[ReservationState]]:
+    ) -> tuple[str | None, ReservationState | None]:
         """The first reservation without which a job could start now."""
         if not self._entries:
             return None, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.reservations.active_windows import ActiveWindows
@@ -87,7 +87,7 @@ class ReservationReport:
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
         """The windows up to a time, as ``sched.plan`` shows them."""
         for entry in list(self._entries.values()):
-            window: Optional[Window] = entry.window
+            window: Window | None = entry.window
             for _ in range(WINDOWS_SHOWN):
                 if window is None or window.start >= until:
                     break
@@ -124,8 +124,9 @@ class ReservationReport:
         room = self._selector.ranks_up(entry.reservation) & ~entry.ranks
         return self._in_the_way(room, short, self._host.now())
 
-    def _in_the_way(self, room: int, nodes: Optional[int], start: float) -> list[dict[str, Any]]:
-        """The running jobs that keep so many of `room` (None: all of it) from being free at a time."""
+    def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
+        """The running jobs that keep so many of `room` (None: all of it) from being free at a
+        time."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._active.running():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A reservation: resources that an administrator keeps for a group of jobs, from one time to another.
+"""A reservation: resources that an administrator keeps for a group of jobs, from one time to
+another.
 
 While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the
 group holds the resources. A job belongs to the group if its jobspec names the reservation
@@ -10,9 +11,12 @@ What is reserved is said in one of three ways: a number of nodes, chosen as late
 hosts by name; or every node that meets a constraint. A number may go with a constraint.
 """
 
+from __future__ import annotations
+
 import pwd
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from flux.hostlist import Hostlist
 from flux.scheduler.reservations.times import (
@@ -60,8 +64,8 @@ class Asker(NamedTuple):
     """Of a job, what decides whether it belongs to a reservation's group."""
 
     userid: int
-    queue: Optional[str]
-    bank: Optional[str]
+    queue: str | None
+    bank: str | None
 
 
 class Reservation:
@@ -103,12 +107,12 @@ class Reservation:
         name: str,
         recurrence: Recurrence,
         duration: float,
-        nodes: Optional[int] = None,
-        hosts: Optional[str] = None,
-        requires: Optional[Dict[str, Any]] = None,
-        users: Tuple[int, ...] = (),
-        queues: Tuple[str, ...] = (),
-        banks: Tuple[str, ...] = (),
+        nodes: int | None = None,
+        hosts: str | None = None,
+        requires: dict[str, Any] | None = None,
+        users: tuple[int, ...] = (),
+        queues: tuple[str, ...] = (),
+        banks: tuple[str, ...] = (),
         at_end: str = "cancel",
         pin: bool = False,
         made: float = 0.0,
@@ -144,7 +148,7 @@ class Reservation:
 
     # -- when --------------------------------------------------------------------------------------
 
-    def window_at(self, when: float) -> Optional[Window]:
+    def window_at(self, when: float) -> Window | None:
         """The window that lasts at `when`, else the next one; None if the last is over. O(1)."""
         found = self.recurrence.next_end_after(when, self.duration)
         if found is None:
@@ -156,7 +160,7 @@ class Reservation:
         """When its first window begins, as text in its zone."""
         return str(iso_time(self.recurrence.start, self.recurrence.zone))
 
-    def window_after(self, window: Window) -> Optional[Window]:
+    def window_after(self, window: Window) -> Window | None:
         """The window after `window`; None if that was the last. O(1)."""
         if self.recurrence.every is None:
             return None
@@ -168,14 +172,15 @@ class Reservation:
     # -- what --------------------------------------------------------------------------------------
 
     @property
-    def named(self) -> Optional[int]:
-        """How many nodes it names; None if it names none, or they must meet a constraint as well."""
+    def named(self) -> int | None:
+        """How many nodes it names; None if it names none, or they must meet a constraint as
+        well."""
         if self.hosts is None or self.requires is not None:
             return None
         return len(set(Hostlist(self.hosts)))
 
     @property
-    def constraint(self) -> Optional[Dict[str, Any]]:
+    def constraint(self) -> dict[str, Any] | None:
         """The constraint its nodes meet, host names included (RFC 31); None: none."""
         parts = []
         if self.hosts is not None:
@@ -186,7 +191,7 @@ class Reservation:
             return {"and": parts}
         return parts[0] if parts else None
 
-    def jobspec(self, nodes: int, duration: float, ranks: Optional[str] = None) -> Dict[str, Any]:
+    def jobspec(self, nodes: int, duration: float, ranks: str | None = None) -> dict[str, Any]:
         """A jobspec (RFC 14) that asks for what a window keeps.
 
         Args:
@@ -194,7 +199,7 @@ class Reservation:
             duration: for how long, seconds; 0: without end
             ranks: of these ranks (an idset); None: of any that meet its constraint
         """
-        system: Dict[str, Any] = {"duration": duration}
+        system: dict[str, Any] = {"duration": duration}
         if ranks is not None:
             system["constraints"] = {"ranks": [ranks]}
         elif self.constraint is not None:
@@ -211,9 +216,9 @@ class Reservation:
 
     # -- as data -----------------------------------------------------------------------------------
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The reservation as JSON values; `Reservation.from_dict` reads it."""
-        entry: Dict[str, Any] = {
+        entry: dict[str, Any] = {
             "name": self.name,
             "start": self.recurrence.start,
             "duration": self.duration,
@@ -236,7 +241,7 @@ class Reservation:
         return entry
 
     @classmethod
-    def from_dict(cls, entry: object, now: float) -> "Reservation":
+    def from_dict(cls, entry: object, now: float) -> Reservation:
         """Make a reservation of what a request, the KVS or the configuration says.
 
         Args:
@@ -262,7 +267,7 @@ class Reservation:
             raise ValueError(f"reservation {name}: {exc}") from None
 
     @classmethod
-    def _read(cls, name: str, entry: Mapping[str, Any], now: float) -> "Reservation":
+    def _read(cls, name: str, entry: Mapping[str, Any], now: float) -> Reservation:
         unknown = sorted(set(entry) - _KEYS, key=str)
         if unknown:
             raise ValueError(f"unknown key {unknown[0]!r}: expected {', '.join(sorted(_KEYS))}")
@@ -328,11 +333,11 @@ class Reservation:
 
 
 def _quoted(value: object) -> object:
-    """A time that is no bare TOML date: the broker hands such a one on as ``{"iso-8601-ts": TEXT}``,
-    and has forgotten its offset.
+    """`value`, unless it is a TOML date without quotes: the broker hands that on as
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC, so that it cannot be read.
 
     Raises:
-        ValueError: it is one
+        ValueError: it is a date without quotes
     """
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")
@@ -361,7 +366,7 @@ def _hosts(value: object) -> str:
     raise ValueError(f"hosts={value!r} is invalid: expected a hostlist such as node[1-4]")
 
 
-def _as_list(key: str, value: object) -> List[Any]:
+def _as_list(key: str, value: object) -> list[Any]:
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return [value]
     if isinstance(value, (list, tuple)):
@@ -369,12 +374,12 @@ def _as_list(key: str, value: object) -> List[Any]:
     raise ValueError(f"{key}={value!r} is invalid: expected a list")
 
 
-def _list(entry: Mapping[str, Any], key: str) -> List[Any]:
+def _list(entry: Mapping[str, Any], key: str) -> list[Any]:
     value = entry.get(key)
     return [] if value is None else _as_list(key, value)
 
 
-def _words(entry: Mapping[str, Any], key: str) -> List[str]:
+def _words(entry: Mapping[str, Any], key: str) -> list[str]:
     words = _list(entry, key)
     for word in words:
         if not isinstance(word, str) or not word:
@@ -382,7 +387,7 @@ def _words(entry: Mapping[str, Any], key: str) -> List[str]:
     return sorted(set(words))
 
 
-def _userid(user: Union[int, str]) -> int:
+def _userid(user: int | str) -> int:
     if isinstance(user, str):
         try:
             return pwd.getpwnam(user).pw_uid

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations as an admission rule: the door through which the scheduler sees them."""
+"""Reservations as an admission rule: all that the scheduler knows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.reservations.manager import ReservationManager
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flux.scheduler.reservations.host import ReservationHost
 
 
-#: Deferred jobs that are examined again at once when something is released. Each costs a search of the pool,
-#: and a release must not take longer the more jobs wait for a reservation.
+#: Deferred jobs that are examined again at once when something is released. Each costs a search of
+#: the pool, and a release must not take longer the more jobs wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
@@ -67,7 +67,7 @@ class ReservationRule(AdmissionRule):
         self.host.readmit(self)
         self.host.look_again()
 
-    # -- a job that waits ------------------------------------------------------------------------------
+    # -- a job that waits --------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         name = attributes.reservation
@@ -81,24 +81,24 @@ class ReservationRule(AdmissionRule):
     def signature(self, job: PendingJob) -> Hashable:
         return self._manager.group_jobs.reservation_of(job)
 
-    def check(self, job: PendingJob) -> Optional[Deferral]:
+    def check(self, job: PendingJob) -> Deferral | None:
         entry, reason = self._manager.group_jobs.standing(job)
         if reason is not None:
             return Deferral(reason)
         return None
 
-    def allocate(self, job: PendingJob, plan: Plan) -> Optional[ResourcePool]:
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         return self._manager.allocate(job, plan)
 
-    def does_not_fit(self, job: PendingJob) -> Optional[Deferral]:
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None
         return Deferral(self._manager.reasons.why(job) or "")
 
-    def latest_end(self, job: PendingJob) -> Optional[float]:
+    def latest_end(self, job: PendingJob) -> float | None:
         return self._manager.active.end_of(job.jobid)
 
-    def why(self, job: PendingJob) -> Optional[str]:
+    def why(self, job: PendingJob) -> str | None:
         return self._manager.reasons.why(job)
 
     def forget(self, jobid: int) -> None:
@@ -108,7 +108,7 @@ class ReservationRule(AdmissionRule):
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         self.forget(job.jobid)
 
-    # -- a job that runs -------------------------------------------------------------------------------
+    # -- a job that runs ---------------------------------------------------------------------------
 
     def wants_attributes(self) -> bool:
         return any(
@@ -133,13 +133,14 @@ class ReservationRule(AdmissionRule):
         self._manager.extended(jobid, expiration)
         return True
 
-    # -- the start, resources and plans ----------------------------------------------------------------
+    # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
         self.service.load()
 
     def ready(self) -> None:
-        # Only now may what is reserved be taken: before, the pool did not know what jobs hold.
+        # Windows may begin only now: until all running jobs were found, the pool took their nodes
+        # for free.
         self._manager.open()
         self.service.arm()
 
@@ -156,19 +157,19 @@ class ReservationRule(AdmissionRule):
     def plan_void(self) -> None:
         self._manager.future.forget()
 
-    # -- answers ---------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
         return self._manager.active.own_end_of(jobid, end)
 
     def expected_starts(
         self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, Optional[float]]]:
+    ) -> Iterator[tuple[PendingJob, float | None]]:
         return self._manager.group_jobs.expected_starts(job for job, _ in jobs)
 
     def start_of_newcomer(
         self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> Optional[tuple[Optional[float], str]]:
+    ) -> tuple[float | None, str] | None:
         name = attributes.reservation
         if name is None:
             return None
@@ -177,11 +178,9 @@ class ReservationRule(AdmissionRule):
         start, reason = self._manager.newcomer(name, request, asker, waiting)
         return start, reason or ""
 
-    def facts(
-        self, job: PendingJob, expected_start: Optional[float], first: bool
-    ) -> dict[str, Any]:
-        """The reservation that `job` waits for, has to keep off, or is to start after: name, start and
-        end; or None."""
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+        """The reservation that `job` waits for, has to keep off, or is to start after: name, start
+        and end; or None."""
         reasons = self._manager.reasons
         found = reasons.blamed(job) if first else None
         if found is None and expected_start is not None:

@@ -9,9 +9,9 @@ the configuration, tables ``[reservations.NAME]``, are read at load and at each 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from flux.kvs import get_key_direct
+from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.manager import ReservationManager
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds after which the clock is read though no window begins or ends: an administrator may have set it.
+#: Seconds after which the clock is read though no window begins or ends: an administrator may have
+#: set it.
 CLOCK_CHECK_S = 60.0
 
 #: The most reservations there can be: every release of resources walks through all of them.
@@ -33,7 +34,7 @@ MAX_RESERVATIONS = 1000
 
 
 class ReservationService:
-    """Takes requests about reservations, and sees to it that they outlive the scheduler.
+    """Answers requests about reservations, and stores them so that they outlive the scheduler.
 
     Args:
         host (ReservationHost): the scheduler
@@ -53,15 +54,15 @@ class ReservationService:
         self._manager = manager
         self._commits = commits
         self._errors = errors
-        self._timer: Optional[Timer] = None
+        self._timer: Timer | None = None
 
-    # -- the start -------------------------------------------------------------------------------------
+    # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Read the reservations from the KVS, then from the configuration.
 
         Raises:
-            ValueError: what is stored cannot be read: jobs would be started into it
+            ValueError: what is stored cannot be read. Without it, jobs would start on what is reserved
         """
         scheduler = self._host
         handle = scheduler.handle
@@ -107,7 +108,7 @@ class ReservationService:
             return {}
 
     def _configure(self, tables: Any) -> None:
-        """Have the reservations of the configuration be these tables.
+        """Replace the reservations that come from the configuration by those of these tables.
 
         One that is as before goes on as it is, and so does one whose table cannot be read any more.
         """
@@ -143,7 +144,7 @@ class ReservationService:
             raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
         return reservation
 
-    # -- requests --------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
         """Make a reservation, or with ``dry_run`` only tell what is in its way.
@@ -205,13 +206,13 @@ class ReservationService:
                 "and use flux config reload"
             )
         self._manager.remove(name)
-        self._host.log.info(f"reservation {name} given up")
+        self._host.log.info(f"reservation {name} removed")
         self.arm()
         self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """All reservations, by start; a guest is told neither for whom they are nor which jobs are in
-        their way."""
+        """All reservations, by start; a guest is told neither for whom they are nor which jobs are
+        in their way."""
         read(payload)
         shown = []
         for entry in list(self._manager.entries.values()):
@@ -244,10 +245,11 @@ class ReservationService:
         text = json.dumps({"version": VERSION, "reservations": entries})
         self._commits.put(KEY, text, stored)
 
-    # -- the clock -------------------------------------------------------------------------------------
+    # -- the clock ---------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Have `ReservationManager.tick` called when it has something to do, and now and then: a clock may be set."""
+        """Have `ReservationManager.tick` called when it has something to do, and now and then: a
+        clock may be set."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
 
@@ -21,7 +19,7 @@ class ReservationState:
         placeholder (int or None): the id of the allocation that keeps what is free of them
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
-        whole (bool): these keep all that it wants; if not, they are made anew at each release
+        whole (bool): these keep all that it asks for; if not, they are made again at each release
     """
 
     __slots__ = (
@@ -40,10 +38,10 @@ class ReservationState:
     def __init__(self, reservation: Reservation, configured: bool) -> None:
         self.reservation = reservation
         self.configured = configured
-        self.window: Optional[Window] = None
+        self.window: Window | None = None
         self.state = PLANNED
         self.ranks = 0
-        self.placeholder: Optional[int] = None
+        self.placeholder: int | None = None
         self.keys: list[int] = []
         self.parts: list[tuple[float, int]] = []
         self.whole = True
@@ -58,7 +56,7 @@ class ReservationState:
         """Its window begins."""
         self.state = WINDOW.after(self.state, "begin")
 
-    def plan_next(self, window: Optional[Window]) -> None:
+    def plan_next(self, window: Window | None) -> None:
         """`window` is the next one; None: there is none, it is over."""
         self.window = window
         self.state = WINDOW.after(self.state, "last" if window is None else "next")

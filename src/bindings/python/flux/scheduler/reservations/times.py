@@ -11,11 +11,12 @@ Two corners are decided as iCalendar (RFC 5545) decides them: a start that the c
 it 03:30; a start that comes twice is its first.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import re
 from datetime import datetime, timedelta
-from typing import Optional, Tuple
 
 try:
     from zoneinfo import ZoneInfo
@@ -90,7 +91,7 @@ def local_zone_name() -> str:
     return "UTC"
 
 
-def zone_named(name: str) -> "ZoneInfo":
+def zone_named(name: str) -> ZoneInfo:
     """The time zone of an IANA name such as ``Europe/Berlin``.
 
     Raises:
@@ -112,7 +113,7 @@ def zone_named(name: str) -> "ZoneInfo":
         raise ValueError(f"time zone {name!r} is not known: {hint}") from None
 
 
-def iso_time(when: Optional[float], zone: str = "UTC") -> Optional[str]:
+def iso_time(when: float | None, zone: str = "UTC") -> str | None:
     """`when` (seconds since the epoch) as ISO 8601 text with its offset; None stays None."""
     if when is None or not math.isfinite(when):
         return None
@@ -175,7 +176,7 @@ def _parse_time(text: object, now: float, zone: str) -> float:
         raise (exc if str(exc).startswith("time zone") else wrong) from None
 
 
-def _on_day(start: datetime, day: Optional[str], now: float, wrong: ValueError) -> float:
+def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> float:
     """`start`, a time today, moved to the day that is named; the next such time if none is."""
     if day is None:
         ahead = 0 if start.timestamp() >= now else 1
@@ -210,14 +211,14 @@ class Recurrence:
 
     __slots__ = ("_days", "_seconds", "_wall", "every", "start", "zone")
 
-    def __init__(self, start: float, every: Optional[str] = None, zone: str = "UTC") -> None:
+    def __init__(self, start: float, every: str | None = None, zone: str = "UTC") -> None:
         self.start = float(start)
         self.every = every
         self.zone = zone
         self._days = 0
         self._seconds = 0.0
         tz = zone_named(zone)
-        self._wall: Optional[datetime] = None
+        self._wall: datetime | None = None
         if every is None:
             return
         self._seconds = parse_duration(every, "every")
@@ -230,7 +231,8 @@ class Recurrence:
             self._wall = datetime.fromtimestamp(self.start, tz)
 
     def begin(self, index: int) -> float:
-        """When the occurrence of this index begins (the first is 0); infinity past the year 9998."""
+        """When the occurrence of this index begins (the first is 0); infinity past the year
+        9998."""
         if index == 0 or self.every is None:
             return self.start if index == 0 else math.inf
         if self._wall is None:
@@ -242,7 +244,7 @@ class Recurrence:
         except OverflowError:
             return math.inf
 
-    def next_end_after(self, when: float, duration: float) -> Optional[Tuple[int, float]]:
+    def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
         """The first occurrence that is not over at `when`.
 
         Args:

@@ -1,6 +1,35 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""For tests of schedulers: jobspecs and resources to test with."""
+"""Tests of a scheduler without a Flux instance.
+
+`FakeInstance` holds a scheduler, yours or one of flux-scheduler, and plays everything around it. A test submits jobs,
+lets time pass, and looks at what the scheduler did::
+
+    from flux.scheduler.testing import FakeInstance
+
+    def test_jobs_start_in_order():
+        instance = FakeInstance(nodes=4, cores=8)
+        instance.load(MyScheduler, "queue-depth=8")
+        first = instance.submit(nodes=4, duration=600)
+        second = instance.submit(nodes=1)
+        instance.run_until_idle()
+        assert instance.running() == [first] and first.ranks == "0-3"
+        instance.advance(600)
+        assert instance.running() == [second] and second.t_start == first.t_start + 600
+
+It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the scheduler runs in the
+process of the test, under a virtual clock. What depends on real processes, several brokers or the KVS of a real
+instance is tested in an instance (doc/guide/testing.rst).
+
+``instance.py``      `FakeInstance`: start here
+``job_manager.py``   `FakeJob`, and the job manager that sends requests for jobs
+``services.py``      the other services: resource, job-info, kvs, service
+``handle.py``        the handle that the scheduler is given
+``reactor.py``       clock, timers and turns
+``builders.py``      `jobspec` and `make_R`
+"""
 
 from flux.scheduler.testing.builders import jobspec, make_R
+from flux.scheduler.testing.instance import FakeInstance, SchedulerErrors
+from flux.scheduler.testing.job_manager import FakeJob
 
-__all__ = ["jobspec", "make_R"]
+__all__ = ["FakeInstance", "FakeJob", "SchedulerErrors", "jobspec", "make_R"]

@@ -24,15 +24,15 @@ def jobspec(
     A count is an integer, or a text with a range of RFC 14 such as ``"2-8"``.
 
     Args:
-        slots: number of slots: on each node if there are `nodes`, else in all
-        cores: cores in each slot
-        gpus: GPUs in each slot
-        nodes: number of nodes; None: slots may share nodes
-        duration: time limit, seconds; 0: none
-        exclusive: take whole nodes; needs `nodes`
-        constraints: what nodes must have (RFC 31)
-        command: program and arguments
-        run_duration: how long an instance with mock execution lets the job run, seconds
+        slots (int or str): number of slots: on each node if there are `nodes`, else in all
+        cores (int or str): cores in each slot
+        gpus (int): GPUs in each slot
+        nodes (int or str): number of nodes; None: slots may share nodes
+        duration (float): time limit, seconds; 0: none
+        exclusive (bool): take whole nodes; needs `nodes`
+        constraints (dict): what nodes must have (RFC 31)
+        command (list of str): program and arguments
+        run_duration (float): how long an instance with mock execution lets the job run, seconds
         **system: further keys of ``attributes.system``, such as ``queue`` and ``bank``
 
     Returns:
@@ -77,15 +77,15 @@ def make_R(
     Ranks, cores and GPUs are a number, which are then numbered from 0, or an idset (RFC 22) such as ``"0-3,7"``.
 
     Args:
-        ranks: the ranks
-        cores: the cores of each rank
-        gpus: the GPUs of each rank
-        hosts: the host of each rank, a hostlist (RFC 29); default: ``n`` and the rank
-        starttime: seconds since the epoch
-        expiration: when it ends, seconds since the epoch; 0: never
-        properties: name to the ranks (an idset) that have the property
-        nslots: how many slots of a job it has
-        scheduling: what a pool keeps in R of its own (RFC 20, section "scheduling")
+        ranks (int or str): the ranks
+        cores (int or str): the cores of each rank
+        gpus (int or str): the GPUs of each rank
+        hosts (str): the host of each rank, a hostlist (RFC 29); default: ``n`` and the rank
+        starttime (float): seconds since the epoch
+        expiration (float): when it ends, seconds since the epoch; 0: never
+        properties (dict): name to the ranks (an idset) that have the property
+        nslots (int): how many slots of a job it has
+        scheduling (dict): what a pool keeps in R of its own (RFC 20, section "scheduling")
 
     Returns:
         dict: R, new at each call

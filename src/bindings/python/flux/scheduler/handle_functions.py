@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Functions of the bindings that take a handle, for schedulers.
+
+They are those of ``flux.kvs`` and ``flux.job``, which only take a handle of the bindings' own. A handle of another
+kind, as `flux.scheduler.testing` has it, brings them as methods. Its class is asked, since a handle of the bindings
+looks unknown names up in the C library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flux.job
+import flux.kvs
+
+
+def get_key_direct(handle: Any, key: str) -> Any:
+    """The value stored under a key of the KVS.
+
+    Raises:
+        FileNotFoundError: there is none
+        OSError: the KVS cannot be read
+    """
+    if hasattr(type(handle), "kvs_get"):
+        return handle.kvs_get(key)
+    return flux.kvs.get_key_direct(handle, key)
+
+
+def KVSTxn(handle: Any) -> Any:
+    """A transaction of the KVS, with ``put(key, value, raw=False)`` and ``commit_async()``."""
+    if hasattr(type(handle), "kvs_transaction"):
+        return handle.kvs_transaction()
+    return flux.kvs.KVSTxn(handle)
+
+
+def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str) -> Any:
+    """Raise an exception on a job; returns a future.
+
+    Args:
+        kind (str): the exception's type, such as ``scheduler-restart``
+        severity (int): 0 ends the job
+        note (str): for its owner
+    """
+    if hasattr(type(handle), "raise_job_exception"):
+        return handle.raise_job_exception(jobid, kind, severity, note)
+    return flux.job.job_raise_async(handle, jobid, kind, severity, note)

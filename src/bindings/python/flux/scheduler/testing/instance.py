@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""`FakeInstance`: a scheduler among fake services, run by the test itself."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from syslog import LOG_ERR
+from typing import Any, Callable
+
+from flux.brokermod import BrokerModule
+from flux.scheduler.base import Scheduler
+from flux.scheduler.testing import builders
+from flux.scheduler.testing.handle import (
+    EVENT,
+    ROLE_OWNER,
+    ROLE_USER,
+    FakeHandle,
+    FakeMessage,
+    payload_text,
+)
+from flux.scheduler.testing.job_manager import FakeJob, JobManager
+from flux.scheduler.testing.reactor import START_TIME, Reactor, VirtualClock
+from flux.scheduler.testing.services import (
+    ANNOTATED,
+    BrokerServices,
+    FakeService,
+    FunctionService,
+    JobInfo,
+    KeyValueStore,
+    ResourceService,
+)
+
+#: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
+MODULES = Path(__file__).resolve().parents[5] / "modules"
+
+
+class SchedulerErrors(AssertionError):
+    """The scheduler has logged errors: a policy that raises is reported in the log, and goes on."""
+
+
+class FakeInstance:
+    """A Flux instance as one scheduler sees it, in the process of the test.
+
+    The scheduler is the real one; the job manager, the resource service and all others are fake. Nothing happens
+    until the test says so: `run_until_idle` lets the scheduler do what it can do without time passing, `advance`
+    lets time pass. Time is virtual: an hour of it costs what happens in it.
+
+    A scheduler's ``run()`` comes back at once here, when its reactor would start.
+
+    Args:
+        nodes (int): number of nodes, all alike, with hosts n0, n1, ...
+        cores (int): cores of each node
+        gpus (int): GPUs of each node
+        R (dict): the resources (RFC 20), instead of the three above
+        up (str): the ranks that are up, an idset; default: all
+        config (dict): the configuration of the instance: tables as dicts
+        start_time (float): seconds since the epoch at which the clock starts; default: a fixed time
+        check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what the scheduler logs
+            at ``err`` or worse
+        clock: in place of the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
+
+    Attributes:
+        jobs (dict): job id -> `FakeJob`, for all that were submitted
+        scheduler (Scheduler): the scheduler object; None before `load`
+        log (list): (syslog level, text) of everything the scheduler has logged
+        config (dict): the configuration
+        attributes (dict): broker attributes
+        start_time (float): when the clock started
+        reactor (Reactor): clock and timers, for what has no method here
+        job_manager, resource, job_info, kvs, broker: the services; None for one that is not there
+        services (dict): name -> service
+    """
+
+    #: Classes of the services, for subclasses.
+    job_manager_class = JobManager
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        cores: int = 1,
+        gpus: int = 0,
+        *,
+        R: dict[str, Any] | None = None,
+        up: str | None = None,
+        config: dict[str, Any] | None = None,
+        start_time: float = START_TIME,
+        check_errors: bool = True,
+        clock: Any = None,
+    ) -> None:
+        if R is None:
+            R = builders.make_R(nodes, cores, gpus)
+        self.reactor = Reactor(VirtualClock(start_time) if clock is None else clock)
+        self.start_time = self.reactor.now()
+        self.jobs: dict[int, FakeJob] = {}
+        self.scheduler: Any = None
+        self.log: list[tuple[int, str]] = []
+        self.config: dict[str, Any] = {} if config is None else config
+        self.check_errors = check_errors
+        self.attributes = {"rank": "0", "instance-level": "0", "security.owner": str(os.getuid())}
+        self.job_manager = self.job_manager_class(self)
+        self.resource = ResourceService(self, R, up)
+        self.job_info = JobInfo(self)
+        self.kvs = KeyValueStore(self)
+        self.broker = BrokerServices(self)
+        self.services: dict[str, FakeService] = {}
+        for service in (self.job_manager, self.resource, self.job_info, self.kvs, self.broker):
+            self.services[service.name] = service
+        #: the names of services that the scheduler has registered
+        self.scheduler_services: set[str] = set()
+        #: the handle of the scheduler, also when that has ended
+        self.handle: FakeHandle | None = None
+        #: what has left the scheduler's code, and ended it
+        self.failure: BaseException | None = None
+        self._unanswered: dict[int, FakeMessage] = {}
+        self._lines_checked = 0
+
+    # -- the scheduler ---------------------------------------------------------------------------------
+
+    def load(self, policy: Any, *args: str, name: str | None = None) -> Any:
+        """Load a scheduler.
+
+        Args:
+            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`; or the path of a module file; or the
+                name of a scheduler of flux-scheduler, such as ``sched-backfill``
+            *args (str): module arguments, such as ``queue-depth=8``
+            name (str): the module's name; default: that of the file, or of the class
+
+        Returns:
+            Scheduler: the scheduler object, which has told the job manager that it is ready
+
+        Raises:
+            Exception: whatever the scheduler raises while it starts
+            FileNotFoundError: there is no such file
+            ValueError: the file has no ``mod_main``, and not exactly one scheduler class
+        """
+        if self.is_loaded:
+            raise RuntimeError("there is a scheduler already: unload() it first")
+        if isinstance(policy, type):
+            entry: Callable[..., Any] = _entry_of_class(policy)
+            name = name or policy.__name__.lower()
+        else:
+            path = find_module(policy)
+            name = name or path.stem
+            entry = _entry_of_file(path)
+        self.failure = None
+        self.scheduler = None
+        handle = self.handle = FakeHandle(self, name)
+        self.scheduler_services = {name}
+        try:
+            with self._noting_scheduler():
+                entry(handle, *args)
+        except BaseException as exc:
+            self.failure = exc
+            self._lines_checked = len(self.log)
+            self._end()
+            raise
+        if not handle.in_reactor:
+            self._end()  # it has come to its end by itself
+        self.run_until_idle()
+        return self.scheduler
+
+    @contextmanager
+    def _noting_scheduler(self) -> Iterator[None]:
+        """While this lasts, `scheduler` is set by the scheduler that starts."""
+        run = Scheduler.run
+
+        def noting_run(scheduler: Scheduler) -> None:
+            self.scheduler = scheduler
+            run(scheduler)
+
+        Scheduler.run = noting_run  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            Scheduler.run = run  # type: ignore[method-assign]
+
+    def unload(self) -> None:
+        """Unload the scheduler. Jobs go on; requests are sent again to the next one that is loaded."""
+        self._end()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is a scheduler, and it has not ended."""
+        return self.handle is not None and not self.handle.closed
+
+    def scheduler_stops(self) -> None:
+        """The scheduler has stopped its reactor; called by its handle."""
+        if self.handle is not None and self.handle.stopped == -1:
+            self.failure = OSError("reactor exited with error")
+        self._end()
+
+    def _end(self) -> None:
+        if self.handle is None or self.handle.closed:
+            return
+        self.handle.close()
+        self.reactor.drop_scheduler()
+        self.scheduler_services = set()
+        self.resource.stream = None
+        unanswered, self._unanswered = self._unanswered, {}
+        self.job_manager.scheduler_gone()
+        for msg in unanswered.values():
+            msg.answer(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+
+    # -- jobs ------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        nodes: int | str | None = None,
+        slots: int | str = 1,
+        cores: int | str = 1,
+        gpus: int = 0,
+        duration: float = 0,
+        *,
+        priority: int = 16,
+        userid: int | None = None,
+        runtime: float | None = None,
+        jobspec: dict[str, Any] | None = None,
+        exclusive: bool = False,
+        constraints: dict[str, Any] | None = None,
+        **system: Any,
+    ) -> FakeJob:
+        """Submit a job.
+
+        Args:
+            nodes (int or str): number of nodes, or a range of RFC 14 such as ``2-8``; None: its slots may share nodes
+            slots (int or str): slots on each of the nodes, or in all if `nodes` is None
+            cores (int or str): cores in each slot
+            gpus (int): GPUs in each slot
+            duration (float): time limit, seconds; 0: none
+            priority (int): 0 to 4294967295
+            userid (int): who submits it; default: the owner of the instance
+            runtime (float): seconds after its start at which it ends; default: its time limit. One without either
+                runs until its `FakeJob.end` is called
+            jobspec (dict): what it asks for (RFC 14), instead of the five first and the three following
+            exclusive (bool): take whole nodes
+            constraints (dict): what nodes must have (RFC 31)
+            **system: further keys of ``attributes.system`` of the jobspec, such as ``queue``
+
+        Returns:
+            FakeJob: the job; the scheduler hears of it when the instance runs next
+        """
+        if jobspec is None:
+            jobspec = builders.jobspec(
+                slots, cores, gpus, nodes, duration, exclusive, constraints, **system
+            )
+        limit = jobspec["attributes"]["system"].get("duration", 0)
+        job = FakeJob(
+            self.job_manager,
+            id=len(self.jobs) + 1,
+            jobspec=jobspec,
+            priority=priority,
+            userid=os.getuid() if userid is None else userid,
+            t_submit=self.now,
+            runtime=(limit or None) if runtime is None else runtime,
+        )
+        self.jobs[job.id] = job
+        self.job_manager.submitted(job)
+        return job
+
+    def pending(self) -> list[FakeJob]:
+        """The pending jobs, by job id."""
+        return [job for job in self.jobs.values() if job.state == "pending"]
+
+    def running(self) -> list[FakeJob]:
+        """The running jobs, in the order in which they started."""
+        found = [job for job in self.jobs.values() if job.state == "running"]
+        return sorted(found, key=lambda job: (job.t_start, job.id))
+
+    def report(self) -> str:
+        """A line for each job: where it runs and since when, what it was told, or how it ended.
+
+        Times are in seconds since the clock started.
+        """
+        lines = [f"{job.name}: {job.describe(self.start_time)}" for job in self.jobs.values()]
+        return "\n".join(lines)
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    def mark_down(self, ranks: str) -> None:
+        """Take nodes out of use. What runs there goes on, as on drained nodes.
+
+        Args:
+            ranks (str): an idset
+        """
+        self.resource.mark_down(ranks)
+
+    def mark_up(self, ranks: str) -> None:
+        """Bring nodes back.
+
+        Args:
+            ranks (str): an idset
+        """
+        self.resource.mark_up(ranks)
+
+    def remove_ranks(self, ranks: str) -> None:
+        """Take nodes away for good, as when an instance shrinks.
+
+        Args:
+            ranks (str): an idset
+        """
+        self.resource.remove(ranks)
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The time, seconds since the epoch."""
+        return self.reactor.now()
+
+    def run_until_idle(self) -> None:
+        """Let everything happen that needs no time to pass.
+
+        Raises:
+            SchedulerErrors: the scheduler has logged errors
+            RuntimeError: it does not come to rest
+            Exception: whatever has left a callback of the scheduler's; it has ended then, as on a real broker
+        """
+        self._run(self.reactor.run_until_idle)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: timers expire, jobs end. Raises what `run_until_idle` raises.
+
+        Args:
+            seconds (float): how long, 0 or more
+        """
+        self._run(lambda: self.reactor.advance(seconds))
+
+    def _run(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as exc:
+            self.failure = exc
+            self._end()
+            raise
+        if self.check_errors:
+            self._raise_logged_errors()
+
+    @property
+    def errors(self) -> list[str]:
+        """What the scheduler has logged at ``err`` or worse."""
+        return [text for level, text in self.log if level <= LOG_ERR]
+
+    def _raise_logged_errors(self) -> None:
+        new = [text for level, text in self.log[self._lines_checked :] if level <= LOG_ERR]
+        self._lines_checked = len(self.log)
+        if new:
+            raise SchedulerErrors("the scheduler has logged:\n" + "\n".join(new))
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def request(self, topic: str, payload: Any = None, userid: int | None = None) -> Any:
+        """Send a request to the scheduler, and run until it is answered or nothing more can happen.
+
+        Args:
+            topic (str): such as ``sched.explain``
+            payload: what JSON can hold
+            userid (int): who asks; default: the owner of the instance. Anybody else is a guest
+
+        Returns:
+            the payload of the response
+
+        Raises:
+            OSError: the scheduler refuses, or there is none (ENOSYS)
+            TimeoutError: it has not answered
+        """
+        answers: list[tuple[int, Any]] = []
+        self.send(topic, payload, answered=lambda *answer: answers.append(answer), userid=userid)
+        self.run_until_idle()
+        if not answers:
+            raise TimeoutError(errno.ETIMEDOUT, f"{topic} is not answered yet")
+        errnum, answer = answers[0]
+        if errnum:
+            raise OSError(errnum, answer or os.strerror(errnum))
+        return answer
+
+    def send(
+        self,
+        topic: str,
+        payload: Any = None,
+        answered: Callable[[int, Any], Any] | None = None,
+        userid: int | None = None,
+    ) -> None:
+        """Send a request to the scheduler, which it gets in the next turn.
+
+        Args:
+            topic (str): such as ``sched.alloc``
+            payload: None, text as it is, else what JSON can hold
+            answered: ``answered(errnum, payload)`` is called for each response; the payload of an error is its text.
+                None: no response is wanted
+            userid (int): as for `request`
+        """
+        self.send_message(
+            topic,
+            payload,
+            answered,
+            os.getuid() if userid is None else userid,
+            ROLE_OWNER if userid in (None, os.getuid()) else ROLE_USER,
+        )
+
+    def send_message(
+        self,
+        topic: str,
+        payload: Any,
+        answered: Callable[[int, Any], Any] | None,
+        userid: int,
+        rolemask: int,
+    ) -> None:
+        """`send` with credentials of any kind: a user id, and roles (RFC 12)."""
+        msg = FakeMessage(topic, payload_text(payload), userid=userid, rolemask=rolemask)
+
+        def take(errnum: int, text: str | None) -> None:
+            answer: Any = text if errnum or text is None else json.loads(text)
+            # A request for resources is open until it is answered otherwise than with annotations.
+            if errnum or topic != "sched.alloc" or answer.get("type") != ANNOTATED:
+                self._unanswered.pop(id(msg), None)
+            if answered is not None:
+                answered(errnum, answer)
+
+        msg.noresponse = answered is None
+        msg.answered = take
+        self.deliver_request(msg)
+
+    def deliver_request(self, msg: FakeMessage) -> None:
+        """Bring a request to the service that its topic names."""
+        name = msg.topic.partition(".")[0]
+        service = self.services.get(name)
+        if service is not None:
+            service.receive(msg)
+        elif self.handle is not None and name in self.scheduler_services:
+            handle = self.handle
+            if not msg.noresponse:
+                self._unanswered[id(msg)] = msg
+            self.reactor.post(lambda: handle.dispatch(msg), of_scheduler=True)
+        else:
+            msg.answer(errno.ENOSYS, f"No service matching {msg.topic} is registered")
+
+    def publish(self, topic: str, payload: Any = None) -> None:
+        """Publish an event, which the scheduler gets in the next turn if it has subscribed to it."""
+        handle = self.handle
+        if handle is not None and any(topic.startswith(one) for one in handle.subscriptions):
+            msg = FakeMessage(topic, payload_text(payload), type=EVENT)
+            self.reactor.post(lambda: handle.dispatch(msg), of_scheduler=True)
+
+    def add_service(self, name: str, methods: dict[str, Callable[[Any], Any]]) -> None:
+        """Have a service that the scheduler under test asks.
+
+        Args:
+            name (str): what its topics begin with
+            methods (dict): what follows the name and a dot -> function of the request's payload. It returns the
+                payload of the response, or raises OSError, which is the response then
+        """
+        self.services[name] = FunctionService(self, name, methods)
+
+
+# -- finding and starting policies -------------------------------------------------------------------------
+
+
+def find_module(policy: Any) -> Path:
+    """The file of a module.
+
+    Args:
+        policy: a path, or the name of a scheduler of flux-scheduler
+
+    Raises:
+        FileNotFoundError: there is none
+    """
+    path = Path(policy)
+    if len(path.parts) == 1 and not path.suffix:
+        path = MODULES / path.name / f"{path.name}.py"
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return path
+
+
+def _entry_of_class(policy: type) -> Callable[..., Any]:
+    def entry(handle: Any, *args: str) -> None:
+        policy(handle, *args).run()
+
+    return entry
+
+
+def _entry_of_file(path: Path) -> Callable[..., Any]:
+    """What starts a module file: its ``mod_main``, else the only module class that it defines."""
+    module = types.ModuleType(path.stem.replace("-", "_"))
+    module.__file__ = str(path)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
+    main = getattr(module, "mod_main", None)
+    if main is not None:
+        return main  # type: ignore[no-any-return]
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, BrokerModule)
+        and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        raise ValueError(f"{path}: expected mod_main() or one module class, found {len(classes)}")
+    return _entry_of_class(classes[0])

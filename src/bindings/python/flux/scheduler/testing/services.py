@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the broker's own.
+
+Each does what a scheduler sees of the real one (RFC 27, RFC 28), and no more. They answer as soon as they are asked,
+unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.idset import IDset
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.testing.handle import FakeMessage, payload_text
+
+if TYPE_CHECKING:
+    from flux.scheduler.testing.instance import FakeInstance
+
+#: Types of the responses to sched.alloc (RFC 27).
+ALLOCATED, ANNOTATED, DENIED, CANCELED = range(4)
+
+
+class FakeService:
+    """A service of the instance.
+
+    Args:
+        instance: where it is
+        name: what its topics begin with
+        methods: what follows the name in a topic -> function of the request. It answers with `respond`, or raises
+            OSError, which is answered
+
+    Attributes:
+        methods (dict): as given; a test may replace one
+    """
+
+    def __init__(
+        self,
+        instance: FakeInstance,
+        name: str,
+        methods: dict[str, Callable[[FakeMessage], Any]],
+    ) -> None:
+        self.instance = instance
+        self.name = name
+        self.methods = methods
+
+    def receive(self, msg: FakeMessage) -> None:
+        """Take a request."""
+        method = self.methods.get(msg.topic.partition(".")[2])
+        try:
+            if method is None:
+                raise OSError(errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            method(msg)
+        except OSError as exc:
+            self.respond_error(msg, exc.errno or errno.EINVAL, exc.strerror)
+
+    def respond(self, msg: FakeMessage, payload: Any = None) -> None:
+        """Answer a request."""
+        msg.answer(0, payload_text(payload))
+
+    def respond_error(self, msg: FakeMessage, errnum: int, text: str | None = None) -> None:
+        """Answer a request with an error: a POSIX errno, and a line for a person."""
+        msg.answer(errnum, text or os.strerror(errnum))
+
+
+class FunctionService(FakeService):
+    """A service made of functions: each takes the payload of a request and returns that of the response."""
+
+    def __init__(
+        self, instance: FakeInstance, name: str, functions: dict[str, Callable[[Any], Any]]
+    ) -> None:
+        super().__init__(instance, name, {})
+        for method, function in functions.items():
+            self.methods[method] = self._serving(function)
+
+    def _serving(self, function: Callable[[Any], Any]) -> Callable[[FakeMessage], None]:
+        def serve(msg: FakeMessage) -> None:
+            payload = None if msg.payload_str is None else msg.payload
+            self.respond(msg, function(payload))
+
+        return serve
+
+
+class BrokerServices(FakeService):
+    """``service``: who answers for a name.
+
+    Attributes:
+        taken (tuple): names that somebody else has
+    """
+
+    def __init__(self, instance: FakeInstance) -> None:
+        super().__init__(instance, "service", {"add": self._add, "remove": self._remove})
+        self.taken: tuple[str, ...] = ()
+
+    def _add(self, msg: FakeMessage) -> None:
+        name = msg.payload["service"]
+        if name in self.taken or name in self.instance.services:
+            raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
+        self.instance.scheduler_services.add(name)
+        self.respond(msg)
+
+    def _remove(self, msg: FakeMessage) -> None:
+        self.instance.scheduler_services.discard(msg.payload["service"])
+        self.respond(msg)
+
+
+class ResourceService(FakeService):
+    """``resource``: tells the scheduler what there is, and of every change (RFC 28).
+
+    Args:
+        instance: where it is
+        R: the inventory (RFC 20)
+        up: the ranks that are up (an idset); None: all
+
+    Attributes:
+        R (dict): the inventory
+        up (IDset): the ranks that are up
+        stream (FakeMessage): the scheduler's request; None: there is none
+        error (tuple): errno and text with which it refuses the request; None: it does not
+        discovering (bool): it does not know yet what there is, and answers when `discovered` is called
+    """
+
+    def __init__(self, instance: FakeInstance, R: dict[str, Any], up: str | None = None) -> None:
+        super().__init__(instance, "resource", {"acquire": self._acquire})
+        self.R = R
+        self.up = ranks_of(R) if up is None else IDset(up)
+        self.stream: FakeMessage | None = None
+        self.error: tuple[int, str] | None = None
+        self.discovering = False
+
+    def _acquire(self, msg: FakeMessage) -> None:
+        if self.error is not None:
+            raise OSError(*self.error)
+        self.stream = msg
+        if not self.discovering:
+            self._send_first()
+
+    def discovered(self) -> None:
+        """What there is has been found out."""
+        self.discovering = False
+        self._send_first()
+
+    def _send_first(self) -> None:
+        if self.stream is not None:
+            self.respond(self.stream, {"resources": self.R, "up": self.up.encode()})
+
+    def update(self, **changes: Any) -> None:
+        """Tell the scheduler of changes.
+
+        Args:
+            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``, ``shrink="7"``,
+                ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
+        """
+        if self.stream is not None:
+            payload = {key.replace("_", "-"): value for key, value in changes.items()}
+            self.respond(self.stream, payload)
+
+    def mark_up(self, ranks: str) -> None:
+        """Ranks (an idset) come up."""
+        self.up.add(ranks)
+        self.update(up=ranks)
+
+    def mark_down(self, ranks: str) -> None:
+        """Ranks (an idset) go down."""
+        self.up.subtract(ranks)
+        self.update(down=ranks)
+
+    def remove(self, ranks: str) -> None:
+        """Ranks (an idset) leave for good."""
+        self.up.subtract(ranks)
+        pool = ResourcePool(self.R)
+        pool.remove_ranks(ranks)
+        self.R = pool.to_dict()
+        self.update(shrink=ranks)
+
+    def fail(self, errnum: int, text: str | None = None) -> None:
+        """End the stream with an error; ECANCELED is what an unloaded resource service sends."""
+        if self.stream is not None:
+            stream, self.stream = self.stream, None
+            self.respond_error(stream, errnum, text)
+
+
+class JobInfo(FakeService):
+    """``job-info``: R, jobspec and eventlog of jobs.
+
+    Answers come in the next turn, all that were asked for by then at once: a client that waits for each before it
+    asks for the next takes a turn for each.
+
+    Attributes:
+        R (dict): job id -> R of jobs that are not in `FakeInstance.jobs`
+        jobspecs (dict): job id -> jobspec, likewise
+        most_waiting (int): the largest number of requests that waited at one time
+    """
+
+    def __init__(self, instance: FakeInstance) -> None:
+        super().__init__(instance, "job-info", {"lookup": self._lookup})
+        self.R: dict[int, dict[str, Any]] = {}
+        self.jobspecs: dict[int, dict[str, Any]] = {}
+        self.most_waiting = 0
+        self._waiting: list[FakeMessage] = []
+
+    def _lookup(self, msg: FakeMessage) -> None:
+        self._waiting.append(msg)
+        self.most_waiting = max(self.most_waiting, len(self._waiting))
+        if len(self._waiting) == 1:
+            self.instance.reactor.post(self._answer)
+
+    def _answer(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for msg in waiting:
+            payload = msg.payload
+            answer = {"id": payload["id"]}
+            for key in payload["keys"]:
+                value = self._value(payload["id"], key)
+                if value is None:
+                    self.respond_error(msg, errno.ENOENT, "invalid key")
+                    break
+                decode = payload.get("flags", 0) & 1
+                answer[key] = value if decode else json.dumps(value)
+            else:
+                self.respond(msg, answer)
+
+    def _value(self, jobid: int, key: str) -> Any:
+        job = self.instance.jobs.get(jobid)
+        if key == "R":
+            return self.R.get(jobid) or (job and job.R)
+        if key == "jobspec":
+            return self.jobspecs.get(jobid) or (job and job.jobspec)
+        return None
+
+
+class KeyValueStore(FakeService):
+    """``kvs``: a dict.
+
+    Attributes:
+        values (dict): key -> text
+        commits (list): the payloads of all commits
+        failing (bool): it refuses every commit
+        held (list): commits that wait for `release`; None: they are answered at once
+    """
+
+    def __init__(self, instance: FakeInstance) -> None:
+        super().__init__(instance, "kvs", {"commit": self._commit})
+        self.values: dict[str, str] = {}
+        self.commits: list[dict[str, Any]] = []
+        self.failing = False
+        self.held: list[FakeMessage] | None = None
+
+    def _commit(self, msg: FakeMessage) -> None:
+        self.commits.append(msg.payload)
+        if self.failing:
+            raise OSError(errno.EIO, "disk on fire")
+        if self.held is not None:
+            self.held.append(msg)
+        else:
+            self._store(msg)
+
+    def _store(self, msg: FakeMessage) -> None:
+        for key, text in msg.payload["changes"]:
+            if text is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = text
+        self.respond(msg, {"rootseq": len(self.commits)})
+
+    def hold(self) -> None:
+        """Answer no commit until `release`."""
+        self.held = []
+
+    def release(self) -> None:
+        """Answer what was held back."""
+        held, self.held = self.held or [], None
+        for msg in held:
+            self._store(msg)
+
+
+def ranks_of(R: dict[str, Any]) -> IDset:
+    """The ranks of an R."""
+    ranks = IDset()
+    for entry in R["execution"]["R_lite"]:
+        ranks.add(entry["rank"])
+    return ranks

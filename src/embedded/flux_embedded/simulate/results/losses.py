@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Who waits longer under one policy than under another: a better mean has losers, too."""
+
+import math
+
+#: A start that differs by less is the same, seconds.
+SAME = 1e-3
+#: Users that are named.
+NAMED = 3
+
+
+def losses(first, second, jobs):
+    """Compare the starts of two policies job by job.
+
+    Args:
+        first, second (sequence of float): starts, seconds since the workload began; NaN: never
+        jobs (list): (user, size) of each
+
+    Returns:
+        dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``: jobs; ``lost``, ``won``: unit seconds of longer and shorter waits;
+        ``worst``: the longest that a job waits more, seconds; ``users``: [[user, unit seconds lost net]] of those who lose most
+    """
+    found = dict.fromkeys(("later", "earlier", "same", "only_first", "only_second"), 0)
+    lost, won, worst = [], [], 0.0
+    users = {}
+    for one, other, (user, size) in zip(first, second, jobs):
+        if one != one or other != other:
+            if one == one:
+                found["only_first"] += 1
+            elif other == other:
+                found["only_second"] += 1
+            continue
+        more = other - one
+        if abs(more) <= SAME:
+            found["same"] += 1
+            continue
+        (lost if more > 0 else won).append(abs(more) * size)
+        found["later" if more > 0 else "earlier"] += 1
+        worst = max(worst, more)
+        if user is not None:
+            users[user] = users.get(user, 0.0) + more * size
+    most = sorted((user for user in users if users[user] > 0), key=lambda user: -users[user])
+    return {
+        **found,
+        "lost": math.fsum(lost),
+        "won": math.fsum(won),
+        "worst": worst,
+        "users": [[user, users[user]] for user in most[:NAMED]],
+    }

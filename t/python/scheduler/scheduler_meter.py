@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Processor time that a scheduler takes in a `peers.Rig`, for t/bench/sched and t/bench/asking."""
+
+import time
+
+
+class RealClock:
+    """The time of the machine, for a rig: how long the scheduler's code takes has its effect."""
+
+    now = staticmethod(time.time)
+    stopwatch = staticmethod(time.perf_counter)
+
+    @staticmethod
+    def advance_to(when):
+        time.sleep(max(0.0, when - time.time()))
+
+
+class SchedulerMeter:
+    """Processor time in the scheduler's callbacks, without that of the peers it talks to.
+
+    Args:
+        rig (Rig): with its module loaded
+
+    Attributes:
+        spent (float): seconds since `reset`
+        longest (float): the longest that one callback took, seconds
+    """
+
+    def __init__(self, rig):
+        self.spent = self.longest = 0.0
+        self._of_peers = 0.0
+        self._in_peer = False
+        reactor, instance = rig.reactor, rig.instance
+        post, call_at, deliver = reactor.post, reactor.call_at, instance.deliver_request
+
+        def metered(function, of_scheduler):
+            return self._timed(function) if of_scheduler else function
+
+        def metered_delivery(msg):
+            msg.answered = msg.answered and self._as_peer(msg.answered)
+            self._as_peer(deliver)(msg)
+
+        reactor.post = lambda function, of_scheduler=False: post(
+            metered(function, of_scheduler), of_scheduler
+        )
+        reactor.call_at = lambda when, function, of_scheduler=False: call_at(
+            when, metered(function, of_scheduler), of_scheduler
+        )
+        instance.deliver_request = metered_delivery
+
+    def reset(self):
+        self.spent = self.longest = 0.0
+
+    def _timed(self, function):
+        def call():
+            self._of_peers = 0.0
+            began = time.process_time()
+            function()
+            took = time.process_time() - began - self._of_peers
+            self.spent += took
+            self.longest = max(self.longest, took)
+
+        return call
+
+    def _as_peer(self, function):
+        def call(*args):
+            if self._in_peer:
+                return function(*args)
+            self._in_peer = True
+            began = time.process_time()
+            try:
+                return function(*args)
+            finally:
+                self._of_peers += time.process_time() - began
+                self._in_peer = False
+
+        return call

@@ -1,0 +1,534 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""flux.scheduler.testing: what the author of a policy does with a fake instance."""
+
+import errno
+import heapq
+
+import pytest
+from peers import EXAMPLES, Guide
+
+from flux.resource import InsufficientResources
+from flux.scheduler import Scheduler
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+
+
+@pytest.fixture
+def instance():
+    """Four nodes of one core under the shortest policy."""
+    instance = FakeInstance(nodes=4)
+    instance.load(Guide)
+    return instance
+
+
+# -- loading -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_scheduler_of_the_project_is_loaded_by_its_name(module):
+    instance = FakeInstance(nodes=2, cores=4, gpus=1)
+    scheduler = instance.load(module, "queue-depth=7")
+    assert scheduler is instance.scheduler and isinstance(scheduler, Scheduler)
+    assert scheduler.name == module and scheduler.queue_depth == 7
+    assert scheduler.resources.dumps() == "rank[0-1]/core[0-3],gpu0"
+
+
+def test_a_class_is_named_as_the_caller_says(instance):
+    other = FakeInstance()
+    assert other.load(Guide, name="sched-mine").name == "sched-mine"
+    assert other.request("sched-mine.stats-get")["pending_jobs"] == 0
+    assert instance.scheduler.name == "myscheduler"
+
+
+def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
+    text = (EXAMPLES / "first.py").read_text()
+    path = tmp_path / "my-sched.py"
+    path.write_text(text[: text.index("def mod_main")])
+    instance = FakeInstance()
+    assert instance.load(path).name == "my-sched"
+    path.write_text("import flux.scheduler\n")
+    with pytest.raises(ValueError, match="expected mod_main.* or one module class, found 0"):
+        FakeInstance().load(path)
+
+
+@pytest.mark.parametrize("name", ["no-such-scheduler", "./no-such-file.py"])
+def test_what_is_not_there_cannot_be_loaded(name):
+    with pytest.raises(FileNotFoundError):
+        FakeInstance().load(name)
+
+
+def test_a_scheduler_that_cannot_start_raises_where_it_is_loaded():
+    instance = FakeInstance()
+    with pytest.raises(ValueError, match="no-such-argument"):
+        instance.load(Guide, "no-such-argument=1")
+    assert not instance.is_loaded
+    instance.load(Guide)
+    assert instance.is_loaded
+
+
+def test_there_is_one_scheduler_at_a_time(instance):
+    with pytest.raises(RuntimeError, match="unload"):
+        instance.load(Guide)
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------
+
+
+def test_jobs_run_for_their_time_limit_and_free_what_they_have():
+    instance = FakeInstance(nodes=4, cores=8)
+    instance.load(Guide)
+    first = instance.submit(nodes=4, cores=8, duration=600)
+    second = instance.submit(slots=3, cores=2, duration=60, runtime=10)
+    assert first.state == second.state == "pending"
+    instance.run_until_idle()
+    assert instance.running() == [first] and instance.pending() == [second]
+    assert (first.ranks, first.hosts, first.t_start) == ("0-3", "n[0-3]", instance.start_time)
+    assert first.expiration == first.t_start + 600
+    assert (second.ranks, second.hosts, second.t_start) == (None, None, None)
+    instance.advance(599.5)
+    assert instance.running() == [first]
+    instance.advance(0.5)
+    assert (first.state, first.result, first.t_end) == ("inactive", "completed", instance.now)
+    assert instance.running() == [second] and second.R["execution"]["R_lite"][0]["children"] == {
+        "core": "0-5"
+    }
+    instance.advance(10)
+    assert second.t_end == second.t_start + 10
+    assert instance.scheduler.resources.copy_allocated().dumps() == ""
+
+
+def test_a_job_without_a_limit_runs_until_it_is_ended(instance):
+    job = instance.submit()
+    instance.advance(1e6)
+    assert job.state == "running" and job.expiration == 0
+    job.end()
+    instance.run_until_idle()
+    assert job.result == "completed"
+    assert instance.scheduler.resources.copy_allocated().dumps() == ""
+    with pytest.raises(ValueError, match="job 1 is inactive"):
+        job.end()
+
+
+def test_a_job_that_can_never_run_says_why(instance):
+    job = instance.submit(nodes=5)
+    instance.run_until_idle()
+    assert (job.state, job.result) == ("inactive", "failed")
+    assert "need 5 node(s)" in job.note and job.note in repr(job)
+
+
+def test_pending_and_running_jobs_are_cancelled(instance):
+    running, pending = instance.submit(nodes=4), instance.submit(nodes=4)
+    instance.run_until_idle()
+    pending.cancel()
+    instance.run_until_idle()
+    assert (pending.result, instance.request("myscheduler.stats-get")["pending_jobs"]) == (
+        "canceled",
+        0,
+    )
+    third = instance.submit(nodes=1)
+    running.cancel()
+    instance.run_until_idle()
+    assert running.result == "canceled" and third.state == "running"
+
+
+def test_a_job_that_is_cancelled_while_its_answer_is_on_the_way_ends(instance):
+    instance.kvs.hold()  # the answer waits until R is stored
+    job = instance.submit(duration=60)
+    instance.run_until_idle()
+    assert job.state == "pending"
+    job.cancel()
+    instance.kvs.release()
+    instance.run_until_idle()
+    assert job.result == "canceled"
+    assert instance.scheduler.resources.copy_allocated().dumps() == ""
+
+
+def test_priorities_decide_and_can_be_changed(instance):
+    instance.submit(nodes=4, duration=10)
+    instance.run_until_idle()
+    low, high, raised = (instance.submit(nodes=4, duration=10, priority=p) for p in (16, 20, 1))
+    instance.run_until_idle()
+    raised.set_priority(31)
+    instance.advance(10)
+    assert instance.running() == [raised]
+    instance.advance(10)
+    assert instance.running() == [high]
+    assert low.state == "pending"
+
+
+def test_as_many_requests_are_open_as_the_scheduler_takes():
+    instance = FakeInstance()
+    instance.load(Guide, "queue-depth=2")
+    instance.submit(duration=10)
+    instance.run_until_idle()
+    jobs = [instance.submit(duration=10, priority=priority) for priority in (16, 16, 16, 20)]
+    instance.run_until_idle()
+    assert [job.requested for job in jobs] == [True, True, False, False]
+    assert instance.scheduler.stats_get()["pending_jobs"] == 2
+    jobs[2].set_priority(30)  # which the scheduler hears of with its request
+    instance.advance(100)
+    assert sorted(jobs, key=lambda job: job.t_start) == [jobs[0], jobs[2], jobs[3], jobs[1]]
+
+
+def test_who_submits_and_what_else_the_jobspec_says_reaches_the_policy():
+    seen = []
+
+    class Noting(Guide):
+        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+            seen.append((jobid, priority, userid, jobspec["attributes"]["system"].get("queue")))
+            super().alloc(request, jobid, priority, userid, t_submit, jobspec)
+
+    instance = FakeInstance()
+    instance.load(Noting)
+    instance.submit(userid=1001, priority=17, queue="debug")
+    instance.submit(jobspec=jobspec(duration=60), userid=1002)
+    instance.run_until_idle()
+    assert seen == [(1, 17, 1001, "debug"), (2, 16, 1002, None)]
+
+
+def test_part_of_a_job_comes_back_first():
+    freed = []
+
+    class Noting(Guide):
+        def free(self, jobid, R, final=False):
+            freed.append((R.dumps(), final))
+            super().free(jobid, R, final=final)
+
+    instance = FakeInstance(nodes=4)
+    instance.load(Noting)
+    job = instance.submit(nodes=4)
+    instance.run_until_idle()
+    job.release("1-2")
+    next_job = instance.submit(nodes=1)
+    instance.run_until_idle()
+    assert next_job.ranks == "1"
+    with pytest.raises(ValueError, match="rank 7"):
+        job.release("7")
+    job.end()
+    instance.run_until_idle()
+    assert freed == [("rank[1-2]/core0", False), ("rank[0,3]/core0", True)]
+
+
+def test_the_end_of_a_running_job_is_moved(instance):
+    job = instance.submit(duration=100)
+    instance.run_until_idle()
+    job.set_expiration(instance.now + 500)
+    assert job.expiration == instance.now + 500
+    assert instance.scheduler.resources.job_end_times() == [(1, instance.now + 500)]
+
+
+def test_a_scheduler_may_refuse_to_move_an_end():
+    class Strict(Guide):
+        def expiration(self, msg, jobid, expiration):
+            self.handle.respond_error(msg, errno.EPERM, "no")
+
+    instance = FakeInstance()
+    instance.load(Strict)
+    job = instance.submit(duration=100)
+    instance.run_until_idle()
+    with pytest.raises(PermissionError, match="no"):
+        job.set_expiration(0)
+    assert job.expiration == job.t_start + 100
+
+
+# -- what jobs are told -----------------------------------------------------------------------------------------
+
+
+def test_estimates_and_reasons_are_seen_as_users_see_them():
+    instance = FakeInstance(nodes=4, cores=8)
+    instance.load("sched-backfill")
+    wide = instance.submit(nodes=3, cores=8, duration=3600)
+    whole = instance.submit(nodes=4, cores=8, duration=600)
+    short = instance.submit(nodes=1, cores=8, duration=600)
+    instance.advance(1)
+    assert instance.running() == [wide, short]
+    assert whole.t_estimate == wide.t_start + 3600
+    assert whole.reason_pending.startswith("insufficient resources")
+    assert whole.annotations["sched"]["t_estimate_kind"] == "promised"
+    assert short.t_estimate is None and short.reason_pending is None
+    assert instance.report().splitlines()[0] == "ƒ2: running on n[0-2] since 0 s"
+    assert instance.report().splitlines()[1].startswith("ƒ3: pending: starts at 3600 s, insuff")
+    instance.advance(3600)
+    assert whole.t_start == wide.t_start + 3600
+    assert whole.t_estimate is None and whole.reason_pending is None
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_go_down_come_back_and_leave(instance):
+    instance.mark_down("0-1")
+    job = instance.submit(nodes=4, duration=10)
+    instance.run_until_idle()
+    assert job.state == "pending"
+    instance.mark_up("0-1")
+    instance.run_until_idle()
+    assert job.ranks == "0-3"
+    instance.advance(10)
+    instance.remove_ranks("3")
+    job = instance.submit(nodes=4)
+    instance.run_until_idle()
+    assert job.result == "failed" and "3 eligible" in job.note
+
+
+def test_ranks_and_properties_are_as_R_says():
+    R = make_R(4, cores=2, properties={"fast": "2-3"})
+    instance = FakeInstance(R=R, up="0-2")
+    instance.load(Guide)
+    job = instance.submit(nodes=1, constraints={"properties": ["fast"]})
+    other = instance.submit(nodes=2, exclusive=True)
+    instance.run_until_idle()
+    assert (job.ranks, other.ranks) == ("2", "0-1")
+
+
+# -- reloads ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_another_scheduler_takes_over_what_runs_and_what_waits(module, instance):
+    running = instance.submit(nodes=3, duration=100)
+    part = instance.submit(nodes=1, duration=100)
+    pending = instance.submit(nodes=4, duration=100)
+    instance.run_until_idle()
+    instance.unload()
+    assert not instance.is_loaded and pending.state == "pending"
+    late = instance.submit(nodes=1, duration=10)
+    instance.load(module)
+    assert instance.running() == [running, part]
+    assert len(instance.scheduler.resources.job_end_times()) == 2
+    instance.advance(1000)
+    assert [job.result for job in (running, part, pending, late)] == ["completed"] * 4
+
+
+def test_what_a_job_has_returned_already_is_not_taken_over(instance):
+    job = instance.submit(nodes=4)
+    instance.run_until_idle()
+    job.release("0-2")
+    instance.run_until_idle()
+    instance.unload()
+    instance.load("sched-fifo")
+    assert instance.scheduler.resources.copy_allocated().dumps() == "rank3/core0"
+
+
+def test_a_job_whose_resources_cannot_be_taken_over_fails(instance):
+    job = instance.submit(nodes=4)
+    instance.run_until_idle()
+    instance.unload()
+    instance.remove_ranks("2")
+    instance.check_errors = False
+    instance.load("sched-fifo")
+    assert (job.result, job.note) == ("failed", "failed to reallocate R for running job")
+    assert instance.scheduler.resources.copy_allocated().dumps() == ""
+
+
+def test_a_scheduler_that_stops_itself_is_gone():
+    class Stopping(Guide):
+        def resource_update(self):
+            self.stop()
+
+    instance = FakeInstance(nodes=2)
+    instance.load(Stopping)
+    job = instance.submit(nodes=2)
+    instance.mark_down("0")
+    instance.run_until_idle()
+    assert not instance.is_loaded and job.state == "pending"
+    with pytest.raises(OSError) as caught:
+        instance.request("sched.quiescent")
+    assert caught.value.errno == errno.ENOSYS
+
+
+# -- errors ---------------------------------------------------------------------------------------------------------
+
+
+class Broken(Guide):
+    def schedule(self):
+        raise KeyError("a bug in the policy")
+
+
+def test_a_policy_that_raises_makes_the_test_fail():
+    instance = FakeInstance()
+    instance.load(Broken)
+    instance.submit()
+    with pytest.raises(SchedulerErrors, match="a bug in the policy"):
+        instance.run_until_idle()
+
+
+def test_errors_may_be_looked_at_instead():
+    instance = FakeInstance(check_errors=False)
+    instance.load(Broken)
+    instance.submit()
+    instance.run_until_idle()
+    (text,) = instance.errors
+    assert "schedule: this pass is lost" in text and "a bug in the policy" in text
+
+
+def test_a_policy_that_never_comes_to_rest_is_told_from_one_that_takes_long(monkeypatch):
+    from flux.scheduler.testing import reactor
+
+    class Restless(Guide):
+        def schedule(self):
+            while True:
+                yield
+
+    monkeypatch.setattr(reactor, "MAX_TURNS_AT_ONE_TIME", 1000)
+    instance = FakeInstance()
+    instance.load(Restless)
+    instance.submit()
+    with pytest.raises(RuntimeError, match="does not come to rest"):
+        instance.run_until_idle()
+
+
+def test_waiting_for_an_answer_that_never_comes_is_an_error():
+    class Deaf(Guide):
+        def schedule(self):
+            self.handle.service_register("mine").get()
+            self.handle.rpc("mine.ask").get()
+
+    instance = FakeInstance()
+    instance.load(Deaf)
+    instance.submit()
+    with pytest.raises(SchedulerErrors, match="waits for an answer that nobody will give"):
+        instance.run_until_idle()
+
+
+# -- what a policy may use of its host ------------------------------------------------------------------------------
+
+
+def test_timers_run_on_the_virtual_clock():
+    class Patient(Guide):
+        """Looks every ten minutes only."""
+
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.times = []
+            self.timer = h.timer_watcher_create(600, self.tick, repeat=600)
+            self.timer.start()
+
+        def start_schedule(self):
+            pass
+
+        def tick(self, handle, watcher, revents, args):
+            self.times.append(self.now())
+            super().start_schedule()
+
+    instance = FakeInstance(start_time=1000.0)
+    scheduler = instance.load(Patient)
+    job = instance.submit(duration=60)
+    instance.advance(1500)
+    assert scheduler.times == [1600.0, 2200.0] and job.t_start == 1600.0
+    scheduler.timer.stop()
+    instance.advance(10000)
+    assert len(scheduler.times) == 2
+
+
+def test_a_service_of_the_test_answers_what_the_policy_asks():
+    class Asking(Scheduler):
+        def schedule(self):
+            while self._queue:
+                job = heapq.heappop(self._queue)
+                if self.handle.rpc("oracle.may-run", {"id": job.jobid}).get()["answer"]:
+                    job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+                else:
+                    job.request.deny("the oracle says no")
+
+    def may_run(payload):
+        if payload["id"] == 3:
+            raise OSError(errno.EIO, "out of sight")
+        return {"answer": payload["id"] == 1}
+
+    instance = FakeInstance(cores=4)
+    instance.add_service("oracle", {"may-run": may_run})
+    instance.load(Asking)
+    jobs = [instance.submit(), instance.submit()]
+    instance.run_until_idle()
+    assert [job.state for job in jobs] == ["running", "inactive"]
+    assert jobs[1].note == "the oracle says no"
+    instance.submit()
+    with pytest.raises(SchedulerErrors, match="out of sight"):
+        instance.run_until_idle()
+
+
+def test_configuration_and_attributes_are_those_of_the_instance():
+    class Reading(Guide):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.limit = h.conf_get("sched-mine.limit", 3)
+            self.rank = h.attr_get("rank")
+
+    assert FakeInstance(config={"sched-mine": {"limit": 7}}).load(Reading).limit == 7
+    scheduler = FakeInstance().load(Reading)
+    assert (scheduler.limit, scheduler.rank) == (3, "0")
+
+
+def test_reservations_are_kept_over_a_reload():
+    instance = FakeInstance(nodes=4)
+    instance.load("sched-fifo")
+    entry = {"name": "dat", "start": instance.now + 100, "duration": 50, "nodes": 4}
+    instance.request("sched.reserve", {"reservation": entry})
+    instance.unload()
+    instance.load("sched-fifo")
+    (one,) = instance.request("sched.reservations")["reservations"]
+    assert (one["name"], one["nodes"]) == ("dat", 4)
+    short, long = instance.submit(nodes=1, duration=99), instance.submit(nodes=1, duration=101)
+    instance.run_until_idle()
+    assert instance.running() == [short] and long.state == "pending"
+
+
+def test_guests_are_told_apart_from_the_owner():
+    instance = FakeInstance()
+    instance.load("sched-fifo")
+    with pytest.raises(PermissionError):
+        instance.request("sched.reserve", {"reservation": {}}, userid=12345)
+
+
+def test_an_event_reaches_a_policy_that_has_subscribed():
+    from flux.brokermod import event_handler
+
+    heard = []
+
+    class Listening(Guide):
+        @event_handler("site.power", prefix=False)
+        def power(self, msg):
+            heard.append(msg.payload)
+
+    instance = FakeInstance()
+    instance.load(Listening)
+    instance.publish("site.power", {"watts": 7})
+    instance.publish("site.weather", {})
+    instance.run_until_idle()
+    assert heard == [{"watts": 7}]
+
+
+def test_two_runs_of_one_test_are_the_same():
+    def run():
+        instance = FakeInstance(nodes=8, cores=4)
+        instance.load("sched-backfill", "reservations=3")
+        for number in range(30):
+            instance.submit(nodes=1 + number * 7 % 8, cores=4, duration=100 + number * 37 % 500)
+            instance.advance(number % 5)
+        instance.advance(50000)
+        return instance.report(), instance.log
+
+    assert run() == run()
+
+
+def test_a_policy_without_a_queue_of_its_own_class_is_stepped_once_a_turn():
+    class Stepping(Scheduler):
+        def schedule(self):
+            while self._queue:
+                job = self._queue[0]
+                try:
+                    alloc = self.resources.alloc(job.jobid, job.resource_request)
+                except InsufficientResources:
+                    return
+                job.request.success(alloc)
+                heapq.heappop(self._queue)
+                yield
+
+    instance = FakeInstance(cores=4)
+    instance.load(Stepping)
+    jobs = [instance.submit() for _ in range(6)]
+    instance.run_until_idle()
+    assert instance.running() == jobs[:4]
+    assert instance.scheduler.stats_get()["sched_yields"] >= 4

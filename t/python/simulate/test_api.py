@@ -1,0 +1,151 @@
+"""What notebooks use: flux.simulate."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+from command_runner import GUIDE, TOP, flux, rows
+
+from flux.simulate import OptionError, Runs, Trace, simulate
+from flux_embedded.simulate import study
+
+
+@pytest.fixture(autouse=True)
+def without_pandas(monkeypatch):
+    """Whether it is installed here or not."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return simulate(Trace("sample", jobs=120), ["sched-fifo", "sched-backfill reservations=1,4"])
+
+
+def test_figures_are_those_of_the_command(runs, tmp_path):
+    assert [one.policy for one in runs] == [
+        "sched-fifo", "sched-backfill reservations=1", "sched-backfill reservations=4",
+    ]  # fmt: skip
+    flux("sample", "--jobs=120", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out")
+    written = rows(tmp_path / "out" / "sched-fifo")
+    assert [row["job"] for row in runs[0].jobs] == [row["job_id"] for row in written]
+    assert [row["start"] for row in runs[0].jobs] == [
+        float(row["starting_time"]) for row in written
+    ]
+    assert [row["units"] for row in runs[0].jobs] == [
+        row["allocated_resources"].replace(" ", ",") for row in written
+    ]
+    waits = [row["wait"] for row in runs[0].jobs]
+    assert runs[0].figures["wait_mean"] == pytest.approx(sum(waits) / 120)
+    assert runs.figures[0]["wait_mean"] == runs[0].figures["wait_mean"]
+
+
+def test_tables(runs):
+    assert isinstance(runs, Runs) and runs[1].number == 2 and runs[1].failed is None
+    row = runs[1].jobs[5]
+    assert row["end"] - row["start"] == row["run"] and row["state"] in ("completed", "timeout")
+    timeline = runs[0].timeline
+    assert timeline[0]["time"] == 0.0 and all(0 <= row["busy"] <= 128 for row in timeline)
+    (one, other) = runs.differences("wait_mean")
+    assert one["difference"] == runs[1].figures["wait_mean"] - runs[0].figures["wait_mean"]
+    assert math.isnan(one["interval"]) and other["policy"] == "sched-backfill reservations=4"
+    (lost, _) = runs.losses()
+    assert lost["later"] + lost["earlier"] + lost["same"] == 120 and lost["won"] > lost["lost"]
+
+
+def test_data_frames_where_pandas_is_installed(runs, monkeypatch):
+    class DataFrame:
+        def __init__(self, data):
+            self.data = data
+
+    pandas = types.ModuleType("pandas")
+    pandas.DataFrame = DataFrame
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    for table in (runs[0].jobs, runs[0].timeline, runs.figures, runs.differences(), runs.losses()):
+        assert isinstance(table, DataFrame) and isinstance(table.data[0], dict)
+
+
+def test_seeds_and_sweeps():
+    found = simulate(
+        Trace("sample", jobs=40, nodes=[128, 256], scale_arrivals=[1.0, 0.5]), "sched-fifo", seeds=2
+    )
+    assert len(found) == 8
+    assert [one.variant for one in found[::2]] == [
+        {"nodes": "128", "scale_arrivals": "1.0"}, {"nodes": "128", "scale_arrivals": "0.5"},
+        {"nodes": "256", "scale_arrivals": "1.0"}, {"nodes": "256", "scale_arrivals": "0.5"},
+    ]  # fmt: skip
+    assert [one.seed for one in found[:2]] == [1, 2]
+    assert found[0].figures != found[1].figures
+    first, last = found.figures[0], found.figures[-1]
+    assert (first["nodes"], last["nodes"], last["seed"]) == ("128", "256", 2)
+
+
+def test_a_policy_that_fails_is_in_the_runs(tmp_path):
+    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    found = simulate(Trace("sample", jobs=20), ["sched-fifo", str(tmp_path / "waits.py")])
+    assert found[0].failed is None and "20 of 20 jobs never started" in found[1].failed
+    assert math.isnan(found[1].figures["wait_mean"]) and found[1].figures["started"] == 0
+    assert found.differences()[0]["verdict"] == "failed" and found.losses() == []
+
+
+def test_files_and_a_report(runs, tmp_path):
+    runs.report(str(tmp_path / "report.html"))
+    text = (tmp_path / "report.html").read_text()
+    assert "Who waits longer, and who less" in text
+    simulate(Trace("sample", jobs=20), "sched-fifo", output=str(tmp_path / "out"))
+    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    with pytest.raises(OSError, match="No space left|Is a directory"):
+        runs.report(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: Trace(), "give files of a trace, or a model"),
+        (lambda: Trace("sample", model="lublin"), "give files of a trace, or a model"),
+        (lambda: Trace("sample", nodes=[1, 1]), "nodes: expected values, each of them once"),
+        (lambda: Trace("sample", format="bogus").workload(), "format 'bogus'"),
+        (lambda: simulate("sample", "no-such"), "no-such: module not found"),
+        (lambda: simulate("sample", engine="fast"), "engine 'fast'"),
+        (lambda: simulate("sample", engine="lean", jobtap=["x.py"]), "need a whole instance"),
+        (lambda: simulate("sample", engine="instance", grain="event-end"), "grain needs the lean"),
+    ],
+)
+def test_wrong_options(make, said):
+    with pytest.raises(OptionError, match=re.escape(said)):
+        make()
+
+
+def test_a_machine_and_queues_of_a_configuration():
+    config = {
+        "resource": {"config": [{"hosts": "n[0-3]", "cores": "0-1", "properties": ["a"]}]},
+        "queues": {"day": {"requires": ["a"]}},
+        "policy": {"jobspec": {"defaults": {"system": {"queue": "day"}}}},
+    }
+    trace = Trace("sample", jobs=10, config=config)
+    assert (trace.workload().machine.nodes, trace.workload().machine.cores) == (4, 8)
+    with pytest.raises(OptionError, match="make a machine"):
+        Trace("sample", nodes=3, config=config)
+
+
+def test_the_example():
+    done = subprocess.run(
+        [TOP / "src" / "cmd" / "flux", "python", TOP / "doc" / "examples" / "comparing.py"],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONWARNINGS": "error"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "300 jobs on 64 nodes, 64 cores"
+    assert [line.split(":")[0] for line in lines[1:4]] == [
+        "sched-fifo", "sched-backfill reservations=1", "sched-backfill reservations=4",
+    ]  # fmt: skip
+    assert re.search(r"waited [\d.]+ h", lines[4])
+    assert re.search(r"reservations=4: [+-]\d+ s ± \d+ s: (more|less|no difference)", lines[5])
+    assert lines[-1].startswith("{'scale_arrivals': '0.8'}: sched-backfill: ")
+
+
+def test_a_table_is_what_it_is_given_without_pandas():
+    assert study.as_table([{"a": 1}]) == [{"a": 1}]

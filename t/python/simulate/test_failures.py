@@ -1,0 +1,164 @@
+"""A policy that failed is not mistaken for a good one: its exit status, its table, its reason."""
+
+import json
+import re
+
+import pytest
+from command_runner import GUIDE, flux
+
+BROKEN = {
+    "raises": ("if Mine.passes > 5: raise KeyError('my own mistake')", "my own mistake"),
+    "ends": (
+        "if Mine.passes > 5: self.handle.reactor_stop(0); return",
+        r"the scheduler ended after [\d.]+ s, with jobs left",
+    ),
+    "waits": ("return", "50 of 50 jobs never started: job 1, 2, 3, ..."),
+}
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+@pytest.mark.parametrize("kind", sorted(BROKEN))
+def test_a_policy_that_fails(tmp_path, kind, engine):
+    step, said = BROKEN[kind]
+    (tmp_path / f"{kind}.py").write_text(GUIDE % step)
+    done = flux(
+        "sample", "--jobs=50", f"--engine={engine}", "--scheduler", tmp_path / f"{kind}.py",
+        "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out", code=1,
+    )  # fmt: skip
+    table = [line.split() for line in done.stdout.splitlines()]
+    (row,) = [line for line in table if line[:2] == [kind, "(failed)"]]
+    assert re.fullmatch(r"\d+/50", row[3]) and set(row[4:]) == {"-"}
+    (good,) = [line for line in table if line[:1] == ["sched-fifo"]]
+    assert good[2] == "50"
+    assert re.search(rf"flux-simulate: {kind}: failed: ", done.stderr)
+    assert re.search(said, done.stderr)
+    assert "flux_embedded" not in done.stderr  # none of our internals in its traceback
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{kind} (failed)" in page and f"Who was where: {kind}" not in page
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_a_module_that_does_not_load(tmp_path, engine):
+    (tmp_path / "torn.py").write_text("x = 1\nimport no_such_thing\n")
+    done = flux(
+        "sample", "--jobs=9", f"--engine={engine}", f"--scheduler={tmp_path / 'torn.py'}", code=1
+    )
+    trace = done.stderr[done.stderr.index("flux-simulate: torn: failed") :].splitlines()
+    assert len(trace) < 8
+    assert re.search(r'File ".*/torn.py", line 2', done.stderr)
+    assert done.stderr.count("No module named 'no_such_thing'") == 1
+
+
+def test_what_a_module_prints_is_not_lost(tmp_path):
+    (tmp_path / "talks.py").write_text(
+        "import sys\n" + GUIDE % "Mine.passes == 1 and print('a word', file=sys.stderr)"
+    )
+    done = flux("sample", "--jobs=9", f"--scheduler={tmp_path / 'talks.py'}", "-q")
+    assert done.stderr == "a word\n"
+
+
+def test_json_says_what_failed(tmp_path):
+    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    done = flux(
+        "sample", "--jobs=50", f"--scheduler={tmp_path / 'waits.py'}", "--json", "-q", code=1
+    )
+    (one,) = json.loads(done.stdout)
+    assert one["figures"]["started"] == 0 and one["figures"]["wait_mean"] is None
+    assert "never started" in one["failed"] and one["classes"] == {}
+
+
+def test_a_failed_result_is_run_again_and_has_no_mean_over_seeds(tmp_path):
+    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    call = ["sample", "--jobs=20", f"--scheduler={tmp_path / 'waits.py'}", "-o", tmp_path / "out"]
+    flux(*call, code=1)
+    assert "0 of 1 results are there already" in flux(*call, "--resume", code=1).stdout
+    call = call[:3] + ["--scheduler=sched-fifo", "--seeds=2", "-q"]
+    assert re.search(r"waits \(failed\) +2 +- +- +-", flux(*call, code=1).stdout)
+
+
+QUEUES = "[queues.day]\nrequires = []\n[queues.night]\nrequires = []\n"
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_jobs_for_a_queue_that_is_not_configured(tmp_path, engine):
+    (tmp_path / "conf.toml").write_text(QUEUES)
+    (tmp_path / "jobs.csv").write_text(
+        "id,submit,run,limit,nodes,queue\n1,0,5,9,1,day\n2,1,5,9,1,noon\n3,2,5,9,1,\n"
+    )
+    call = [tmp_path / "jobs.csv", "--conf", tmp_path / "conf.toml", f"--engine={engine}", "-q"]
+    done = flux(*call, code=1)
+    assert "2 of 3 jobs are for queues that are not configured" in done.stderr
+    assert (
+        "1 for 'noon', 1 that name none" in done.stderr and "[queues] has day, night" in done.stderr
+    )
+    (tmp_path / "conf.toml").write_text(
+        QUEUES.replace("night", "noon") + '[policy.jobspec.defaults.system]\nqueue = "day"\n'
+    )
+    assert re.search(r"sched-backfill +1 +3 ", flux(*call).stdout)
+
+
+def test_both_engines_refuse_it_as_an_instance_does():
+    from test_engines import run, uniform, workload
+
+    from flux_embedded.simulate.job import Job, Shape
+
+    jobs = [Job("1", 0.0, 5, 9, Shape(1, 1), 1, queue=name) for name in ("day", "noon", None)]
+    for engine in ("lean", "instance"):
+        work = workload(jobs, uniform(1), "node")
+        outcome, _ = run(work, "sched-fifo", engine=engine, config={"queues": {"day": {}}})
+        assert outcome.notes == {1: "Invalid queue 'noon' specified", 2: "no queue specified"}
+
+
+WHO = """
+from flux.scheduler import Scheduler
+
+class Mine(Scheduler):
+    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
+        request.deny(f"{userid} {jobspec['attributes']['system'].get('bank')}")
+
+def mod_main(h, *args):
+    Mine(h, *args).run()
+"""
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
+    import test_engines
+
+    from flux_embedded.kernel.message import OWNER
+    from flux_embedded.simulate.job import Job, Shape
+
+    path = tmp_path / "who.py"
+    path.write_text(WHO)
+    asked = [
+        ("7", "3"),
+        ("ann", None),
+        ("bob", "physics"),
+        ("ann", None),
+        (None, None),
+        ("0", None),
+    ]
+    jobs = [
+        Job(str(i), float(i), 5, 9, Shape(1, 1), 1, user, group=group)
+        for i, (user, group) in enumerate(asked)
+    ]
+    work = test_engines.workload(jobs, test_engines.uniform(1), "node")
+    outcome, _ = test_engines.run(work, str(path), engine=engine)
+    said = [outcome.notes[i] for i in range(len(jobs))]
+    assert said == [
+        "7 3", "100001 None", "100002 physics", "100001 None", f"{OWNER} None", "100003 None",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "users, said",
+    [
+        ("", "the trace names no users"),
+        ("ann", "all jobs are of one user (ann)"),
+        ("ann bob", "2 users"),
+    ],
+)
+def test_it_says_how_many_users_there_are(tmp_path, users, said):
+    lines = [f"{i},{i},5,9,1,{user}" for i, user in enumerate(users.split(" "))]
+    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes,user\n" + "\n".join(lines) + "\n")
+    assert said in flux(tmp_path / "jobs.csv").stdout

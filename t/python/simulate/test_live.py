@@ -1,0 +1,106 @@
+"""The running instance as a workload: what `probe.py` answers, without an instance that runs."""
+
+import csv
+import json
+
+import pytest
+from command_runner import flux
+
+from flux_embedded.formats import rset
+from flux_embedded.simulate import policy
+from flux_embedded.simulate.live import LiveError, workload_of
+from flux_embedded.simulate.run import Settings, simulate, write
+
+NODES, CORES = 4, 8
+NOW = 1.7e9
+
+
+def spec(nodes=0, slots=1, cores=1, exclusive=False, duration=600):
+    within = {
+        "type": "slot",
+        "count": slots,
+        "label": "task",
+        "with": [{"type": "core", "count": cores}],
+    }
+    if nodes:
+        within = {"type": "node", "count": nodes, "with": [within], "exclusive": exclusive}
+    return {
+        "version": 1,
+        "resources": [within],
+        "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration}},
+    }
+
+
+def entry(id, state, **more):
+    return {"id": id, "userid": 7, "state": state, "priority": 16, "duration": 600, **more}
+
+
+def answer(running=(), pending=()):
+    """An answer of the probe; running: (ranks, cores, seconds left), pending: jobspecs."""
+    jobs, files = [], {}
+    for id, (ranks, cores, left) in enumerate(running, 1):
+        jobs.append(entry(id, 16, t_run=NOW - 60, expiration=NOW + left))
+        R = {
+            "version": 1,
+            "execution": {
+                "R_lite": [{"rank": ranks, "children": {"core": cores}}],
+                "nodelist": [f"node[{ranks}]"],
+                "starttime": 0.0,
+                "expiration": NOW + left,
+            },
+        }
+        files[str(id)] = {"jobspec": json.dumps(spec()), "R": json.dumps(R)}
+    for id, jobspec in enumerate(pending, 100):
+        # As job-list has a pending job that asks for whole nodes: one core each, for its slot.
+        jobs.append(entry(id, 8, nnodes=1, ncores=1))
+        files[str(id)] = {"jobspec": json.dumps(jobspec)}
+    R = rset.uniform([f"node{i}" for i in range(NODES)], CORES)
+    return {"now": NOW, "jobs": jobs, "files": files, "resources": {"R": R}, "config": {}}
+
+
+@pytest.fixture
+def result(tmp_path):
+    work = workload_of(
+        answer(
+            [("0-1", "0-7", 300), ("2", "0-3", 120)],
+            [spec(2, exclusive=True), spec(slots=4), spec(slots=3, cores=2)],
+        )
+    )
+    settings = Settings(live=True, provenance={
+        "options": {"live": True}, "jobs": len(work.jobs),
+        "machine": {"units": work.units, "last_unit": work.units - 1},
+    })  # fmt: skip
+    (one,) = policy.parse(["sched-fifo"])
+    outcome, summary = simulate(work, one, settings)
+    write(outcome, summary, one, settings, str(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+def test_all_of_its_files_count_cores(result):
+    with open(result / "jobs.csv", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [row["requested_number_of_resources"] for row in table] == ["16", "4", "6"]
+    assert [row["starting_time"] for row in table] == ["120", "300", "300"]
+    with open(result / "machine_states.csv", newline="") as stream:
+        states = [
+            (float(r["time"]), int(r["nb_idle"]), int(r["nb_computing"]))
+            for r in csv.DictReader(stream)
+        ]
+    assert states[0] == (0.0, 12, 20)  # what runs already is in use
+    assert all(idle + busy == NODES * CORES for _, idle, busy in states)
+    totals = json.loads((result / "schedule.json").read_text())
+    assert totals["nb_computing_machines"] == NODES * CORES
+    assert totals["time_computing"] == 16 * 300 + 4 * 120 + (16 + 4 + 6) * 600
+
+
+def test_check_finds_a_mixture_of_nodes_and_cores(result):
+    assert "no rule broken" in flux("check", result).stdout
+    text = (result / "jobs.csv").read_text()
+    (result / "jobs.csv").write_text(text.replace(",16,600,", ",2,600,", 1))
+    assert "of size 2 has 16 units" in flux("check", result, code=1).stdout
+
+
+def test_nothing_waits():
+    with pytest.raises(LiveError, match="no job waits"):
+        workload_of(answer([("0", "0-7", 60)]))

@@ -1,0 +1,256 @@
+"""What a site's machine would do: dependencies of a trace, nodes that fail, fair share, sweeps."""
+
+import json
+import math
+import re
+
+import pytest
+import test_engines
+from command_runner import GUIDE, TOP, flux, rows
+from test_readers import row, swf, workload
+
+from flux_embedded.simulate.job import Job, Shape
+from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.outages import Outages
+from flux_embedded.simulate.workload.record import OptionError
+
+FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
+
+
+# -- jobs that follow others -----------------------------------------------------------------------------------
+
+
+def chain():
+    """One node; b comes 7 s after the end of a, c with the end of b but not before 100, d after nobody."""
+    asked = [
+        ("a", 0, 10, None),
+        ("b", 1, 5, (0, 7.0)),
+        ("c", 100, 5, (1, None)),
+        ("d", 3, 20, None),
+    ]
+    jobs = [
+        Job(id, float(submit), run, 50, Shape(1, 1), 1, after=after)
+        for id, submit, run, after in asked
+    ]
+    return test_engines.workload(jobs, uniform(1), "node")
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_followers_come_in_when_the_other_job_is_over(engine):
+    outcome, summary = test_engines.run(chain(), "sched-fifo", engine=engine)
+    # a runs 0-10, d 10-30; b comes in at 17 and waits for d; c comes in at its own time.
+    assert list(outcome.submit) == [0.0, 17.0, 100.0, 3.0]
+    assert list(outcome.start) == [0.0, 30.0, 100.0, 10.0]
+    assert summary["failed"] is None and summary["figures"]["out_of_order"] == 0
+
+
+def test_engines_agree_on_followers():
+    for seed in range(5):
+        work = test_engines.some_jobs(seed)
+        for number, index in enumerate(range(3, len(work.jobs), 4)):
+            # No two jobs come in at one instant: which is the first then is nobody's rule.
+            think = [None, 0.25, 12.25][index % 3]
+            work.jobs[index].after = (index - 3, think and think + number / 1000)
+            work.jobs[index].submit += 0.5 + number / 1000
+        lean, _ = test_engines.run(work, "sched-backfill")
+        whole, _ = test_engines.run(work, "sched-backfill", engine="instance")
+        assert list(lean.submit) == list(whole.submit)
+        assert test_engines.columns(lean) == test_engines.columns(whole)
+
+
+def test_dependencies_of_a_trace(tmp_path):
+    def after(number, former, think):
+        return [*row(number, submit=number)[:16], former, think]
+
+    text = swf(
+        row(1), after(2, 1, 30), after(3, 99, 5), after(4, 5, 5), row(5, submit=5), after(6, 5, -1)
+    )
+    work = workload(tmp_path, text, dependencies=True)
+    assert [job.after for job in work.jobs] == [None, (0, 30.0), None, None, None, (4, None)]
+    said = "\n".join(work.notes.lines())
+    assert "2 jobs come in when the job they follow is over" in said
+    assert "2 jobs follow a job that is not there before them" in said
+    plain = workload(tmp_path, text)
+    assert {job.after for job in plain.jobs} == {None}
+    assert "4 jobs follow another job: they do not wait for it (--dependencies)" in "\n".join(
+        plain.notes.lines()
+    )
+    (warning,) = workload(tmp_path, swf(row()), dependencies=True).notes.warnings
+    assert "--dependencies changes nothing" in warning
+
+
+def test_the_command_on_dependencies(tmp_path):
+    lines = [row(n, submit=n, run=50, size=64, limit=60, requested=-1) for n in range(1, 20)]
+    for line in lines[1:]:
+        line[16:] = [line[0] - 1, 100]
+    (tmp_path / "chain.swf").write_text(swf(*lines))
+    flux(
+        tmp_path / "chain.swf",
+        "--dependencies",
+        "--scheduler=sched-fifo",
+        "-q",
+        "-o",
+        tmp_path / "out",
+    )
+    table = rows(tmp_path / "out" / "sched-fifo")
+    assert [float(line["submission_time"]) for line in table] == [150.0 * n for n in range(19)]
+    assert {line["waiting_time"] for line in table} == {"0"}
+    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+
+
+# -- nodes that fail -------------------------------------------------------------------------------------------
+
+
+def test_nodes_fail_and_come_back(tmp_path):
+    call = ["sample", "--jobs=400", "--scheduler=sched-backfill", "-q"]
+    failures = "--failures=mtbf=2d,repair=2h"
+    for name, option in (("one", failures), ("same", failures), ("other", f"{failures},seed=2")):
+        flux(*call, option, "-o", tmp_path / name)
+        assert (
+            "no rule broken" in flux("check", tmp_path / name).stdout
+        )  # none starts on what is down
+    one, same, other = (
+        rows(tmp_path / name / "sched-backfill") for name in ("one", "same", "other")
+    )
+    failed = [line for line in one if line["final_state"] == "COMPLETED_FAILED"]
+    assert one == same != other and 10 < len(failed) < 300
+    summary = json.loads((tmp_path / "one" / "sched-backfill" / "summary.json").read_text())
+    # Of 128 nodes a share of 2 h / (2 d + 2 h) is down at a time.
+    spans = zip(summary["available"], summary["available"][1:])
+    down = sum((b[0] - a[0]) * (128 - units(a[1])) for a, b in spans)
+    whole = summary["available"][-1][0] * 128
+    assert down / whole == pytest.approx(2 / 50, rel=0.3)
+
+
+def units(text):
+    parts = [part.split("-") for part in text.split()]
+    return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
+
+
+def test_failures_end_with_the_jobs(tmp_path):
+    jobs = [Job("1", 0.0, 100, 200, Shape(2, 1), 2), Job("2", 5000.0, 10, 20, Shape(1, 1), 1)]
+    work = test_engines.workload(jobs, uniform(2), "node")
+    outcome, _ = test_engines.run(work, "sched-fifo", failures="mtbf=1h,repair=1m,seed=3")
+    assert outcome.last < 10000
+    # Nor do they go on for jobs that nobody starts.
+    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    outcome, _ = test_engines.run(work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m")
+    assert math.isnan(outcome.start[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "mtbf=1d",
+        "mtbf=1d,repair=0",
+        "mtbf=x,repair=1h",
+        "mtbf=1d,repair=1h,night=1",
+        "mtbf=1d,repair=1h,seed=x",
+    ],
+)
+def test_failures_that_cannot_be(text):
+    with pytest.raises(OptionError, match="expected mtbf=TIME,repair=TIME"):
+        Outages.parse(text)
+
+
+# -- fair share ------------------------------------------------------------------------------------------------
+
+
+def test_fair_share_of_the_users_of_a_trace(tmp_path):
+    """ann has used the machine for hours; bob, who comes later, goes first."""
+    lines = ["id,submit,run,limit,nodes,user"]
+    lines += [f"a{n},{n},3600,3600,1,1001" for n in range(6)]
+    lines += [f"b{n},{7300 + n},3600,3600,1,1002" for n in range(2)]
+    (tmp_path / "jobs.csv").write_text("\n".join(lines) + "\n")
+    call = [tmp_path / "jobs.csv", "--scheduler=sched-fifo", "-q", "--nodes=1"]
+    plugin = "priority-fairshare.py half-life=604800 period=60"  # found by name, as flux jobtap load does
+
+    def order(name, *more):
+        flux(*call, *more, "-o", tmp_path / name)
+        table = rows(tmp_path / name / "sched-fifo")
+        return [
+            line["job_id"] for line in sorted(table, key=lambda line: float(line["starting_time"]))
+        ]
+
+    assert order("plain") == ["a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1"]
+    fair = order("fair", "--jobtap", plugin)
+    assert fair[:3] == ["a0", "a1", "a2"] and set(fair[3:5]) == {"b0", "b1"}
+    # Who has nearly all shares has used less than their part of it.
+    (tmp_path / "shares.json").write_text('{"1001": 100, "1002": 1}')
+    owner = order("owner", "--jobtap", f"{plugin} shares={tmp_path / 'shares.json'}")
+    assert owner.index("b1") > owner.index("a4")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("./nowhere.py", "nowhere.py: there is no such file"),
+        ("nowhere.py", "failed: "),
+        ("", "jobtap: expected a file"),
+        (f"{FAIRSHARE} half-life", "'half-life': expected KEY=VALUE"),
+        (f"{FAIRSHARE} night=1", "expected shares=FILE or one of half-life"),
+        (f"{FAIRSHARE} shares=/nowhere", "/nowhere"),
+    ],
+)
+def test_plugins_that_do_not_load(text, said):
+    done = flux(
+        "sample", "--jobs=5", "--jobtap", text, code=2 if "expected KEY" in said or not text else 1
+    )
+    assert said in done.stderr
+
+
+# -- sweeps ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep(tmp_path):
+    call = ["sample", "--jobs=60", "--scheduler=sched-fifo", "--scheduler=sched-backfill", "-q"]
+    out = tmp_path / "out"
+    done = flux(*call, "--scale-arrivals=1,0.5", "--limits=run,x3", "-o", out)
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [
+        "limits-run_scale-arrivals-0.5", "limits-run_scale-arrivals-1.0", "limits-x3_scale-arrivals-0.5",
+        "limits-x3_scale-arrivals-1.0",
+    ]  # fmt: skip
+    assert "limits=x3 scale-arrivals=0.5:" in done.stdout
+    table = done.stdout[done.stdout.index("Mean wait:") :].splitlines()
+    assert table[1].split() == ["sched-fifo", "sched-backfill"]
+    assert [line.split()[:2] for line in table[2:6]] == [
+        ["limits=run", "scale-arrivals=1.0"], ["limits=run", "scale-arrivals=0.5"],
+        ["limits=x3", "scale-arrivals=1.0"], ["limits=x3", "scale-arrivals=0.5"],
+    ]  # fmt: skip
+    one = flux(*call, "--scale-arrivals=0.5", "--limits=run").stdout
+    (alone,) = re.findall(r"(?m)^sched-fifo +1 +60 +(\S+)", one)
+    assert table[3].split()[2] == alone
+    assert "along the sweep" in (out / "report.html").read_text()
+    assert flux("check", out).stdout.count("no rule broken") == 8
+    assert done.stdout[: -len(str(out)) - 20].strip() in flux("compare", out).stdout
+    seeds = flux(*call, "--nodes=128,256", "--seeds=2").stdout
+    assert re.search(r"nodes=256 +\S+ ± \S+ +\S+ ± \S+", seeds)
+
+
+def test_compare_across_workloads(tmp_path):
+    for name, more in (("small", ["--jobs=30"]), ("large", ["--jobs=60"])):
+        flux(
+            "sample",
+            *more,
+            "--scheduler=sched-fifo",
+            "--scheduler=sched-backfill",
+            "-q",
+            "-o",
+            tmp_path / name,
+        )
+    both = [tmp_path / "small", tmp_path / "large"]
+    assert "different workloads (--across compares them)" in flux("compare", *both, code=1).stderr
+    text = flux("compare", "--across", *both, "-o", tmp_path / "report.html").stdout
+    assert "workload=small:" in text and "workload=large:" in text
+    assert re.search(r"(?m)^workload=large +\S+ +\S+$", text)
+    assert "along the sweep" in (tmp_path / "report.html").read_text()
+
+
+def test_values_of_a_sweep_are_checked():
+    for option in ("--nodes=4,4", "--scale-arrivals=1,x", "--limits=run,run"):
+        flux("sample", option, code=2)
+    assert (
+        "one value for each option"
+        in flux("sample", "--nodes=1,2", "--save-trace=x", code=2).stderr
+    )
