@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class UnitKind:
     """Units that are counted together.
 
-    In one strategy, equal kinds are one object: each call of a plan looks a kind up, and finds it by
-    its identity, while a mask of ranks is as long as the cluster and would be hashed each time.
+    In one strategy, equal kinds are one object: each call of a plan looks a kind up, and finds it
+    by its identity, while a mask of ranks is as long as the cluster and would be hashed each time.
 
     Attributes:
         ranks (int): mask of the ranks that the units are on.

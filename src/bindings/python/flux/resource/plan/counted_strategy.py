@@ -140,8 +140,8 @@ class CountedStrategy(Strategy):
         """Begin to count units, if they are not counted yet.
 
         Returns:
-            UnitKind: the equal kind by which they are counted. None: they cannot be, since others on
-            some of their ranks have promises, or jobs have parts of such units.
+            UnitKind: the equal kind by which they are counted. None: they cannot be, since others
+            on some of their ranks have promises, or jobs have parts of such units.
         """
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
