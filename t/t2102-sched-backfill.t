@@ -22,7 +22,7 @@ test_expect_success 'bad reservations' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module remove sched-simple &&
 	test_must_fail flux module load sched-backfill reservations=few &&
-	dmesg-grep.py -t 20 "reservations=.few. is invalid: expected a number or .unlimited."
+	dmesg-grep.py -t 20 "reservations=.few. is invalid: expected a number, .head., .unlimited. or .all."
 '
 test_expect_success 'it loads' '
 	flux module load sched-backfill &&

@@ -10,7 +10,11 @@ from peers import R, Rig, jobspec
 
 DOC = Path(__file__).resolve().parents[3] / "doc"
 EXAMPLES = DOC / "examples"
-PAGES = [*sorted((DOC / "guide").glob("scheduler*.rst")), DOC / "guide" / "admission.rst"]
+PAGES = [
+    *sorted((DOC / "guide").glob("scheduler*.rst")),
+    DOC / "guide" / "admission.rst",
+    DOC / "guide" / "shorter-waits.rst",
+]
 
 
 def load(name, *args, inventory=None):

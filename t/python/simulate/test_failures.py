@@ -98,14 +98,16 @@ def test_jobs_for_a_queue_that_is_not_configured(tmp_path, engine):
 
 
 def test_both_engines_refuse_it_as_an_instance_does():
-    from test_engines import run, uniform, workload
+    from test_engines import simulate_policy, uniform, workload
 
     from flux_embedded.simulate.job import Job, Shape
 
     jobs = [Job("1", 0.0, 5, 9, Shape(1, 1), 1, queue=name) for name in ("day", "noon", None)]
     for engine in ("lean", "instance"):
         work = workload(jobs, uniform(1), "node")
-        outcome, _ = run(work, "sched-fifo", engine=engine, config={"queues": {"day": {}}})
+        outcome, _ = simulate_policy(
+            work, "sched-fifo", engine=engine, config={"queues": {"day": {}}}
+        )
         assert outcome.notes == {1: "Invalid queue 'noon' specified", 2: "no queue specified"}
 
 
@@ -143,7 +145,7 @@ def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
         for i, (user, group) in enumerate(asked)
     ]
     work = test_engines.workload(jobs, test_engines.uniform(1), "node")
-    outcome, _ = test_engines.run(work, str(path), engine=engine)
+    outcome, _ = test_engines.simulate_policy(work, str(path), engine=engine)
     said = [outcome.notes[i] for i in range(len(jobs))]
     assert said == [
         "7 3", "100001 None", "100002 physics", "100001 None", f"{OWNER} None", "100003 None",

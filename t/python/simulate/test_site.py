@@ -37,7 +37,7 @@ def chain():
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_followers_come_in_when_the_other_job_is_over(engine):
-    outcome, summary = test_engines.run(chain(), "sched-fifo", engine=engine)
+    outcome, summary = test_engines.simulate_policy(chain(), "sched-fifo", engine=engine)
     # a runs 0-10, d 10-30; b comes in at 17 and waits for d; c comes in at its own time.
     assert list(outcome.submit) == [0.0, 17.0, 100.0, 3.0]
     assert list(outcome.start) == [0.0, 30.0, 100.0, 10.0]
@@ -52,8 +52,8 @@ def test_engines_agree_on_followers():
             think = [None, 0.25, 12.25][index % 3]
             work.jobs[index].after = (index - 3, think and think + number / 1000)
             work.jobs[index].submit += 0.5 + number / 1000
-        lean, _ = test_engines.run(work, "sched-backfill")
-        whole, _ = test_engines.run(work, "sched-backfill", engine="instance")
+        lean, _ = test_engines.simulate_policy(work, "sched-backfill")
+        whole, _ = test_engines.simulate_policy(work, "sched-backfill", engine="instance")
         assert list(lean.submit) == list(whole.submit)
         assert test_engines.columns(lean) == test_engines.columns(whole)
 
@@ -130,11 +130,15 @@ def units(text):
 def test_failures_end_with_the_jobs(tmp_path):
     jobs = [Job("1", 0.0, 100, 200, Shape(2, 1), 2), Job("2", 5000.0, 10, 20, Shape(1, 1), 1)]
     work = test_engines.workload(jobs, uniform(2), "node")
-    outcome, _ = test_engines.run(work, "sched-fifo", failures="mtbf=1h,repair=1m,seed=3")
+    outcome, _ = test_engines.simulate_policy(
+        work, "sched-fifo", failures="mtbf=1h,repair=1m,seed=3"
+    )
     assert outcome.last < 10000
     # Nor do they go on for jobs that nobody starts.
     (tmp_path / "waits.py").write_text(GUIDE % "return")
-    outcome, _ = test_engines.run(work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m")
+    outcome, _ = test_engines.simulate_policy(
+        work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m"
+    )
     assert math.isnan(outcome.start[0])
 
 

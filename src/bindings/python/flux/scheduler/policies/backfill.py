@@ -128,10 +128,10 @@ class Backfill(PolicyScheduler):
     predict = "limits"
     looks_past_heads = True
     by_queue = True
-    #: who makes passes in an order of ranks; None: passes go by the queue
+    #: who makes passes in an order of ranks; None where passes go by the queue
     ranked: RankedPasses | None = None
     has_candidate_ranks = False
-    #: what the times that heads keep are to users: "planned" where the next pass may have another head
+    #: what users are told that the times of heads are, "planned" where the next pass may have another head
     promise_kind = "promised"
     #: the first submission of a job that was ever pending here, seconds since the epoch
     first_submission = inf
