@@ -11,11 +11,19 @@ CORES = "the machine that recorded has other cores and host names"
 STATS = "stats of services other than job-manager, resource and the schedulers are their own"
 COUNTS = "counts the jobs of scenarios before, some of which are not here"
 WRAPPER = "what is looked up by name in the C library, which is not there"
+LEFT_OUT = "commands and options that neither a scheduler nor its tests need"
 KVS = "a job has no namespace of its own"
 GONE = "a rank that is taken away has no broker process that could fail"
 
 #: (pattern in the command or what it printed, why): such lines need not be alike.
 RULES = [
+    (
+        r"flux (overlay|uptime|event|logger|post-job-event|help|.* (-h|--help))\b"
+        r"|flux kvs (?!get|put|unlink)"
+        r"|flux kvs get .*(-w|--watch|-W|--waitcreate|-[AN]|--namespace)|flux kvs put .*(-[sN]|--namespace)"
+        r"|flux job (taskmap|hostpids|namespace|raiseall|killall)\b",
+        LEFT_OUT,
+    ),
     (
         r"node failure on \(null\)|housekeeping: \(null\)|host constraint contains invalid",
         FAKE_RANKS,

@@ -4,11 +4,10 @@ import os
 
 import pytest
 
-from flux_embedded.cmd.lib import bulkargs, directives, follow, jobspec, times, values
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
+from flux_embedded.cmd.lib import bulkargs, directives, jobspec, times, values, watch
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import EventFormatter
 from flux_embedded.cmd.lib.jobinfo import JobInfo
-from flux_embedded.cmd.lib.optparse import Opt, Parser
 from flux_embedded.cmd.lib.outfmt import OutputFormat
 
 HEADINGS = {"name": "NAME", "count": "COUNT", "time": "TIME", "note": "NOTE"}
@@ -70,62 +69,6 @@ class TestOutputFormat:
     def test_unknown_field(self):
         with pytest.raises(CommandError, match="Unknown format field: nosuch"):
             OutputFormat("{nosuch}", HEADINGS)
-
-
-class TestOptions:
-    PARSER = Parser(
-        "flux-x",
-        "[OPTIONS] id",
-        "Do it",
-        [
-            Opt("timeout", "t", "FSD"),
-            Opt("time-format", "T", "F"),
-            Opt("quiet", "q"),
-            Opt("n", None, "N", kind="int"),
-        ],
-    )
-
-    def test_forms(self):
-        opts = self.PARSER.parse(["-t5", "--time-format=iso", "-q", "-qt", "6", "--", "-b", "a"])
-        assert (opts.all("timeout"), opts.get("time-format"), opts.get("quiet"), opts.args) == (
-            ["5", "6"],
-            "iso",
-            2,
-            ["-b", "a"],
-        )
-
-    def test_abbreviated(self):
-        assert self.PARSER.parse(["--timeo=1", "--qui"]).get("timeout") == "1"
-
-    @pytest.mark.parametrize(
-        "argv, text",
-        [
-            (["--time", "1"], "ambiguous"),
-            (
-                ["--nosuch"],
-                "flux-x: unrecognized option '--nosuch'\nTry `flux-x --help' for more information.\n",
-            ),
-            (["-z"], "unrecognized option '-z'"),
-            (["-t"], "option '-t' requires an argument"),
-            (["--quiet=1"], "doesn't allow an argument"),
-            (["--n=x"], "Option 'n' requires an integer argument"),
-        ],
-    )
-    def test_errors(self, argv, text):
-        with pytest.raises(UsageError) as info:
-            self.PARSER.parse(argv)
-        assert text in str(info.value) and info.value.code == 1
-
-    def test_the_first_argument_ends_the_options(self):
-        parser = Parser("flux-x", opts=[Opt("quiet", "q")])
-        assert parser.parse(["-q", "cmd", "-q", "--x"]).args == ["cmd", "-q", "--x"]
-
-    def test_usage_wraps(self):
-        usage = Parser(
-            "flux-x", "[OPTIONS]", "", [Opt("long-name-of-it", "l", "VALUE", "words " * 20)]
-        ).usage()
-        assert all(len(line) <= 80 for line in usage.splitlines())
-        assert "  -l, --long-name-of-it=VALUE\n" + " " * 25 + "words" in usage
 
 
 class TestValues:
@@ -286,16 +229,6 @@ class TestBulkArguments:
 
 
 class TestTimes:
-    def test_fsd_exact(self):
-        assert [times.fsd_exact(x) for x in (0, 0.25, 1.5, 3599.952, 43200, 172800)] == [
-            "0s",
-            "250ms",
-            "1.5s",
-            "59.9992m",
-            "12h",
-            "2d",
-        ]
-
     def test_event_formats(self):
         events = [
             {"timestamp": 59.5, "name": "a", "context": {"s": "x", "n": {"k": [1]}}},
@@ -328,7 +261,7 @@ class TestEnd:
         ],
     )
     def test_wait_status(self, status, code, text):
-        assert (follow.exit_code(status), follow.end_text(status)) == (code, text)
+        assert (watch.exit_code(status), watch.end_text(status)) == (code, text)
 
 
 class TestJobInfo:

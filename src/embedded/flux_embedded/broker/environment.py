@@ -2,7 +2,7 @@
 
 import os
 
-from flux_embedded.broker import paths
+from flux_embedded import paths
 
 #: Belong to the job in which an instance runs, not to what runs in the instance.
 _OF_THE_JOB = (

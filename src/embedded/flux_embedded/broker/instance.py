@@ -13,7 +13,8 @@ import os
 
 from greenlet import getcurrent
 
-from flux_embedded.broker import defaults, paths
+from flux_embedded import paths
+from flux_embedded.broker import defaults
 from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
 from flux_embedded.broker.infra import (

@@ -7,6 +7,9 @@ from flux_embedded.formats.jsontext import encoder
 
 compact = encoder(ensure_ascii=False)
 
+#: how the time of an event can be shown
+TIME_FORMS = ("raw", "iso", "offset", "human")
+
 
 def parse(text):
     """The events of an eventlog, one JSON object a line."""

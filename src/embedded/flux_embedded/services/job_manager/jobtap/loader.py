@@ -8,7 +8,7 @@ that name work.
 import errno
 import os
 
-from flux_embedded.broker import paths
+from flux_embedded import paths
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 

@@ -5,9 +5,10 @@ import os
 import sys
 
 #: The directory that holds ``embedded/``, ``modules/`` and ``bindings/``.
-BASE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BASE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-COMMANDS = os.path.join(BASE, "embedded", "flux_embedded", "cmd")
+#: Commands that are programs of their own, as a real flux has them in FLUX_EXEC_PATH.
+COMMANDS = os.path.join(BASE, "cmd")
 BINDINGS = os.path.join(BASE, "bindings", "python")
 EMBEDDED = os.path.join(BASE, "embedded")
 
