@@ -18,6 +18,7 @@ from pathlib import Path
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler import Scheduler, telling
+from _flux.module import module_handle
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
@@ -274,7 +275,8 @@ class ModuleTask(Task):
         kernel.add_service(name, self)
 
     def main(self):
-        self.entry(Flux(self))
+        Flux(self)
+        self.entry(module_handle(self.handle))
 
     def set_running(self):
         self.running = True
