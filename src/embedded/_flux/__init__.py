@@ -25,12 +25,20 @@ def bindings():
     base = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     build = os.environ.get("FLUX_BUILD_DIR") or os.path.dirname(base)
     named = os.environ.get("FLUX_SCHEDULER_BINDINGS")
-    for directory in [named] if named else [
-        os.path.join(base, "flux-python"),
-        os.path.join(os.path.dirname(base), ".cache", "flux-python"),
-        os.path.join(build, ".cache", "flux-python"),
-    ]:
+    for directory in (
+        [named]
+        if named
+        else [
+            os.path.join(base, "flux-python"),
+            os.path.join(os.path.dirname(base), ".cache", "flux-python"),
+            os.path.join(build, ".cache", "flux-python"),
+        ]
+    ):
         if os.path.isfile(os.path.join(directory, "flux", "core", "handle.py")):
             return directory
-    where = f"not in {named}, which FLUX_SCHEDULER_BINDINGS names" if named else "run scripts/flux-python (or make)"
+    where = (
+        f"not in {named}, which FLUX_SCHEDULER_BINDINGS names"
+        if named
+        else "run scripts/flux-python (or make)"
+    )
     raise ImportError(f"the package flux-python of flux-core's Python bindings is missing: {where}")

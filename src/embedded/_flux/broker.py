@@ -102,7 +102,10 @@ def flux_aux_get(h, name):
     return found
 
 
-@function("int flux_aux_set (flux_t *h, const char *name, void *aux, flux_free_f destroy)", null="name aux")
+@function(
+    "int flux_aux_set (flux_t *h, const char *name, void *aux, flux_free_f destroy)",
+    null="name aux",
+)
 def flux_aux_set(h, name, aux, destroy):
     if name is None and aux is None:
         raise failure(errno.EINVAL)
@@ -117,9 +120,6 @@ def flux_aux_set(h, name, aux, destroy):
 def flux_conf_builtin_get(name, flag):
     from flux_embedded.broker import paths
 
-    found = paths.builtin(name)
-    if found is None:
-        raise failure(errno.ENOENT if name else errno.EINVAL)
-    return bytes_of(found)
-
-
+    if name not in paths.BUILTIN:
+        raise failure(errno.EINVAL)
+    return bytes_of(paths.BUILTIN[name])

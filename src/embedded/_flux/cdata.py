@@ -134,4 +134,7 @@ def text_of(value):
 
 def bytes_of(text):
     """The ``char *`` of a text."""
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # JSON can name half a surrogate pair, UTF-8 cannot
+        return text.encode("utf-8", "replace")

@@ -167,7 +167,10 @@ def _new_match(fields):
         raise TypeError(
             f"initializer for ctype 'char *' must be a cdata pointer, not {type(glob).__name__}"
         )
-    for name, low, high in (("typemask", -(1 << 31), (1 << 31) - 1), ("matchtag", 0, (1 << 32) - 1)):
+    for name, low, high in (
+        ("typemask", -(1 << 31), (1 << 31) - 1),
+        ("matchtag", 0, (1 << 32) - 1),
+    ):
         value = fields.get(name, 0)
         if not isinstance(value, int):
             raise TypeError("an integer is required")

@@ -108,7 +108,11 @@ class Function:
         given = names[1:] if add_handle else names
         lines = [f"def call({'owner, ' if wrapped else ''}*args):"]
         if add_handle:
-            lines += ["    a0 = owner.handle", "    if a0 is None:", f"        raise ValueError({_NO_HANDLE!r})"]
+            lines += [
+                "    a0 = owner.handle",
+                "    if a0 is None:",
+                f"        raise ValueError({_NO_HANDLE!r})",
+            ]
         if self.ctype.ellipsis:
             lines += [f"    args = args[:{len(given)}]"]
         if given:
@@ -118,7 +122,11 @@ class Function:
             lines += ["    if args:"]
         lines += [f"        raise wrong_number(args, {wrapped}, {add_handle}) from None"]
         if checks:
-            lines += ["    try:", *("        " + line for line in checks), "    except TypeError as exc:"]
+            lines += [
+                "    try:",
+                *("        " + line for line in checks),
+                "    except TypeError as exc:",
+            ]
             lines += ["        raise invalid(args) from exc" if wrapped else "        raise"]
         lines += [f"    return function({', '.join(names)})"]
         exec("\n".join(lines), scope)
@@ -141,9 +149,7 @@ class Function:
         return InvalidArguments(self.name, self.ctype.cname, args)
 
 
-_NO_HANDLE = (
-    "Attempting to call a cached, bound method that requires a handle with a NULL handle"
-)
+_NO_HANDLE = "Attempting to call a cached, bound method that requires a handle with a NULL handle"
 
 
 class Wrapped:
@@ -281,7 +287,11 @@ def _array_converter(ctype, wrapped, nullable):
     """For what results are put in: ``int *``, ``const char **``, ``flux_error_t *``."""
     item = ctype.item
     # A pointer to one kind of pointer is as good as to another: bindings cast them to and fro.
-    same = (lambda other: other.kind == "pointer") if item.kind == "pointer" else (lambda other: other is item)
+    same = (
+        (lambda other: other.kind == "pointer")
+        if item.kind == "pointer"
+        else (lambda other: other is item)
+    )
 
     def convert(value):
         if value.__class__ is Array and same(value.ctype.item):

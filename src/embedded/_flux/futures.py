@@ -156,7 +156,9 @@ class Future:
         entry = None
         if timeout > 0:
             task.callbacks += 1  # the timer is something to wait for
-            entry = task.kernel.call_later(timeout, lambda: (expired.append(True), task.post(task.reactor_stop)))
+            entry = task.kernel.call_later(
+                timeout, lambda: (expired.append(True), task.post(task.reactor_stop))
+            )
         try:
             while self.result is None and not expired:
                 task.reactor_run()
@@ -417,7 +419,10 @@ def flux_future_incref(f):
     f.refs += 1
 
 
-@function("int flux_future_then (flux_future_t *f, double timeout, flux_continuation_f cb, void *arg)", null="arg")
+@function(
+    "int flux_future_then (flux_future_t *f, double timeout, flux_continuation_f cb, void *arg)",
+    null="arg",
+)
 def flux_future_then(f, timeout, cb, arg):
     if cb is None:
         raise failure(errno.EINVAL)
@@ -450,12 +455,17 @@ def flux_future_get(f, result):
     return 0
 
 
-@function("void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free_fn)", null="result")
+@function(
+    "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free_fn)", null="result"
+)
 def flux_future_fulfill(f, result, free_fn):
     f.fulfill(result)
 
 
-@function("void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *errstr)", null="errstr")
+@function(
+    "void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *errstr)",
+    null="errstr",
+)
 def flux_future_fulfill_error(f, errnum, errstr):
     f.fulfill_error(errnum, errstr)
 
@@ -542,7 +552,9 @@ def flux_future_wait_all_create():
     return Composite()
 
 
-@function("int flux_future_push (flux_future_t *cf, const char *name, flux_future_t *f)", null="name")
+@function(
+    "int flux_future_push (flux_future_t *cf, const char *name, flux_future_t *f)", null="name"
+)
 def flux_future_push(cf, name, f):
     if not isinstance(cf, Composite):
         raise failure(errno.EINVAL)
@@ -558,7 +570,10 @@ def flux_future_push(cf, name, f):
 RPC_FLAGS = 1 | 2
 
 
-@function("flux_future_t *flux_rpc (flux_t *h, const char *topic, const char *s, uint32_t nodeid, int flags)", null="s")
+@function(
+    "flux_future_t *flux_rpc (flux_t *h, const char *topic, const char *s, uint32_t nodeid, int flags)",
+    null="s",
+)
 def flux_rpc(h, topic, s, nodeid, flags):
     if flags & ~RPC_FLAGS:
         raise failure(errno.EINVAL)
@@ -582,4 +597,3 @@ def _rpc(f):
     if not isinstance(f, RPCFuture):
         raise failure(errno.EINVAL)
     return f
-

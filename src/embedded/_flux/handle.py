@@ -24,7 +24,9 @@ def flux_open(uri, flags):
     return _open(uri, flags)
 
 
-@function("flux_t *flux_open_ex (const char *uri, int flags, flux_error_t *error)", null="uri error")
+@function(
+    "flux_t *flux_open_ex (const char *uri, int flags, flux_error_t *error)", null="uri error"
+)
 def flux_open_ex(uri, flags, error):
     try:
         return _open(uri, flags)

@@ -8,7 +8,6 @@ from _flux.function import failure, function
 from flux_embedded.formats import hostlist as text_form
 
 
-
 class List:
     """A ``struct hostlist``.
 

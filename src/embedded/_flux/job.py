@@ -35,7 +35,10 @@ _ENCODINGS = {
 }
 
 
-@function("int flux_job_id_encode (flux_jobid_t id, const char *type, char *buf, size_t bufsz)", null="type")
+@function(
+    "int flux_job_id_encode (flux_jobid_t id, const char *type, char *buf, size_t bufsz)",
+    null="type",
+)
 def flux_job_id_encode(id, type, buf, bufsz):
     encode = _ENCODINGS.get((type or "dec").lower())
     if encode is None:
@@ -57,14 +60,19 @@ def _kvs_path(id, parts):
     return ".".join([jobid.kvs_dir(id), *(part for part in parts if part)])
 
 
-@function("int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key")
+@function(
+    "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key"
+)
 def flux_job_kvs_key(buf, bufsz, id, key):
     path = _kvs_path(id, [key])
     _write(buf, bufsz, path)
     return len(path)
 
 
-@function("int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key")
+@function(
+    "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)",
+    null="key",
+)
 def flux_job_kvs_guest_key(buf, bufsz, id, key):
     # In a job the guest namespace is the one that FLUX_KVS_NAMESPACE names: there the key is a key as it is.
     path = key or "." if os.environ.get("FLUX_KVS_NAMESPACE") else _kvs_path(id, ["guest", key])
@@ -114,7 +122,9 @@ def flux_job_strtostate(s, state):
     return 0
 
 
-@function("const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)", null="fmt")
+@function(
+    "const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)", null="fmt"
+)
 def flux_job_resulttostr(result, fmt):
     return _name(_RESULTS, result, fmt)
 
@@ -160,7 +170,10 @@ def flux_job_wait_get_id(f, id):
     return flux_job_submit_get_id(f, id)
 
 
-@function("int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)", null="success errstr")
+@function(
+    "int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)",
+    null="success errstr",
+)
 def flux_job_wait_get_status(f, success, errstr):
     ended_well, text = _rpc(f).field("success", bool), _rpc(f).body().get("errstr", "")
     if success is not None:
@@ -193,7 +206,9 @@ def flux_job_raise(h, id, type, severity, note):
     return send(h, "job-manager.raise", payload)
 
 
-@function("flux_future_t *flux_job_cancel (flux_t *h, flux_jobid_t id, const char *reason)", null="reason")
+@function(
+    "flux_future_t *flux_job_cancel (flux_t *h, flux_jobid_t id, const char *reason)", null="reason"
+)
 def flux_job_cancel(h, id, reason):
     return flux_job_raise(h, id, "cancel", 0, reason)
 
@@ -213,7 +228,9 @@ def flux_job_set_urgency(h, id, urgency):
 # -- events ------------------------------------------------------------------------------------------------
 
 
-@function("flux_future_t *flux_job_event_watch (flux_t *h, flux_jobid_t id, const char *path, int flags)")
+@function(
+    "flux_future_t *flux_job_event_watch (flux_t *h, flux_jobid_t id, const char *path, int flags)"
+)
 def flux_job_event_watch(h, id, path, flags):
     payload = {"id": id, "path": path, "flags": flags}
     return send(h, "job-info.eventlog-watch", payload, RPC_STREAMING)

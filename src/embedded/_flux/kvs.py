@@ -22,10 +22,7 @@ WATCH, WAITCREATE, STREAM = (
 )
 UNIQ, APPEND = constants.FLUX_KVS_WATCH_UNIQ, constants.FLUX_KVS_WATCH_APPEND
 WATCH_FLAGS = (
-    constants.FLUX_KVS_WATCH_FULL
-    | UNIQ
-    | APPEND
-    | constants.FLUX_KVS_WATCH_INITIAL_SENTINEL
+    constants.FLUX_KVS_WATCH_FULL | UNIQ | APPEND | constants.FLUX_KVS_WATCH_INITIAL_SENTINEL
 )
 #: What may be asked for apart from watching.
 KINDS = (0, constants.FLUX_KVS_TREEOBJ, READDIR, READDIR | constants.FLUX_KVS_TREEOBJ, READLINK)
@@ -83,7 +80,10 @@ class Lookup(RPCFuture):
 pointer_to("flux_future_t *", Lookup)
 
 
-@function("flux_future_t *flux_kvs_lookup (flux_t *h, const char *ns, int flags, const char *key)", null="ns")
+@function(
+    "flux_future_t *flux_kvs_lookup (flux_t *h, const char *ns, int flags, const char *key)",
+    null="ns",
+)
 def flux_kvs_lookup(h, ns, flags, key):
     watching = flags & WATCH
     kind = flags & ~(WATCH | WATCH_FLAGS | WAITCREATE | STREAM)
@@ -127,7 +127,10 @@ def flux_kvs_lookup_get(f, value):
     return 0
 
 
-@function("int flux_kvs_lookup_get_raw (flux_future_t *f, const void **data, size_t *len)", null="data len")
+@function(
+    "int flux_kvs_lookup_get_raw (flux_future_t *f, const void **data, size_t *len)",
+    null="data len",
+)
 def flux_kvs_lookup_get_raw(f, data, len_):
     value = bytes_of(_lookup(f).text())
     if data is not None:
@@ -292,7 +295,10 @@ def flux_kvs_txn_destroy(txn):
     pass
 
 
-@function("int flux_kvs_txn_put (flux_kvs_txn_t *txn, int flags, const char *key, const char *value)", null="value")
+@function(
+    "int flux_kvs_txn_put (flux_kvs_txn_t *txn, int flags, const char *key, const char *value)",
+    null="value",
+)
 def flux_kvs_txn_put(txn, flags, key, value):
     txn.ops.append([_put(flags), _key(key), value or ""])
     return 0
@@ -355,10 +361,15 @@ def flux_kvs_txn_is_empty(txn):
     return txn is None or not txn.ops
 
 
-COMMIT_FLAGS = constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_TXN_COMPACT | constants.FLUX_KVS_SYNC
+COMMIT_FLAGS = (
+    constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_TXN_COMPACT | constants.FLUX_KVS_SYNC
+)
 
 
-@function("flux_future_t *flux_kvs_commit (flux_t *h, const char *ns, int flags, flux_kvs_txn_t *txn)", null="ns")
+@function(
+    "flux_future_t *flux_kvs_commit (flux_t *h, const char *ns, int flags, flux_kvs_txn_t *txn)",
+    null="ns",
+)
 def flux_kvs_commit(h, ns, flags, txn):
     if flags & ~COMMIT_FLAGS:
         raise failure(errno.EINVAL)
@@ -368,7 +379,9 @@ def flux_kvs_commit(h, ns, flags, txn):
 # -- namespaces --------------------------------------------------------------------------------------------
 
 
-@function("flux_future_t *flux_kvs_namespace_create (flux_t *h, const char *ns, uint32_t owner, int flags)")
+@function(
+    "flux_future_t *flux_kvs_namespace_create (flux_t *h, const char *ns, uint32_t owner, int flags)"
+)
 def flux_kvs_namespace_create(h, ns, owner, flags):
     _no_flags(flags)
     return send(h, "kvs.namespace-create", {"namespace": ns, "owner": owner})

@@ -168,19 +168,28 @@ def _decode(msg, kind, topic, s):
     return 0
 
 
-@function("int flux_request_decode (const flux_msg_t *msg, const char **topic, const char **s)", null="topic s")
+@function(
+    "int flux_request_decode (const flux_msg_t *msg, const char **topic, const char **s)",
+    null="topic s",
+)
 def flux_request_decode(msg, topic, s):
     return _decode(msg, message.REQUEST, topic, s)
 
 
-@function("int flux_response_decode (const flux_msg_t *msg, const char **topic, const char **s)", null="topic s")
+@function(
+    "int flux_response_decode (const flux_msg_t *msg, const char **topic, const char **s)",
+    null="topic s",
+)
 def flux_response_decode(msg, topic, s):
     if msg.errnum:
         raise failure(msg.errnum)
     return _decode(msg, message.RESPONSE, topic, s)
 
 
-@function("int flux_event_decode (const flux_msg_t *msg, const char **topic, const char **s)", null="topic s")
+@function(
+    "int flux_event_decode (const flux_msg_t *msg, const char **topic, const char **s)",
+    null="topic s",
+)
 def flux_event_decode(msg, topic, s):
     return _decode(msg, message.EVENT, topic, s)
 

@@ -4,7 +4,6 @@ In the embedded instance modules are greenlets of one process.  What the binding
 greenlet: whether it is in a reactor, and the exception that left one of its callbacks.
 """
 
-
 from greenlet import getcurrent
 
 import flux.core.handle
@@ -56,5 +55,3 @@ def module_handle(h):
     cls = VirtualTimeFlux if h.kernel.clock.virtual else flux.core.handle.Flux
     h.refs += 1
     return cls(handle=h)
-
-

@@ -76,7 +76,9 @@ def _calling(r, cb, arg):
     return call
 
 
-@function("flux_watcher_t *flux_timer_watcher_create (flux_reactor_t *r, double after, double repeat, flux_watcher_f cb, void *arg)")
+@function(
+    "flux_watcher_t *flux_timer_watcher_create (flux_reactor_t *r, double after, double repeat, flux_watcher_f cb, void *arg)"
+)
 def flux_timer_watcher_create(r, after, repeat, cb, arg):
     if after < 0 or repeat < 0:
         raise failure(errno.EINVAL)
@@ -89,22 +91,31 @@ def flux_timer_watcher_reset(w, after, repeat):
         w.set_times(after, repeat)
 
 
-@function("flux_watcher_t *flux_prepare_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)")
+@function(
+    "flux_watcher_t *flux_prepare_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
+)
 def flux_prepare_watcher_create(r, cb, arg):
     return watchers.PrepareWatcher(_Owner(r), _calling(r, cb, arg))
 
 
-@function("flux_watcher_t *flux_check_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)")
+@function(
+    "flux_watcher_t *flux_check_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
+)
 def flux_check_watcher_create(r, cb, arg):
     return watchers.CheckWatcher(_Owner(r), _calling(r, cb, arg))
 
 
-@function("flux_watcher_t *flux_idle_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)", null="arg")
+@function(
+    "flux_watcher_t *flux_idle_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)",
+    null="arg",
+)
 def flux_idle_watcher_create(r, cb, arg):
     return watchers.IdleWatcher(_Owner(r), None if cb is None else _calling(r, cb, arg))
 
 
-@function("flux_watcher_t *flux_fd_watcher_create (flux_reactor_t *r, int fd, int events, flux_watcher_f cb, void *arg)")
+@function(
+    "flux_watcher_t *flux_fd_watcher_create (flux_reactor_t *r, int fd, int events, flux_watcher_f cb, void *arg)"
+)
 def flux_fd_watcher_create(r, fd, events, cb, arg):
     arg = weak(arg)
 
@@ -123,7 +134,9 @@ def flux_fd_watcher_get_fd(w):
     return w.fd_int
 
 
-@function("flux_watcher_t *flux_signal_watcher_create (flux_reactor_t *r, int signum, flux_watcher_f cb, void *arg)")
+@function(
+    "flux_watcher_t *flux_signal_watcher_create (flux_reactor_t *r, int signum, flux_watcher_f cb, void *arg)"
+)
 def flux_signal_watcher_create(r, signum, cb, arg):
     arg = weak(arg)
 
@@ -211,9 +224,7 @@ class MessageHandler(watchers.MessageWatcher):
     """A ``flux_msg_handler_t``."""
 
     def __init__(self, h, match, cb, arg):
-        super().__init__(
-            h, cb, match.typemask, match.topic_glob or "*", weak(arg), match.matchtag
-        )
+        super().__init__(h, cb, match.typemask, match.topic_glob or "*", weak(arg), match.matchtag)
 
     def call(self, msg):
         given = self.args()
@@ -224,7 +235,9 @@ class MessageHandler(watchers.MessageWatcher):
 pointer_to("flux_msg_handler_t *", MessageHandler)
 
 
-@function("flux_msg_handler_t *flux_msg_handler_create (flux_t *h, struct flux_match match, flux_msg_handler_f cb, void *arg)")
+@function(
+    "flux_msg_handler_t *flux_msg_handler_create (flux_t *h, struct flux_match match, flux_msg_handler_f cb, void *arg)"
+)
 def flux_msg_handler_create(h, match, cb, arg):
     if cb is None:
         raise failure(errno.EINVAL)

@@ -324,7 +324,7 @@ class Rig:
         #: every message the job manager or a client got from the scheduler: (topic, errnum, payload)
         self.received = []
         self.client = Recorder(kernel, self.received)
-        self.handle = Flux(Task(kernel, "test"))
+        self.handle = module_handle(Flux(Task(kernel, "test")))
         self.task = None
         self.sched = None
         self.known_R = {}

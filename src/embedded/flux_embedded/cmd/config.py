@@ -101,20 +101,11 @@ def reload(opts):
     return 0
 
 
-#: what is built in, by the name the host has for it
-BUILTIN = {
-    "rc1_path": "flux modprobe rc1",
-    "rc3_path": "flux modprobe rc3",
-    "exec_path": paths.COMMANDS,
-    "python_path": f"{paths.BINDINGS}:{paths.EMBEDDED}",
-}
-
-
 @command("flux-config builtin", "NAME", "Print compiled-in Flux configuration values", args=1)
 def builtin(opts):
-    if opts.args[0] not in BUILTIN:
+    if opts.args[0] not in paths.BUILTIN:
         raise CommandError(f"{opts.args[0]} is invalid")
-    print(BUILTIN[opts.args[0]])
+    print(paths.BUILTIN[opts.args[0]])
 
 
 main = Group("flux-config", "Manage/query Flux configuration", [builtin, get, load, reload])

@@ -182,9 +182,7 @@ class Flux:
                 "initializer for ctype 'char *' must be a cdata pointer, "
                 f"not {type(topic_glob).__name__}"
             )
-        return self.task.take_message(
-            lambda msg: msg.type & type_mask, wait=not flags & O_NONBLOCK
-        )
+        return self.task.take_message(lambda msg: msg.type & type_mask, wait=not flags & O_NONBLOCK)
 
     def event_recv(self, topic=None):
         """Wait for the next event and return its message (see `recv`)."""

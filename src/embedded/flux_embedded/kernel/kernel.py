@@ -122,7 +122,12 @@ class Kernel(Router):
     def dispose(self):
         """Give back the descriptors and end the loop's greenlet: this kernel does not run again."""
         hub, self._hub = self._hub, None
-        if hub is not None and not hub.dead and hub is not getcurrent() and self._thread == get_ident():
+        if (
+            hub is not None
+            and not hub.dead
+            and hub is not getcurrent()
+            and self._thread == get_ident()
+        ):
             # Nobody would collect it: a suspended greenlet keeps what its frames refer to.
             hub.throw()
         self._descriptors.close()
