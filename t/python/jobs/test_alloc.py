@@ -5,6 +5,8 @@ import errno
 import pytest
 from jobs_instance import jobspec, make_R
 
+from flux_embedded.kernel.message import OWNER
+
 SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 
 
@@ -56,8 +58,8 @@ def test_two_requests_answered_in_reverse(inst):
     inst.sched.allocate(two, make_R(cores="1"))
     inst.sched.allocate(one, make_R(cores="0"))
     inst.run()
-    assert inst.jm.jobs[one].R == make_R(cores="0")
-    assert inst.jm.jobs[two].R == make_R(cores="1")
+    assert inst.jm.jobs.active[one].R == make_R(cores="0")
+    assert inst.jm.jobs.active[two].R == make_R(cores="1")
 
 
 def test_deny(inst):
@@ -70,7 +72,7 @@ def test_deny(inst):
     assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, "too big")
     assert inst.events(id)[-2:] == ["exception", "clean"]
     assert inst.sched.of("free") == []
-    assert inst.jm.job_or_error(id).annotations == {}
+    assert inst.jm.jobs.find(id).annotations == {}
 
 
 def test_deny_without_note(inst):
@@ -124,7 +126,7 @@ def test_annotations(inst):
     for update, after in ANNOTATIONS:
         inst.sched.answer(id, type=1, annotations=update)
         inst.run()
-        assert inst.jm.jobs[id].annotations == after
+        assert inst.jm.jobs.active[id].annotations == after
         assert (
             inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
             == after
@@ -137,7 +139,7 @@ def test_nulls_in_new_objects_are_not_stored(inst):
     id = inst.submit()
     inst.sched.answer(id, type=1, annotations={"sched": {"a": None, "b": {"c": None}}})
     inst.run()
-    assert inst.jm.jobs[id].annotations == {}
+    assert inst.jm.jobs.active[id].annotations == {}
 
 
 # -- canceling ------------------------------------------------------------------------------------
@@ -387,7 +389,7 @@ def test_unload_and_reload(inst):
     inst.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
     inst.run()
     inst.unload_sched()
-    assert inst.jm.jobs[pending].annotations == {"user": {"y": 2}}
+    assert inst.jm.jobs.active[pending].annotations == {"user": {"y": 2}}
     assert inst.rpc("job-manager.queue-status", {}) == {
         "enable": True, "start": False, "blocked": "scheduler", "stop_reason": "Scheduler is offline",
     }  # fmt: skip
@@ -396,8 +398,8 @@ def test_unload_and_reload(inst):
         {
             "id": running,
             "priority": 16,
-            "userid": inst.jm.owner,
-            "t_submit": inst.jm.jobs[running].t_submit,
+            "userid": OWNER,
+            "t_submit": inst.jm.jobs.active[running].t_submit,
         }
     ]
     assert inst.sched.count == 1

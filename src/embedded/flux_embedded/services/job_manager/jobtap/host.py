@@ -35,10 +35,10 @@ class PluginHandle(handle_class(Flux)):
 
     rpc_class = PluginRPC
 
-    def __init__(self, jm, belongings):
+    def __init__(self, service, belongings):
         # Not the base class's: the task's own handle stays what it is.
-        self.task = jm.h.task
-        self.kernel = jm.h.kernel
+        self.task = service.task
+        self.kernel = service.kernel
         self.belongings = belongings
 
     def send_request(self, future, topic, *args, **kwargs):
@@ -50,15 +50,17 @@ class PluginHandle(handle_class(Flux)):
 
 
 class Builtin(Plugin):
-    """A rule of the job manager's own: it may see the job manager.
+    """A rule of the job manager's own: it sees more.
 
     Attributes:
-        jm (JobManager): the job manager
+        jobs (Jobs): the jobs there are
+        queues (Queues): the queues
     """
 
     def __init__(self, host, name):
-        super().__init__(host, name, "builtin", {}, handle=host.jm.h)
-        self.jm = host.jm
+        super().__init__(host, name, "builtin", {}, handle=host.service.h)
+        self.jobs = host.jobs
+        self.queues = host.queues
 
 
 class State:
@@ -83,14 +85,18 @@ class State:
 
 
 class Host:
-    """The job manager `jm` as its plugins see it.
+    """The job manager as its plugins see it.
 
     Attributes:
         states (dict): Plugin -> State, for all that are loaded
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, jobtap, service, jobs, events, queues):
+        self.jobtap = jobtap
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.queues = queues
         self.states = {}
         self._posts = {}  # job -> [events, those that send it back], in the running cascade
         self._cascade = None
@@ -102,9 +108,9 @@ class Host:
         belongings = Belongings(
             name,
             lambda where, exc: self.report(plugin, where, exc),
-            lambda: self.jm.jobtap.guest(plugin),
+            lambda: self.jobtap.guest(plugin),
         )
-        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, belongings))
+        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.service, belongings))
         self.states[plugin] = State(name, belongings, False)
         return plugin
 
@@ -117,10 +123,10 @@ class Host:
         return self.states[plugin].is_builtin
 
     def report(self, plugin, where, exc):
-        self.jm.jobtap.report(plugin, where, exc)
+        self.jobtap.report(plugin, where, exc)
 
     def handlers_changed(self, plugin, topic):
-        self.jm.jobtap.handlers_changed()
+        self.jobtap.handlers_changed()
 
     def set_name(self, plugin, name):
         self.states[plugin].service = name
@@ -132,7 +138,7 @@ class Host:
         """`plugin` was removed: everything of it ends."""
         state = self.states[plugin]
         for method in state.services:
-            self.jm.remove_method(method)
+            self.service.remove_method(method)
         self._end_perilogs(plugin, state)
         plugin.end()
         if state.belongings is not None:
@@ -146,32 +152,28 @@ class Host:
                 continue
             severity = 0 if kind == "prolog" else 1
             note = f"plugin {plugin.name} was removed during {kind} {description!r}"
-            self.jm.raise_exception(job, kind, severity, note)
-            self.jm.events.post(
-                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
-            )
+            self.events.raise_exception(job, kind, severity, note)
+            self.events.post(job, f"{kind}-finish", {"description": description, "status": 1 << 8})
         state.perilogs = []
 
     # -- jobs -----------------------------------------------------------------------------------------
 
     def _job(self, id, active=True):
         if id == CURRENT_JOB:
-            job = self.jm.jobtap.current_job()
+            job = self.jobtap.current_job()
             if job is None:
                 raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
         else:
-            job = self.jm.jobs.get(id)
+            job = self.jobs.find(id)
             if job is None:
-                job = self.jm.inactive.get(id)
-                if job is None:
-                    raise OSError(errno.ENOENT, "unknown job id")
+                raise OSError(errno.ENOENT, "unknown job id")
         if active and job.state == INACTIVE:
             raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
         return job
 
     def _post(self, plugin, job, name, context):
         """Post an event for a plugin, unless it posts without end."""
-        events = self.jm.events
+        events = self.events
         if self._cascade != events.cascade:
             self._cascade = events.cascade
             self._posts.clear()
@@ -185,8 +187,8 @@ class Host:
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
         if self.is_builtin(plugin):
-            return self.jm.jobtap.args_of(job)
-        args = Args(self.jm.jobtap.source_of(job))
+            return self.jobtap.args_of(job)
+        args = Args(self.jobtap.source_of(job))
         args.release(True)
         return args
 
@@ -204,7 +206,7 @@ class Host:
         self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
 
     def raise_exception(self, plugin, id, type, severity, note):
-        self.jm.raise_exception(self._job(id), type, severity, note)
+        self.events.raise_exception(self._job(id), type, severity, note)
 
     def event_post(self, plugin, id, name, context):
         job = self._job(id)
@@ -218,7 +220,7 @@ class Host:
         job = self._job(id)
         if job.state > states.DEPEND:
             raise OSError(errno.EINVAL, "dependencies belong to DEPEND state")
-        events = self.jm.events
+        events = self.events
         queued_add = events.queued(job, "dependency-add", description)
         if events.queued(job, "dependency-remove", description):
             is_open = False
@@ -232,7 +234,7 @@ class Host:
 
     def dependency_remove(self, plugin, id, description):
         job = self._job(id)
-        events = self.jm.events
+        events = self.events
         is_open = job.dependencies is not None and job.dependencies.get(description)
         is_open = is_open or events.queued(job, "dependency-add", description)
         if not is_open or events.queued(job, "dependency-remove", description):
@@ -242,19 +244,19 @@ class Host:
     # -- priority, jobspec ---------------------------------------------------------------------------------
 
     def reprioritize_job(self, plugin, id, priority):
-        self.jm.life.set_priority(self._job(id), priority)
+        self.jobtap.life.set_priority(self._job(id), priority)
 
     def reprioritize_all(self, plugin):
-        self.jm.life.reprioritize_all()
+        self.jobtap.life.reprioritize_all()
 
     def jobspec_update(self, plugin, updates):
         job = self._job(CURRENT_JOB)
         self._check_update(job)
-        self.jm.jobtap.collect_updates(updates)
+        self.jobtap.collect_updates(updates)
 
     def jobspec_update_id(self, plugin, id, updates):
         job = self._job(id)
-        if job is self.jm.jobtap.current_job():
+        if job is self.jobtap.current_job():
             raise OSError(errno.EINVAL, "jobspec_update_id: use jobspec_update for the current job")
         self._check_update(job)
         self._post(plugin, job, "jobspec-update", updates)
@@ -291,7 +293,7 @@ class Host:
         job = self._job(id)
         if job.aux is None:
             job.aux = {}
-        self.jm.jobtap.free_aux(job, (plugin, name))
+        self.jobtap.free_aux(job, (plugin, name))
         job.aux[(plugin, name)] = (value, free_fn)
 
     def job_aux_get(self, plugin, id, name, default):
@@ -299,13 +301,13 @@ class Host:
         return aux.get((plugin, name), (default, None))[0] if aux else default
 
     def job_aux_delete(self, plugin, id, name):
-        self.jm.jobtap.free_aux(self._job(id, active=False), (plugin, name))
+        self.jobtap.free_aux(self._job(id, active=False), (plugin, name))
 
     def job_aux_delete_value(self, plugin, id, value):
         job = self._job(id, active=False)
         for key, (held, _) in list((job.aux or {}).items()):
             if key[0] is plugin and held is value:
-                self.jm.jobtap.free_aux(job, key)
+                self.jobtap.free_aux(job, key)
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
@@ -334,7 +336,7 @@ class Host:
     # -- other plugins, services ---------------------------------------------------------------------------------
 
     def call(self, plugin, id, topic, args):
-        jobtap = self.jm.jobtap
+        jobtap = self.jobtap
         job = self._job(id, active=False)
         if args is None:
             source = jobtap.source_of(job)
@@ -347,14 +349,14 @@ class Host:
     def service_register(self, plugin, method, rolemask, callback):
         state = self.states[plugin]
         full = f"{state.service}.{method}"
-        if f"job-manager.{full}" in self.jm.methods:
+        if f"job-manager.{full}" in self.service.methods:
             raise FileExistsError(errno.EEXIST, f"job-manager.{full} is registered already")
 
         def serve(msg):
             if not msg.rolemask & (rolemask | ROLE_OWNER):
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             try:
-                with self.jm.jobtap.guest(plugin):
+                with self.jobtap.guest(plugin):
                     callback(plugin, msg)
             except OSError:
                 raise
@@ -362,7 +364,7 @@ class Host:
                 self.report(plugin, f"service {full}", exc)
                 raise OSError(errno.EIO, f"{plugin.name}: {brief(exc)}") from None
 
-        self.jm.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
+        self.service.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
         state.services.append(full)
 
 

@@ -22,7 +22,7 @@ def dependency(p, topic, args):
         p.reject_job("singleton: the job has no name (--job-name)")
     earlier = {
         job.id
-        for job in p.jm.jobs.values()
+        for job in p.jobs.active.values()
         if job.id < args["id"]
         and job.userid == args["userid"]
         and lookup_path(job.jobspec, NAME) == name

@@ -22,6 +22,6 @@ def get(p, msg):
     parts = [int(part) if part else None for part in match.groups()] if match else []
     if not match or parts[2] == 0:
         raise OSError(errno.EINVAL, "could not parse python-style slice expression")
-    jobs = [*p.jm.jobs.values(), *p.jm.inactive.values()]
+    jobs = [*p.jobs.active.values(), *p.jobs.inactive.values()]
     ids = sorted((job.id for job in jobs if job.userid == msg.userid), reverse=True)
     p.handle.respond(msg, {"jobs": ids[slice(*parts)]})

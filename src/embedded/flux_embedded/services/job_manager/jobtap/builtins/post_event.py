@@ -18,7 +18,7 @@ def post(p, msg):
     context = body.get("context")
     if "context" in body and not isinstance(context, dict):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    if body["id"] not in p.jm.jobs:
+    if body["id"] not in p.jobs.active:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     p.event_post(body["id"], body["name"], context)
     p.handle.respond(msg)

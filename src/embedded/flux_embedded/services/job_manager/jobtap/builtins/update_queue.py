@@ -18,7 +18,7 @@ def update(p, topic, args):
         p.error("plugin args unpack failed")
     if not args["state"] & PENDING:
         p.error("update of queue for running job not supported")
-    queues = p.jm.queues
+    queues = p.queues
     system = args["jobspec"]["attributes"]["system"]
     if name == system.get("queue"):
         p.error(f"job queue is already set to {name}")

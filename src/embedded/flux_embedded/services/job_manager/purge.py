@@ -1,4 +1,4 @@
-"""Inactive jobs, and their purge.
+"""The purge of inactive jobs.
 
 Configuration: ``job-manager.inactive-age-limit`` (FSD) and ``job-manager.inactive-num-limit`` (int).
 Purging a job removes it here, from the KVS and, by an event ``job-purge-inactive``, from job-list.
@@ -18,18 +18,15 @@ UNLIMITED = -1
 BATCH_MAX = 100
 
 
-class Inactive:
-    """The inactive jobs of job manager `jm`.
+class Purge:
+    """The limits of what is kept of inactive jobs, and requests for less."""
 
-    Attributes:
-        jobs (dict): id -> Job, in the order in which they became inactive
-        purged (int): how many have been removed
-    """
-
-    def __init__(self, jm):
-        self.jm = jm
-        self.jobs = {}
-        self.purged = 0
+    def __init__(self, service, jobs, events, jobtap, housekeeping):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.jobtap = jobtap
+        self.housekeeping = housekeeping
         self._age_limit = None
         self._num_limit = None
         self._timer = None
@@ -55,27 +52,24 @@ class Inactive:
             number = None
         self._age_limit, self._num_limit = age, number
         if (age is not None or number is not None) and self._timer is None:
-            self._timer = self.jm.timer(INTERVAL, self._tick, INTERVAL)
+            self._timer = self.service.timer(INTERVAL, self._tick, INTERVAL)
         elif age is None and number is None and self._timer is not None:
             self._timer.destroy()
             self._timer = None
-
-    def add(self, job):
-        self.jobs[job.id] = job
 
     def _tick(self):
         self._purge(self._select(self._age_limit, self._num_limit))
 
     def _select(self, age_limit, num_limit):
         """The jobs beyond a limit, oldest first; those in housekeeping are kept."""
-        now = self.jm.now()
-        surplus = len(self.jobs) - num_limit if num_limit is not None else 0
+        now = self.service.now()
+        surplus = len(self.jobs.inactive) - num_limit if num_limit is not None else 0
         found = []
-        for job in self.jobs.values():
+        for job in self.jobs.inactive.values():
             old = age_limit is not None and now - job.t_clean > age_limit
             if not old and surplus <= len(found):
                 break
-            if job.id not in self.jm.housekeeping.jobs:
+            if job.id not in self.housekeeping.visits:
                 found.append(job)
         return found
 
@@ -83,15 +77,14 @@ class Inactive:
         if not jobs:
             return
         for job in jobs:
-            del self.jobs[job.id]
-            self.jm.jobtap.call(job, "job.inactive-remove")
-            self.jm.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
-        self.purged += len(jobs)
-        self.jm.events.send(
-            self.jm.publish, "job-purge-inactive", {"jobs": [job.id for job in jobs]}
+            del self.jobs.inactive[job.id]
+            self.jobtap.call(job, "job.inactive-remove")
+            self.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
+        self.events.send(
+            self.service.publish, "job-purge-inactive", {"jobs": [job.id for job in jobs]}
         )
 
-    def purge_request(self, msg):
+    def request(self, msg):
         """``purge``: the jobs beyond a limit, a batch at a time; without a limit there are none."""
         body = msg.body
         age, number, batch = body["age_limit"], body["num_limit"], body["batch"]
@@ -107,18 +100,18 @@ class Inactive:
         if body["force"]:
             jobs = jobs[:batch]
             self._purge(jobs)
-        self.jm.events.send(self.jm.respond, msg, {"count": len(jobs)})
+        self.events.send(self.service.respond, msg, {"count": len(jobs)})
 
-    def purge_one(self, msg):
+    def request_one(self, msg):
         """``purge-id``: one job."""
         id = msg.body["id"]
         if id in (-1, MAX_ID):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        job = self.jobs.get(id)
-        if id in self.jm.jobs:
+        job = self.jobs.inactive.get(id)
+        if id in self.jobs.active:
             raise OSError(errno.EINVAL, "cannot purge active job")
         if job is None:
             raise OSError(errno.ENOENT, "id not found")
         if msg.body["force"]:
             self._purge([job])
-        self.jm.events.send(self.jm.respond, msg, {"count": 1})
+        self.events.send(self.service.respond, msg, {"count": 1})
