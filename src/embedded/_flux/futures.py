@@ -185,6 +185,7 @@ class Future:
 
     def _sleep(self, timeout):
         """Block the calling greenlet until there is a result or the time is up; returns whether there is one."""
+        self.h.about_to_wait(self)
         kernel = self.h.kernel
         sleeper = getcurrent()
         entry = None

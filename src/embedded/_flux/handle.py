@@ -42,6 +42,8 @@ def _open(uri, flags):
 
     h = current.inside_handle() if uri is None else None
     if h is not None:
+        # A plugin's is one of the bindings.
+        h = h.handle
         h.refs += 1
         return h
     return open_handle(uri, flags)

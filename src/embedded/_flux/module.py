@@ -32,7 +32,10 @@ class _PerGreenlet:
         self.__dict__[name] = value
 
 
-flux.core.handle.Flux.tls = _PerGreenlet()
+def prepare():
+    """Have the bindings keep their state for each greenlet: before code of several uses them in this process."""
+    if not isinstance(flux.core.handle.Flux.tls, _PerGreenlet):
+        flux.core.handle.Flux.tls = _PerGreenlet()
 
 
 class VirtualTimeFlux(flux.core.handle.Flux):
@@ -52,6 +55,7 @@ VirtualTimeFlux.__name__ = "Flux"
 
 def module_handle(h):
     """The bindings' handle on the kernel's handle of a module."""
+    prepare()
     cls = VirtualTimeFlux if h.kernel.clock.virtual else flux.core.handle.Flux
     h.refs += 1
     return cls(handle=h)

@@ -22,17 +22,34 @@ pointer_to(
 
 @function("int flux_reactor_run (flux_reactor_t *r, int flags)")
 def flux_reactor_run(r, flags):
+    if _is_service(r):
+        text = "reactor_run: the job manager's reactor is running already"
+        raise OSError(errno.EDEADLK, text)
     return r.reactor_run(flags)
+
+
+def _is_service(r):
+    """Whether it is the reactor of a builtin service, in which only plugins use the bindings: it runs, and goes on."""
+    return getattr(r, "service", None) is not None
 
 
 @function("void flux_reactor_stop (flux_reactor_t *r)")
 def flux_reactor_stop(r):
-    r.reactor_stop(0)
+    if not _is_service(r):
+        r.reactor_stop(0)
 
 
 @function("void flux_reactor_stop_error (flux_reactor_t *r)")
 def flux_reactor_stop_error(r):
-    r.reactor_stop(-1)
+    if not _is_service(r):
+        r.reactor_stop(-1)
+        return
+    # The bindings stop the reactor because of an exception, which it would raise when it has ended.
+    from flux.core.handle import Flux
+
+    exception = Flux.set_exception(None)
+    if exception is not None:
+        r.service.report(exception)
 
 
 @function("double flux_reactor_now (flux_reactor_t *r)")

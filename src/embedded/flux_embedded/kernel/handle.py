@@ -367,6 +367,9 @@ class Flux:
         """Itself: what the bindings call the handle of a handle."""
         return self
 
+    def about_to_wait(self, future):
+        """Called before somebody waits for an answer; may raise."""
+
     def disconnect(self):
         """Close it: an outside program's connection ends, and a task's requests find nobody any more."""
         self.task.close()
