@@ -12,6 +12,24 @@ COMMANDS = os.path.join(BASE, "cmd")
 BINDINGS = os.path.join(BASE, "bindings", "python")
 EMBEDDED = os.path.join(BASE, "embedded")
 
+#: What the instance itself brings: a directory ``modprobe`` with the description of its modules.
+DATA = os.path.join(EMBEDDED, "flux_embedded")
+
+#: Directories with ``modprobe.d/*.toml``.
+MODPROBE = (os.path.join(DATA, "modprobe"), os.path.join(BASE, "modules"))
+
+#: What is built in, by the names that flux-core has for it.
+BUILTIN = {
+    "rc1_path": "flux modprobe rc1",
+    "rc3_path": "flux modprobe rc3",
+    "exec_path": COMMANDS,
+    "python_path": f"{BINDINGS}:{EMBEDDED}",
+    "cli_pluginpath": os.path.join(DATA, "cli", "plugins"),
+    "confdir": os.path.join(BASE, "etc"),
+    "datadir": DATA,
+    "libexecdir": DATA,
+}
+
 
 def module_dirs():
     """Return the directories of the modules that come with the project, one a module."""

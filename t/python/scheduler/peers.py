@@ -18,6 +18,7 @@ from pathlib import Path
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler import Scheduler, telling
+from _flux.module import module_handle
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
@@ -274,7 +275,8 @@ class ModuleTask(Task):
         kernel.add_service(name, self)
 
     def main(self):
-        self.entry(Flux(self))
+        Flux(self)
+        self.entry(module_handle(self.handle))
 
     def set_running(self):
         self.running = True
@@ -322,7 +324,7 @@ class Rig:
         #: every message the job manager or a client got from the scheduler: (topic, errnum, payload)
         self.received = []
         self.client = Recorder(kernel, self.received)
-        self.handle = Flux(Task(kernel, "test"))
+        self.handle = module_handle(Flux(Task(kernel, "test")))
         self.task = None
         self.sched = None
         self.known_R = {}

@@ -28,12 +28,10 @@ from flux_embedded.broker.infra import (
 from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.personality import Startup
+from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.formats import idset
 from flux_embedded.kernel import Kernel, Task
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
-
-#: Always loaded, before anything else.
-BUILTIN = ("overlay", "config", "rexec", "groups", "connector-local")
 
 #: Seconds a module has to end when the instance stops.
 STOP_TIMEOUT = 10.0
@@ -109,7 +107,7 @@ class Instance:
             defaults.attach(service)
             service.start()
         self.handle = Flux(Task(self.kernel, "client"))
-        for name in BUILTIN:
+        for name in PERMANENT:
             self.load_module(name)
         self.startup = Startup(self.handle, self.ctx)
 

@@ -49,11 +49,16 @@ class ModuleTask(Task):
 
     def _main(self):
         entry = _load_entry(self.path)
+        handle = self.handle
+        if self.kernel.module_handle is None:
+            from _flux.module import module_handle
+
+            handle = module_handle(handle)
         try:
             if isinstance(entry, type):
-                entry(self.handle, *self.args).run()
+                entry(handle, *self.args).run()
             else:
-                entry(self.handle, *self.args)
+                entry(handle, *self.args)
         except SystemExit as exc:
             code = exc.code
             if isinstance(code, str):

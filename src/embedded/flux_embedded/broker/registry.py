@@ -9,6 +9,9 @@ import importlib
 
 from flux_embedded.kernel.service import Service
 
+#: Always loaded, before anything else.
+PERMANENT = ("overlay", "config", "rexec", "groups", "connector-local")
+
 #: module name -> "package.module:Class", or None for a placeholder
 BUILTIN = {
     "config": "flux_embedded.broker.config_service:ConfigService",
@@ -43,3 +46,9 @@ def builtin_class(name):
         )
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def file_of(name):
+    """The file of builtin module `name`; of a placeholder, this one."""
+    module = (BUILTIN[name] or __name__).partition(":")[0]
+    return importlib.import_module(module).__file__

@@ -14,7 +14,7 @@ import time
 
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
-from flux_embedded.broker.instance import BUILTIN, Instance
+from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
     Command,
     adopt_orphans,
@@ -23,6 +23,7 @@ from flux_embedded.broker.process import (
     own_children,
 )
 from flux_embedded.broker.pymodule import print_traceback
+from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
@@ -276,7 +277,9 @@ class Session:
                 if code:
                     self.exit_code = self.exit_code or code
         elif self.options.personality != "minimal":
-            names = [name for name in self.instance.modules.removal_order() if name not in BUILTIN]
+            names = [
+                name for name in self.instance.modules.removal_order() if name not in PERMANENT
+            ]
             personality.unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):

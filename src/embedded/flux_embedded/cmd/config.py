@@ -27,14 +27,6 @@ TYPES = {
     "any": (object, lambda v: v if isinstance(v, str) else _compact(v)),
 }
 
-#: what is built in, by the name the host has for it
-BUILTIN = {
-    "rc1_path": "flux modprobe rc1",
-    "rc3_path": "flux modprobe rc3",
-    "exec_path": paths.COMMANDS,
-    "python_path": f"{paths.BINDINGS}:{paths.EMBEDDED}",
-}
-
 
 def get(args):
     value = flux.Flux().rpc("config.get").get()
@@ -81,9 +73,9 @@ def reload(args):
 
 
 def builtin(args):
-    if args.name not in BUILTIN:
+    if args.name not in paths.BUILTIN:
         raise CommandError(f"{args.name} is invalid")
-    print(BUILTIN[args.name])
+    print(paths.BUILTIN[args.name])
 
 
 def main(argv):

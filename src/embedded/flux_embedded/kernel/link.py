@@ -40,7 +40,7 @@ def open_handle(url=None, flags=0):
     if inside is not None and url is None:
         return inside
     if flags & ~OPEN_FLAGS:
-        raise OSError(errno.EINVAL, "Unable to connect to Flux: invalid flags specified")
+        raise OSError(errno.EINVAL, "invalid flags specified")
     return connect(url)
 
 
@@ -86,7 +86,7 @@ def connect(url=None):
 
 
 def _failure(number, reason):
-    return OSError(number, f"Unable to connect to Flux: {reason}")
+    return OSError(number, reason)
 
 
 def _ancestor(path):
@@ -115,6 +115,7 @@ class Link(Endpoint):
         self._unpacker = Unpacker()
         self._askers = {}
         self._tag = 0
+        self._pid = os.getpid()
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
     def fileno(self):
@@ -157,6 +158,14 @@ class Link(Endpoint):
         msg.matchtag = asked.matchtag
         self.kernel.send(asked.sender, msg)
 
+    def close(self):
+        """Close the connection."""
+        # The selector is shared with a child process that this may be the end of.
+        if os.getpid() == self._pid and self.kernel.uplink is self:
+            self.kernel.remove_fd(self._sock.fileno())
+        self._sock.close()
+        self.kernel.uplink = _Gone(self.kernel)
+
     def _lost(self):
         """The instance is gone: whoever waits for it learns so."""
         kernel = self.kernel
@@ -179,4 +188,8 @@ class _Gone(Endpoint):
         super().__init__(kernel, "broker")
 
     def receive(self, msg):
-        self.kernel.respond(msg, Message.error_response(msg, errno.EPIPE, os.strerror(errno.EPIPE)))
+        if msg.type == message.REQUEST and not msg.noresponse:
+            self.kernel.send(msg.sender, msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE)))
+
+    def close(self):
+        """There is nothing to close."""

@@ -3,6 +3,7 @@
 import errno
 import os
 
+from _flux import module
 from flux.jobtap import given
 from flux.jobtap.args import Args
 from flux.jobtap.belongings import (
@@ -11,29 +12,22 @@ from flux.jobtap.belongings import (
     RETURNS,
     Belongings,
     endless,
-    future_class,
-    handle_class,
+    refuse_to_wait,
 )
 from flux.jobtap.errors import FAILURES, brief
 from flux.jobtap.frozen import freeze
 from flux.jobtap.given import CURRENT_JOB
 from flux.jobtap.plugin import Plugin, service_name
+from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
 from flux_embedded.formats import states
 from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
-from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
 
 
-class PluginRPC(future_class(RPC)):
-    """RPCs of plugins."""
-
-
-class PluginHandle(handle_class(Flux)):
-    """The job manager's handle, of one plugin."""
-
-    rpc_class = PluginRPC
+class PluginFlux(Flux):
+    """The job manager's handle, of one plugin: what the plugin's handle of the bindings stands for."""
 
     def __init__(self, service, belongings):
         # Not the base class's: the task's own handle stays what it is.
@@ -44,9 +38,20 @@ class PluginHandle(handle_class(Flux)):
     def send_request(self, future, topic, *args, **kwargs):
         self.belongings.check()
         super().send_request(future, topic, *args, **kwargs)
-        if type(future) is PluginRPC:
-            future.topic, future.belongings = topic, self.belongings
+        future.topic = topic
         return self.belongings.future(future)
+
+    def about_to_wait(self, future):
+        self.belongings.check()
+        refuse_to_wait(future.topic)
+
+
+def _drop_future(future):
+    """Destroy a future, one of the bindings or what that stands for."""
+    if isinstance(future, PluginRPC):
+        drop_future(future)
+    else:
+        future.end()
 
 
 class Builtin(Plugin):
@@ -98,6 +103,7 @@ class Host:
         self.events = events
         self.queues = queues
         self.states = {}
+        module.prepare()
         self._posts = {}  # job -> [events, those that send it back], in the running cascade
         self._cascade = None
 
@@ -110,7 +116,8 @@ class Host:
             lambda where, exc: self.report(plugin, where, exc),
             lambda: self.jobtap.guest(plugin),
         )
-        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.service, belongings))
+        handle = PluginHandle(PluginFlux(self.service, belongings), belongings)
+        plugin = Plugin(self, name, path, args, handle=handle)
         self.states[plugin] = State(name, belongings, False)
         return plugin
 
@@ -142,7 +149,7 @@ class Host:
         self._end_perilogs(plugin, state)
         plugin.end()
         if state.belongings is not None:
-            state.belongings.end(lambda future: future.stop())
+            state.belongings.end(_drop_future)
         del self.states[plugin]
 
     def _end_perilogs(self, plugin, state):
