@@ -30,11 +30,11 @@ class Command(NamedTuple):
 #: heading -> {command: Command}, in the order of help
 GROUPS = {
     "run and submit jobs, allocate resources": {
-        "submit": Command("submit", "submit a job to a Flux instance"),
-        "run": Command("run", "run a Flux job interactively"),
-        "bulksubmit": Command("bulksubmit", "submit jobs in bulk to a Flux instance"),
-        "alloc": Command("alloc", "allocate a new Flux instance for interactive use"),
-        "batch": Command("batch", "submit a batch script to Flux"),
+        "submit": Command("submission:submit", "submit a job to a Flux instance"),
+        "run": Command("submission:run", "run a Flux job interactively"),
+        "bulksubmit": Command("submission:bulksubmit", "submit jobs in bulk to a Flux instance"),
+        "alloc": Command("submission:alloc", "allocate a new Flux instance for interactive use"),
+        "batch": Command("submission:batch", "submit a batch script to Flux"),
     },
     "list and interact with jobs": {
         "jobs": Command("jobs", "list jobs submitted to Flux"),

@@ -4,8 +4,8 @@ import errno
 
 import flux
 from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.cmd.lib.eventlog import Clock
 from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.cmd.lib.times import Clock
 from flux_embedded.formats.levels import LEVELS
 
 

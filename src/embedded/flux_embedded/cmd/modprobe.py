@@ -9,7 +9,7 @@ import sys
 
 from flux_embedded import paths
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 
 
 def make_modprobe(dry_run=False, verbose=False):
@@ -85,10 +85,10 @@ def rc3(args):
 
 
 def make_parser():
-    parser = Parser(prog="flux-modprobe")
+    parser = Parser("flux-modprobe")
 
     def command(name, function, text, *arguments):
-        one = parser.command(name, function, metavar="COMMAND", help=text)
+        one = parser.command(name, function, text)
         for argument in arguments:
             one.add_argument(argument)
         return one
