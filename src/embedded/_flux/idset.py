@@ -53,8 +53,13 @@ def idset_destroy(idset):
 
 @function("struct idset *idset_decode (const char *s)")
 def idset_decode(s):
+    body = s[1:-1] if s[:1] == "[" and s[-1:] == "]" else s
+    # The library of the host is no stickler for commas, but a range of one id is none.
+    parts = [part for part in body.split(",") if part]
+    if any(low == high for low, _, high in (part.partition("-") for part in parts)):
+        raise failure(errno.EINVAL)
     try:
-        bounds = text_form.decode(s)
+        bounds = text_form.decode(",".join(parts))
     except ValueError:
         raise failure(errno.EINVAL) from None
     if bounds and bounds[-1] > LIMIT:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flux.constants import IDSET_FLAG_BRACKETS, IDSET_FLAG_RANGE
+from flux.idset import IDSET_FLAG_BRACKETS, IDSET_FLAG_RANGE
 from flux.idset import IDset
 
 NONE = 4294967294
