@@ -2,8 +2,7 @@
 
 import pytest
 
-from flux.idset import IDSET_FLAG_BRACKETS, IDSET_FLAG_RANGE
-from flux.idset import IDset
+from flux.idset import IDSET_FLAG_BRACKETS, IDSET_FLAG_RANGE, IDset
 
 NONE = 4294967294
 

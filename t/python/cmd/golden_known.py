@@ -21,6 +21,7 @@ RULES = [
         r"flux (overlay|uptime|event|logger|post-job-event|help|.* (-h|--help))\b"
         r"|flux kvs (?!get|put|unlink)"
         r"|flux kvs get .*(-w|--watch|-W|--waitcreate|-[AN]|--namespace)|flux kvs put .*(-[sN]|--namespace)"
+        r"|flux R (diff|intersect|remap|rerank|verify)\b"
         r"|flux job (taskmap|hostpids|namespace|raiseall|killall)\b",
         LEFT_OUT,
     ),

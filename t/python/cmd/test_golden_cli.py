@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import subprocess
 
 import pytest
 import shared
@@ -165,21 +166,16 @@ def jobspec_cases():
 
 
 @pytest.mark.parametrize("entry", jobspec_cases())
-def test_jobspec(entry, capsys):
+def test_jobspec(entry):
     """The jobspecs of the submission options, key order included."""
-    from flux_embedded.cmd import main
-
-    argv = [
-        "submit",
-        "--dry-run",
-        "--env=-*",
-        "--rlimit=-*",
-        "--cwd=/home/user",
-        *entry["args"],
-        "hostname",
-    ]
-    rc = main(argv)
-    out, err = capsys.readouterr()
+    words = [str(ROOT / "src/cmd/flux"), "submit", "--dry-run", "--env=-*", "--rlimit=-*"]
+    done = subprocess.run(
+        [*words, "--cwd=/home/user", *entry["args"], "hostname"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    rc, out, err = done.returncode, done.stdout, done.stderr
     assert rc == entry["rc"]
     if "--begin-time=2030-01-01" in entry["args"]:
         # a date without a time is taken at the present time of day

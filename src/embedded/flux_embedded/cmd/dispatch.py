@@ -5,7 +5,7 @@ import sys
 
 from flux_embedded import paths
 from flux_embedded.cmd import commands
-from flux_embedded.cmd.lib.errors import CommandError, UsageError, error_text, warn
+from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 
 
 def _prepare_streams():
@@ -28,9 +28,6 @@ def _call(name, argv):
         return 141
     except KeyboardInterrupt:
         return 130
-    except UsageError as exc:
-        sys.stderr.write(str(exc))
-        return exc.code
     except (CommandError, OSError, ValueError) as exc:
         warn(f"flux-{name}: ERROR: {error_text(exc)}")
         return getattr(exc, "code", 1)

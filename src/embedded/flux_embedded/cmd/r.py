@@ -4,10 +4,10 @@ import json
 import socket
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import hostlist, idset
-from flux_embedded.formats.rset import RSet, kinds, short_kinds
+from flux_embedded.formats.rset import RSet, kinds
 
 
 def _members(text, what):
@@ -161,60 +161,10 @@ def append(args):
     print(result.encode())
 
 
-def _fold(operation):
-    def run(args):
-        result, *others = _stdin_sets()
-        for other in others:
-            result = operation(result, other)
-        print(result.encode())
-
-    return run
-
-
-def remap(args):
-    for rset in _stdin_sets():
-        print(rset.remap().encode())
-
-
-def rerank(args):
-    try:
-        print(_stdin_sets()[0].rerank(_hosts(args.hosts)).encode())
-    except ValueError as exc:
-        raise CommandError(f"rerank: {exc}") from None
-
-
 def set_property(args):
     rset = _stdin_sets()[0]
     _add_properties(rset, args.properties)
     print(rset.encode())
-
-
-def verify(args):
-    """The second R must have all that the first one promises."""
-    sets = _stdin_sets()
-    if len(sets) != 2:
-        raise CommandError("verify requires exactly 2 R objects on stdin")
-    expected, actual = sets
-    lacks, extras = expected.diff(actual), actual.diff(expected)
-    errors, warnings = [], []
-    for rank in expected.rank_list():
-        host, other = expected.hosts.get(rank, ""), actual.hosts.get(rank)
-        if rank not in actual.have:
-            errors.append(f"rank {rank} ({host}) missing resources: rank{rank}")
-            continue
-        if other != host:
-            errors.append(f"rank {rank} got hostname '{other}', expected '{host}'")
-        if rank in lacks.have:
-            missing = short_kinds(lacks.have[rank])
-            errors.append(f"rank {rank} ({host}) missing resources: {missing}")
-        if rank in extras.have:
-            extra = short_kinds(extras.have[rank])
-            warnings.append(f"rank {rank} ({host}) has extra resources: {extra}")
-    warnings += [f"found extra rank {r}" for r in actual.rank_list() if r not in expected.have]
-    for kind, texts in (("error", errors), ("warning", warnings)):
-        for text in texts:
-            warn(f"flux-R: {kind}: {text}")
-    return int(bool(errors))
 
 
 def parse_config(args):
@@ -252,14 +202,8 @@ def main(argv):
     one.add_argument("-x", "--exclude", metavar="RANKS", help="without these ranks")
     one.add_argument("-p", "--properties", metavar="NAME,...", help="ranks with these properties")
     parser.command("append", append, "put several R together")
-    parser.command("diff", _fold(RSet.diff), "what the first R has and the others do not")
-    parser.command("intersect", _fold(RSet.intersect), "what all have")
-    parser.command("remap", remap, "number ranks and cores from 0")
-    one = parser.command("rerank", rerank, "number ranks in the order of hosts")
-    one.add_argument("hosts", metavar="HOSTLIST")
     one = parser.command("set-property", set_property, "give ranks properties")
     one.add_argument("properties", metavar="NAME[:RANKS]", nargs="+")
-    parser.command("verify", verify, "check that the second R has all of the first")
     one = parser.command("parse-config", parse_config, "print the R that a configuration describes")
     one.add_argument("path", metavar="PATH")
     return parser.run(argv)

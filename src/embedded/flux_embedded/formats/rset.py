@@ -322,54 +322,6 @@ class RSet:
         )
         return result
 
-    def renumber(self, number=None):
-        """The same with other ranks: {rank: new}, or 0, 1, ... in their order.
-
-        ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
-        """
-        if number is None:
-            number = {rank: new for new, rank in enumerate(self.rank_list())}
-        result = self.copy()
-        result.have = {number[rank]: have for rank, have in self.have.items()}
-        result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
-        result.properties = {
-            name: {number[rank] for rank in members} for name, members in self.properties.items()
-        }
-        return result
-
-    def remap(self):
-        """Ranks and what they have renumbered from 0, as a sub-instance sees them.
-
-        GPUs keep their numbers: CUDA_VISIBLE_DEVICES knows them by no other.
-        """
-        result = self.renumber()
-        for rank, have in result.have.items():
-            result.have[rank] = tuple(
-                (kind, bounds if kind == "gpu" else (0, idset.count(bounds)))
-                for kind, bounds in have
-            )
-        return result
-
-    def rerank(self, names):
-        """Ranks renumbered in the order of hosts.
-
-        Raises:
-            ValueError: the hosts are not those of this set
-        """
-        if len(names) != len(self.have):
-            raise ValueError(
-                f"Number of hosts ({len(names)}) does not match node count ({len(self.have)})"
-            )
-        free = {}
-        for rank in self.rank_list():
-            free.setdefault(self.hosts.get(rank), []).append(rank)
-        number = {}
-        for new, name in enumerate(names):
-            if not free.get(name):
-                raise ValueError(f"Host {name} not found in resources")
-            number[free[name].pop(0)] = new
-        return self.renumber(number)
-
 
 def kinds(children):
     """What a rank has, {type: bounds}, as `RSet.have` has it."""

@@ -25,22 +25,3 @@ def warn(text):
     sys.stdout.flush()
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-class UsageError(CommandError):
-    """Wrong usage; the text is printed as it stands."""
-
-
-class NoInstance(CommandError):
-    """No instance answers."""
-
-    def __init__(self, text, reason):
-        super().__init__(f"Unable to connect to Flux: {text}")
-        self.reason = reason
-
-
-def errno_text(exc):
-    """``[Errno N] text``, the way Python prints an OSError."""
-    if isinstance(exc, OSError) and exc.errno is not None:
-        return f"[Errno {exc.errno}] {error_text(exc)}"
-    return str(exc)
