@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What this host is."""
 
 #: the release of this project, as configure.ac has it

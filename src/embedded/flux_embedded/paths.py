@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where the parts of this installation are: source tree and installed tree have one layout."""
 
 import glob

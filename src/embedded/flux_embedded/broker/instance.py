@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance in this process: kernel, broker services and modules, without socket or command.
 
     instance = Instance(size=4, clock=VirtualClock())

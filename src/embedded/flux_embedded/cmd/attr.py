@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux getattr``, ``setattr`` and ``lsattr``: broker attributes."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The commands there are: one table, from which a command line is run and help is printed.
 
 A new command is a function of its arguments (a list of words) that returns the exit status (None is 0), and a line

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Running the command that a ``flux`` command line names, and saying what went wrong."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux dmesg``: the broker's log."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux env`` and ``flux python``: commands with the instance's paths."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux exec``: run a command once for each broker rank.
 
 The ranks of the embedded instance are all on this host, so this runs the command here; what tells

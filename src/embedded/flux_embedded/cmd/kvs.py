@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux kvs get``, ``put`` and ``unlink``: keys of the key-value store."""
 
 import sys

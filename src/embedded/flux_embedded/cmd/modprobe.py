@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux modprobe``: modules in the order in which they depend on one another.
 
 What it does is `flux.modprobe` of flux-core's bindings; here are its subcommands, and where this instance's files are.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux module``: load, unload and look at broker modules."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux proxy``: run a command that speaks to another instance on this host."""
 
 import argparse

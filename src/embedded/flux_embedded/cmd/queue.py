@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux queue``: submission and scheduling, queue by queue."""
 
 import errno

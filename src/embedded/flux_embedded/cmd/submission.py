@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux submit``, ``run``, ``bulksubmit``, ``alloc`` and ``batch``: they are those of flux-core's bindings, ``flux.cli``."""
 
 import importlib

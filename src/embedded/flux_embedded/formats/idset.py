@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of non-negative integers as text (RFC 22), kept as intervals.
 
 A set is a flat ascending list of *bounds* ``[lo0, hi0, lo1, hi1, ...]``, each

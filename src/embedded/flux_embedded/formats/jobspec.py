@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Checking a jobspec at the door (RFC 14, RFC 25).
 
 `validate` is what ingest does by default: version 1 with integer counts, any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
 
 `RSet` is the one model of R. The functions below it are for whoever has the R of every job in

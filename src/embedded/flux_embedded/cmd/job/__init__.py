@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux job``: everything about one job."""
 
 from flux_embedded.cmd.lib.options import Parser

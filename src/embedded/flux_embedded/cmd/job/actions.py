@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Acting on jobs: submit, raise, kill, urgency, memo, purge."""
 
 import json

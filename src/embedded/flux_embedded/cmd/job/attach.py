@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux job attach``: show a job's output, feed it standard input, end with its exit status."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux job eventlog`` and ``flux job wait-event``."""
 
 import json

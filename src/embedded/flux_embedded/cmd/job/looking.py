@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What is known of a job: info, id, last, list, stats, timeleft."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """How a command reports failure: ``flux-NAME: ERROR: text`` on stderr, and its exit status."""
 
 import os

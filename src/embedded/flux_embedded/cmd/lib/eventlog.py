@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Eventlog lines (RFC 18) as text or JSON, and the times of log lines."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Options of the commands: argparse, with what several commands share."""
 
 import argparse

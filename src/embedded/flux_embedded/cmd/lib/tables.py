@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Tables whose columns the user chooses: `flux.util.OutputFormat`, with the formats that have a name."""
 
 from flux.util import OutputFormat, UtilConfig

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux resource``: see and manage the instance's resources."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux resource list``, ``info``, ``R`` and ``eventlog``."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux resource status``, and the table of ``flux resource drain``."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux resource topology``: nodes, what is free on them and who holds what."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What mock and real jobs share."""
 
 from flux_embedded.formats import idset, rset

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Scripts that run once for each rank of a job: housekeeping, prolog, epilog."""
 
 import errno

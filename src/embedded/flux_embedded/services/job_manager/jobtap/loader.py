@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Finding plugin files.
 
 A plugin is a Python file. The examples that come with the instance
