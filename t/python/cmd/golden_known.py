@@ -109,6 +109,7 @@ SET_ASIDE.update(
         ],
         "resources": [(r"flux resource (list|status)", FAKE_RANKS)],
         "nodes": [
+            (r"flux resource (status|drain 3 gone)", LEFT_OUT),
             (
                 r"sleep 0.4; flux jobs",
                 "the scheduler says why a job waits in its first second, too",
