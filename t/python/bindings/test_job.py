@@ -77,7 +77,7 @@ class One(BrokerModule):
 
 @pytest.fixture
 def h(instance):
-    return instance.handle
+    return bindings_instance.handle(instance)
 
 
 def job(seconds=10, **more):

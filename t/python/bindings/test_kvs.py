@@ -20,7 +20,7 @@ def instance():
 
 @pytest.fixture
 def h(instance):
-    return instance.handle
+    return bindings_instance.handle(instance)
 
 
 def commit(h, *ops, **more):
