@@ -44,10 +44,9 @@ lib = Library(
 ffi = lib.get_ffi()
 
 # Whoever asks for these has no handle yet, or needs none.
-from _flux import debugger, handle  # noqa: E402, F401
-
 # The bindings find the functions by a wrapper that is made for each; see `function`.
 import flux.wrapper  # noqa: E402
+from _flux import debugger, handle  # noqa: E402, F401
 
 Wrapped.base = flux.wrapper.WrapperBase
 flux.wrapper.FunctionWrapper = Wrapped

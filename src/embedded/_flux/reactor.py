@@ -13,7 +13,6 @@ from _flux.function import failure, function
 from flux_embedded.kernel import watchers
 from flux_embedded.kernel.message import ROLE_OWNER
 
-
 pointer_to(
     "flux_watcher_t *",
     watchers.Watcher,

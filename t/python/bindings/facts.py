@@ -676,12 +676,30 @@ def fact_idsets(h):
         "": "", "[]": "", "1-3,5-6,42": "1-3,5-6,42", "[1-3,7]": "1-3,7", "1,2": "1-2", "1,,2": "1-2", "1,": "1",
     }.items():  # fmt: skip
         assert str(IDset(text)) == meant, text
-    for text in "01", "3-1", "2,1", "1,1", "1-3,2", "-1", "1 ,2", "[1", "a", "1--2", "1-1", "0-4294967295", "2147483648":
+    for text in (
+        "01",
+        "3-1",
+        "2,1",
+        "1,1",
+        "1-3,2",
+        "-1",
+        "1 ,2",
+        "[1",
+        "a",
+        "1--2",
+        "1-1",
+        "0-4294967295",
+        "2147483648",
+    ):
         raises(ValueError, lambda text=text: IDset(text))
     ids = IDset([7, 1, 2]).set(20, 22).clear(21)
     assert str(ids) == "1-2,7,20,22" and ids.count() == 5
     assert (ids.first(), ids.last(), ids.next(2), ids.next(22)) == (1, 22, 7, 4294967294)
-    assert str(ids | "8") == "1-2,7-8,20,22" and str(ids & "2-7") == "2,7" and str(ids - "1") == "2,7,20,22"
+    assert (
+        str(ids | "8") == "1-2,7-8,20,22"
+        and str(ids & "2-7") == "2,7"
+        and str(ids - "1") == "2,7,20,22"
+    )
     assert list(ids.copy()) == [1, 2, 7, 20, 22] and 7 in ids and 8 not in ids
     assert ids.encode(flags=0) == "1,2,7,20,22" and IDset("1-3").encode(flags=6) == "[1-3]"
     raises(OSError, lambda: ids.set(2147483648), errno.ERANGE)
@@ -702,7 +720,12 @@ def fact_hostlists(h):
     assert str(Hostlist("n009,n10")) == "n[009,10]" and str(Hostlist("vm,vm")) == "vm,vm"
     assert list(Hostlist("n[001,2]")) == ["n001", "n2"]
     hosts = Hostlist("a[0-3]")
-    assert (hosts[0], hosts[-1], str(hosts[1:3]), str(hosts[IDset("0,3")])) == ("a0", "a3", "a[1-2]", "a[0,3]")
+    assert (hosts[0], hosts[-1], str(hosts[1:3]), str(hosts[IDset("0,3")])) == (
+        "a0",
+        "a3",
+        "a[1-2]",
+        "a[0,3]",
+    )
     assert hosts.append("b", ["c[1-2]"]) == 3 and hosts.delete("b,zz") == 1 and hosts.count() == 6
     assert hosts.find("c2") == 5 and hosts.index("c1,a0") == [4, 0] and "zz" not in hosts
     assert str(Hostlist("n10,n9,a,n9").uniq()) == "a,n[9-10]"
@@ -715,7 +738,14 @@ def fact_hostlists(h):
 
 def fact_job_ids(h):
     id = JobID("ƒ2wErdR9")
-    assert id == JobID("f2wErdR9") == JobID(id.dec) == JobID(id.hex) == JobID(id.dothex) == JobID(id.kvs)
+    assert (
+        id
+        == JobID("f2wErdR9")
+        == JobID(id.dec)
+        == JobID(id.hex)
+        == JobID(id.dothex)
+        == JobID(id.kvs)
+    )
     assert JobID(id.f58) == JobID(f" {id.f58plain}") == id and JobID("0.0.0.1") == 1
     for text in "", "x1", "f", "fOOO", "f1 ", "0x", "-1", "1.1", "18446744073709551616":
         raises(ValueError, lambda text=text: JobID(text))

@@ -64,7 +64,10 @@ def installed(tmp_path):
 
 def test_embedded_path_is_our_directory_and_the_packages_whatever_is_installed(installed):
     out = run("import flux; print(*flux.__path__, sep='|')", BINDINGS, EMBEDDED, installed)
-    assert out.split("|") == [os.path.join(BINDINGS, "flux"), os.path.join(_flux.bindings(), "flux")]
+    assert out.split("|") == [
+        os.path.join(BINDINGS, "flux"),
+        os.path.join(_flux.bindings(), "flux"),
+    ]
     out = run(
         """
         import flux

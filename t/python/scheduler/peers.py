@@ -15,10 +15,10 @@ import json
 import types
 from pathlib import Path
 
+from _flux.module import module_handle
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler import Scheduler, telling
-from _flux.module import module_handle
 from flux_embedded.kernel import Kernel, Task, VirtualClock, message
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message

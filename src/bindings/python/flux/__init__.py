@@ -35,7 +35,6 @@ def Flux(*args: Any, **kwargs: Any) -> Any:
     Raises:
         OSError: no instance can be reached.
     """
-    import flux.core.handle
 
     return flux.core.handle.Flux(*args, **kwargs)
 

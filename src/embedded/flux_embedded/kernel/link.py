@@ -15,7 +15,6 @@ from flux_embedded.kernel import current, message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.kernel import Kernel
-from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import Task
 from flux_embedded.kernel.wire import Unpacker, pack
 
