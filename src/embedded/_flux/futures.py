@@ -177,6 +177,11 @@ class Future:
             self._now = Flux(self.h.task.clone())
         return self._now
 
+    @property
+    def is_waited_for(self):
+        """Whether somebody waits for it just now."""
+        return self._waiting
+
     def current_flux(self):
         """The handle to start something with: the clone while somebody waits, else its own."""
         if self.h is None:
@@ -494,7 +499,7 @@ def flux_future_get_flux(f):
 
 @function("flux_reactor_t *flux_future_get_reactor (flux_future_t *f)")
 def flux_future_get_reactor(f):
-    if f._waiting and f.h is not None:
+    if f.is_waited_for and f.h is not None:
         return f.now().task
     if f.reactor is None:
         raise failure(errno.EINVAL)

@@ -27,6 +27,10 @@ class List:
         self.hosts = hosts
         self._places = None
 
+    def extend(self, hosts):
+        self.hosts += list(hosts)
+        self._places = None
+
     def places(self):
         """name -> where it is first in the list."""
         if self._places is None:
@@ -77,17 +81,14 @@ def hostlist_copy(hl):
 @function("int hostlist_append (struct hostlist *hl, const char *hosts)")
 def hostlist_append(hl, hosts):
     added = _decode(hosts)
-    hl.changed(hl.hosts + added)
+    hl.extend(added)
     return len(added)
 
 
 @function("int hostlist_append_list (struct hostlist *hl1, struct hostlist *hl2)")
 def hostlist_append_list(hl1, hl2):
     added = len(hl2.hosts)
-    if added == 1 and hl1._places is None:
-        hl1.hosts.append(hl2.hosts[0])
-    else:
-        hl1.changed(hl1.hosts + hl2.hosts)
+    hl1.extend(hl2.hosts)
     return added
 
 

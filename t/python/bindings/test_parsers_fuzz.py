@@ -8,9 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from flux.hostlist import Hostlist
-from flux.idset import IDset
 from flux.job.JobID import JobID
-from flux.resource import ResourceSet
 from flux_embedded.formats import (
     constraint,
     eventlog,
@@ -184,23 +182,6 @@ class Everything:
 
 
 @MANY
-@given(st.one_of(objects, mutated(R)))
-@example(R)
-def test_resource_sets(obj):
-    try:
-        rset = ResourceSet(obj)
-    except (ValueError, KeyError, TypeError) as exc:
-        # The last two only for what is no R of any version.
-        assert isinstance(exc, ValueError) or not isinstance(obj, dict) or "version" not in obj
-        return
-    again = ResourceSet(rset.to_dict())
-    assert again.to_dict() == rset.to_dict()
-    assert rset.dumps() == again.dumps()
-    assert (rset - rset).nnodes == 0 and (rset & rset).dumps() == rset.dumps()
-    assert len(rset.nodelist) in (0, rset.nnodes)
-
-
-@MANY
 @given(st.one_of(objects, mutated(JOBSPEC["attributes"]["system"]["constraints"])))
 def test_constraints(obj):
     try:
@@ -220,26 +201,6 @@ def test_constraints(obj):
 # -- against simple models -------------------------------------------------------
 
 ids = st.sets(st.integers(0, 40))
-
-
-@MANY
-@given(ids, ids, st.integers(0, 45), st.integers(0, 45))
-def test_idset_is_a_set(a, b, x, y):
-    A, B = IDset(a), IDset(b)
-    assert list(A) == sorted(a) and IDset(str(A)) == A and len(A) == len(a)
-    assert (A | B).expand() == sorted(a | b)
-    assert (A & str(B)).expand() == sorted(a & b)
-    assert (A - B).expand() == sorted(a - b)
-    assert A.copy().add(B).expand() == sorted(a | b)
-    lo, hi = sorted((x, y))
-    assert A.copy().set(x, y).expand() == sorted(a | set(range(lo, hi + 1)))
-    assert A.copy().clear(x, y).expand() == sorted(a - set(range(lo, hi + 1)))
-    assert (x in A) == (x in a)
-    assert A.next(x) == min((i for i in a if i > x), default=4294967294)
-    assert A.first() == min(a, default=4294967294) and A.last() == max(a, default=4294967294)
-    assert A[x] == (x in a)
-    for text in (A.encode(flags=0), A.encode(flags=2), A.encode(flags=6)):
-        assert IDset(text) == A
 
 
 names = st.one_of(

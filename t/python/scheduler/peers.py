@@ -16,7 +16,6 @@ import types
 from pathlib import Path
 
 from _flux.module import module_handle
-
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler import Scheduler, telling

@@ -323,6 +323,20 @@ class RSet:
         )
         return result
 
+    def renumber(self):
+        """The same with ranks 0, 1, ... in their order.
+
+        ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
+        """
+        number = {rank: new for new, rank in enumerate(self.rank_list())}
+        result = self.copy()
+        result.have = {number[rank]: have for rank, have in self.have.items()}
+        result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
+        result.properties = {
+            name: {number[rank] for rank in members} for name, members in self.properties.items()
+        }
+        return result
+
 
 def kinds(children):
     """What a rank has, {type: bounds}, as `RSet.have` has it."""

@@ -49,6 +49,8 @@ class Kernel(Router):
         super().__init__(size)
         self.clock = clock or RealClock()
         self.serial = itertools.count(1)
+        #: for matchtags: an outside program's tasks share one connection, on which they are told apart by these
+        self.tags = itertools.count(1)
         self.running = None
         self.intercept = None
         self.turns = 0

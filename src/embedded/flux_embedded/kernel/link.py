@@ -113,7 +113,6 @@ class Link(Endpoint):
         self._sock = sock
         self._unpacker = Unpacker()
         self._askers = {}
-        self._tag = 0
         self._pid = os.getpid()
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
@@ -121,14 +120,10 @@ class Link(Endpoint):
         return self._sock.fileno()
 
     def receive(self, msg):
-        # A response is to a request the broker sent here, for a service that this program registered.
-        tag = msg.matchtag if msg.type == message.RESPONSE else 0
-        if msg.type == message.REQUEST and msg.matchtag and not msg.flags & message.FLAG_NORESPONSE:
-            self._tag += 1
-            tag = self._tag
-            self._askers[tag] = msg
+        if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
+            self._askers[msg.matchtag] = msg
         try:
-            self._sock.sendall(pack(msg, tag))
+            self._sock.sendall(pack(msg))
         except OSError:
             self._lost()
 
@@ -154,7 +149,6 @@ class Link(Endpoint):
             return
         if msg.errnum or not asked.flags & message.FLAG_STREAMING:
             del self._askers[msg.matchtag]
-        msg.matchtag = asked.matchtag
         self.kernel.send(asked.sender, msg)
 
     def close(self):

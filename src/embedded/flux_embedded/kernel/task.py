@@ -48,7 +48,6 @@ class Task(Endpoint):
         self.on_exit = None
         self.aux = {}
         self.last_message = kernel.time
-        self._matchtag = 0
         self._exact = {}
         self._globs = []
         self._listening = False
@@ -238,5 +237,4 @@ class Task(Endpoint):
     # -- sending -------------------------------------------------------------------------------
 
     def new_matchtag(self):
-        self._matchtag += 1
-        return self._matchtag
+        return next(self.kernel.tags)
