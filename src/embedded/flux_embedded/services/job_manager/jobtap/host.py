@@ -5,7 +5,6 @@ import errno
 import os
 
 from _flux import module
-
 from flux.jobtap import given
 from flux.jobtap.args import Args
 from flux.jobtap.belongings import (
