@@ -132,7 +132,10 @@ PARTS = {
             "what the host's own commands, loaders and ingest workers are made of",
         )
     ],
-    "api-jobspec": [(r"^attrs ", "the environment of the machine that recorded")],
+    "api-jobspec": [
+        (r"^attrs ", "the environment of the machine that recorded"),
+        (r"^invalid -> ", "which of two missing keys is named differs from run to run"),
+    ],
     "api-wait": [(r"^any none ", GAPS)],
     "rpc-jobmgr": [(r"^job-manager\.stats-get", COUNTS)],
     "api-idset-hostlist": [(r"^(hl )?dir -> ", "what the C library is wrapped in")],
