@@ -2,7 +2,7 @@
 
 from _flux import constants
 from _flux.ffi import FFI
-from _flux.function import Library, Wrapped
+from _flux.function import Library, Wrapped, look_up
 
 lib = Library(
     FFI,
@@ -50,3 +50,4 @@ from _flux import debugger, handle  # noqa: E402, F401
 
 Wrapped.base = flux.wrapper.WrapperBase
 flux.wrapper.FunctionWrapper = Wrapped
+flux.wrapper.Wrapper.__getattr__ = look_up

@@ -11,12 +11,14 @@ converts the arguments, as cffi does: TypeError for another type, OverflowError 
 There are two ways to call it.  ``lib.flux_respond(...)`` is as in C: it returns -1 and sets ``ffi.errno``.  The
 bindings' own wrapper (``flux.wrapper.FunctionWrapper``) makes an exception of that again, and goes through the
 arguments twice on the way.  `Wrapped` is put in its place: it does what that does, and is made once for each function.
+So is `look_up`, in the place of the method that finds a function and keeps it in the wrapper's class.
 """
 
 import errno
 import importlib
 import os
 import sys
+from types import MethodType
 
 from _flux.cdata import NULL, Array, Text, text_of
 from _flux.ctype import INTEGERS, Prototype, named
@@ -109,7 +111,7 @@ class Function:
         lines = [f"def call({'owner, ' if wrapped else ''}*args):"]
         if add_handle:
             lines += [
-                "    a0 = owner.handle",
+                "    a0 = owner._handle",
                 "    if a0 is None:",
                 f"        raise ValueError({_NO_HANDLE!r})",
             ]
@@ -166,6 +168,33 @@ class Wrapped:
         # The exceptions are the implementation's: there is no result that would have to be looked at.
         call.set_error_check = lambda is_error: None
         return call
+
+
+def look_up(wrapper, name):
+    """In the place of ``flux.wrapper.Wrapper.__getattr__``: what a wrapper's attribute is in C.
+
+    The function is kept in the wrapper's class, as it is: the bindings would put another one around it.
+
+    Raises:
+        AttributeError: it is a name of Python's own, or masked by the wrapper
+    """
+    if name == "lib" or (name.startswith("__") and name.endswith("__")):
+        raise AttributeError(name)
+    lib = wrapper.lib
+    for full in (name, *(prefix + name for prefix in wrapper.prefixes)):
+        found = getattr(lib, full, None)
+        if found is not None:
+            break
+    else:
+        from flux.wrapper import ErrorPrinter
+
+        found = ErrorPrinter(name, wrapper.prefixes)
+    if not isinstance(found, Function):
+        setattr(wrapper, name, found)
+        return found
+    call = wrapper.check_wrap(found, name)
+    setattr(type(wrapper), name, call)
+    return MethodType(call, wrapper)
 
 
 # -- the checks of one argument ----------------------------------------------------------------------------

@@ -146,10 +146,11 @@ class Kernel(Router):
     @property
     def hub(self):
         """The greenlet the loop runs in. What escapes it is raised in the program's first greenlet."""
-        thread = get_ident()
-        if self._hub is None or self._hub.dead or self._thread != thread:
-            # An outside program may have made its handle in another thread, where that loop has to stay.
-            self._thread = thread
+        hub = self._hub
+        # An outside program may have made its handle in another thread, where that loop has to stay.
+        moved = self.uplink is not None and self._thread != get_ident()
+        if hub is None or hub.dead or moved:
+            self._thread = get_ident()
             root = getcurrent()
             while root.parent is not None:
                 root = root.parent
