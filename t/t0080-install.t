@@ -7,6 +7,9 @@ From a copy of the source, so that the tree the other tests run from is left alo
 
 . "$(dirname "$0")/sharness.sh"
 
+# What is built here takes flux-python from the tree, not from the package index.
+FLUX_PYTHON_COPY=$FLUX_SOURCE_DIR/.cache/flux-python && export FLUX_PYTHON_COPY
+
 missing=
 for tool in autoreconf automake make; do
 	command -v $tool >/dev/null || missing="$missing $tool"
