@@ -40,7 +40,7 @@ class PluginFlux(Flux):
         self.plugin_resources.check()
         super().send_request(future, topic, *args, **kwargs)
         future.topic = topic
-        return self.plugin_resources.future(future)
+        return self.plugin_resources.add_future(future)
 
     def about_to_wait(self, future):
         self.plugin_resources.check()
