@@ -72,7 +72,7 @@ class Rv1Pool(Hooks):
     #: Class of its index. A policy that needs to know more of what is free has a subclass.
     index_class = RankIndex
 
-    #: Whether this is the pool of an allocation: its R leaves out properties that are local to the
+    #: Whether this is the pool of an allocation, whose R leaves out properties that are local to the
     #: instance.
     _granted = False
     #: What the pool of an allocation has of its ``_base``, until its state is made.

@@ -65,8 +65,8 @@ class Plan:
         pool (ResourcePoolImplementation): the pool; it has a view.
     """
 
-    #: Turns the implementation that ``alloc()`` got into what it returns: for the plan of a
-    #: ResourcePool, a pool of the same class.
+    #: Turns the implementation that ``alloc()`` got into what it returns, for the plan of a
+    #: ResourcePool a pool of the same class.
     wrap: Callable[[ResourcePoolImplementation], Any] = staticmethod(lambda impl: impl)
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:

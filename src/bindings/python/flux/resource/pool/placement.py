@@ -38,8 +38,8 @@ def slots_on(cores: int, gpus: int, shape: Shape) -> int:
 class Placement:
     """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
 
-    #: True: ranks with fewest free cores, then fewest free GPUs, are tried first; else those with
-    #: most.
+    #: Whether ranks with fewest free cores, then fewest free GPUs, are tried first; otherwise those
+    #: with most.
     best_fit = False
 
     def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
