@@ -139,13 +139,6 @@ PARTS = {
         (r"^attrs ", "the environment of the machine that recorded"),
         (r"^invalid ", "the package names any of the keys that are missing, each run another"),
     ],
-<<<<<<< HEAD
-=======
-    "api-jobspec": [
-        (r"^attrs ", "the environment of the machine that recorded"),
-        (r"^invalid -> ", "which of two missing keys is named differs from run to run"),
-    ],
->>>>>>> w-bindings
     "api-wait": [(r"^any none ", GAPS)],
     "rpc-jobmgr": [(r"^job-manager\.stats-get", COUNTS)],
     "rpc-broker": [
