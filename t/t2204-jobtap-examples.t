@@ -56,9 +56,9 @@ test_expect_success 'priority-multifactor: size and shares, from a file that may
 	echo "{\"$(id -u)\": 0.75}" >shares.json &&
 	event --match-context=priority=16950 $id priority &&
 	echo "nonsense" >shares.json &&
-	test_wait_until "flux dmesg | grep -q \"the former shares stay in force\"" &&
+	test_wait_until "flux dmesg | grep -q \"the shares read before remain in use\"" &&
 	flux cancel $all && event $id clean && flux jobtap remove priority-multifactor.$so &&
-	test_must_fail flux jobtap load priority-multifactor.py weight=1 2>err && grep "expected one of age, size" err
+	test_must_fail flux jobtap load priority-multifactor.py weight=1 2>err && grep "for one of age, size" err
 '
 test_expect_success 'perilog: a prolog before, an epilog after; a prolog that fails ends the job' '
 	cat >perilog.toml <<-EOT &&

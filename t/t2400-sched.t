@@ -76,9 +76,9 @@ test_expect_success 'a job that the scheduler has not been given is explained as
 	grep "waits: held" explain &&
 	flux sched explain --json $held | jq -e ".jobs[0].verdict == \"waits\"" &&
 	flux sched explain --all >all && cat all &&
-	tail -1 all | grep "^2 pending jobs not with the scheduler yet" &&
+	tail -1 all | grep "^2 pending jobs not sent to the scheduler yet" &&
 	test_must_fail flux sched explain $run 2>err && grep "its state is RUN" err &&
-	guest flux sched explain --all | tee all && ! grep "not with the scheduler" all &&
+	guest flux sched explain --all | tee all && ! grep "not sent to the scheduler" all &&
 	test_must_fail guest flux sched explain $held 2>err && grep "is not a pending job" err &&
 	flux queue stop -m "until noon" -a &&
 	late=$(flux submit -N1 -t 1m true) &&

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The command ``flux sched``; what it does is in flux/scheduler/command/."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The command ``flux sched``; its code is in flux/scheduler/command/."""
 
 import sys
 

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Build ``python.so``, the jobtap plugin in which a real job manager runs Python plugins.
 
-    python build.py [--output-dir DIR] [--overlay DIR] [--installed-overlay DIR] [--bindings DIR] [--check] [--quiet]
+    python build.py [--output-dir DIR] [--overlay DIR] [--installed-overlay DIR] [--bindings DIR]
+    [--check] [--quiet]
 
-The Python that runs this is the one that will be embedded: it needs a shared library (``--enable-shared``), its headers and
-cffi. Flux's headers and jansson are found by pkg-config, or given by FLUX_CORE_CFLAGS and FLUX_CORE_LIBS. Nothing is
-written outside DIR and a temporary directory.
+The Python that runs this script is the one that python.so starts in the job manager. It needs a
+shared library (Python configured with ``--enable-shared``), the headers of Python, and cffi. The
+headers of Flux and jansson are found by pkg-config, or given by FLUX_CORE_CFLAGS and
+FLUX_CORE_LIBS. Nothing is written outside DIR and a temporary directory.
 
-``--check`` builds nothing and says on one line what is missing. Exit status: 0 done; 1 something is missing; 2 usage.
+``--check`` builds nothing, and prints on one line what is missing. Exit status: 0 done; 1 something
+is missing; 2 usage.
 """
 
 import argparse
@@ -84,7 +88,8 @@ import flux.jobtap.job_manager_bridge
 
 
 def flux_flags():
-    """(compile flags, link flags) for flux-core and jansson, or None where pkg-config does not know them."""
+    """(compile flags, link flags) for flux-core and jansson, or None where pkg-config does not know
+    them."""
     cflags, libs = os.environ.get("FLUX_CORE_CFLAGS"), os.environ.get("FLUX_CORE_LIBS")
     if cflags is None and libs is None:
         cflags, libs = pkg_config("--cflags"), pkg_config("--libs")
@@ -123,7 +128,8 @@ def shared_library():
 
 
 def missing():
-    """None if it can be built here, else what is missing."""
+    """Find out whether python.so can be built here: returns None, or a text that says what is
+    missing."""
     try:
         import cffi  # noqa: F401
     except ImportError:
@@ -162,7 +168,7 @@ def missing():
 
 
 def builder(args):
-    """The configured cffi.FFI."""
+    """Make the cffi.FFI that builds python.so."""
     import cffi
 
     directory, link, soname = shared_library()
@@ -187,7 +193,8 @@ def builder(args):
         source,
         extra_compile_args=cflags + ["-O2", "-fvisibility=default"],
         extra_link_args=[f"-L{directory}", f"-Wl,-rpath,{directory}", f"-l{link}", *libs]
-        # The functions of the jobtap interface are job-manager.so's, which has loaded us.
+        # The functions of the jobtap interface are defined in job-manager.so, which loads
+        # python.so.
         + ["-Wl,--allow-shlib-undefined"],
         libraries=[],
     )
@@ -195,13 +202,14 @@ def builder(args):
 
 
 def build(args):
-    """Compile, and move the plugin into the output directory. Returns its path."""
+    """Compile the plugin and move it into the output directory. Returns its path."""
     ffi = builder(args)
     os.makedirs(args.output_dir, exist_ok=True)
     target = os.path.join(args.output_dir, NAME)
     with tempfile.TemporaryDirectory() as tmp:
         made = ffi.compile(tmpdir=tmp, target="python.*", verbose=not args.quiet)
-        # A job manager may have the old one open: put the new one beside it, then rename.
+        # A job manager may have loaded the old file, which must not be changed: write the new one
+        # beside it and rename.
         shutil.copy2(made, target + ".new")
         os.replace(target + ".new", target)
     return target

@@ -1,11 +1,12 @@
-/* The part of python.so that has to be C: starting Python inside the job manager, what is variadic in the jobtap API,
- * and JSON values made into Python objects without their text in between.
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* The part of python.so that has to be written in C: starting Python inside the job manager, calling the variadic functions
+ * of the jobtap API, and converting JSON values to Python objects without printing and parsing them.
  *
- * Everything else is flux.jobtap.job_manager_bridge.  build.py puts the two together with cffi and defines
+ * Everything else is in flux.jobtap.job_manager_bridge.  build.py combines the two with cffi and defines
  *   PYTHON_EXECUTABLE  the interpreter whose site-packages are used
  *   PYTHON_LIBRARY     soname of its shared library
- *   BUILD_DIR          where python.so is built; run from there, the modules are those of the source tree
- *   SOURCE_OVERLAY, INSTALLED_OVERLAY, FLUX_BINDINGS   directories that go before all others on sys.path
+ *   BUILD_DIR          where python.so is built; if it is loaded from there, Python modules come from the source tree
+ *   SOURCE_OVERLAY, INSTALLED_OVERLAY, FLUX_BINDINGS   directories that precede all others on sys.path
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -34,15 +35,16 @@ static void python_request (const flux_msg_t *msg, long number);
  * JSON to Python
  */
 
-/* FrozenDict and FrozenList, given by jobtap_set_types. */
 int flux_plugin_init (flux_plugin_t *p);
+
+/* FrozenDict and FrozenList, set by set_types. */
 static PyTypeObject *dict_type;
 static PyTypeObject *list_type;
 static PyObject *no_arguments;
 
-/* Jobspecs are large, and the same one is read in callback after callback.  A cached one holds on to its json_t, so that
- * no other can have the same address.  The job manager changes a jobspec in place when jobspec-update is posted;
- * forget_jobspecs is called then, before anybody can read it.
+/* Jobspecs are large, and the same one is read in many callbacks, so converted ones are cached by the address of their
+ * json_t.  The cache keeps a reference to the json_t, so that no other can get the same address.  The job manager changes a
+ * jobspec in place when a jobspec-update event is posted; forget_jobspecs is called before the changed one can be read.
  */
 #define CACHE_SIZE 256
 static struct {
@@ -147,13 +149,13 @@ static json_t *args_root (PyObject *pointer, int flags)
             PyErr_SetString (PyExc_ValueError, "no args");
         return NULL;
     }
-    /* Nothing was ever put in. */
+    /* This fails if there are no arguments at all. */
     if (flux_plugin_arg_unpack (args, flags, "o", &root) < 0)
         return NULL;
     return root;
 }
 
-/* fetch(pointer, key): one value of the IN args. */
+/* fetch(pointer, key): get one value of the IN args. */
 static PyObject *py_fetch (PyObject *module, PyObject *const *argv, Py_ssize_t argc)
 {
     const char *key;
@@ -172,7 +174,7 @@ static PyObject *py_fetch (PyObject *module, PyObject *const *argv, Py_ssize_t a
     return NULL;
 }
 
-/* everything(pointer, flags): all IN (0) or OUT (1) args as one object. */
+/* everything(pointer, flags): get all IN (0) or OUT (1) args as one dict. */
 static PyObject *py_everything (PyObject *module, PyObject *const *argv, Py_ssize_t argc)
 {
     json_t *root;
@@ -189,7 +191,7 @@ static PyObject *py_everything (PyObject *module, PyObject *const *argv, Py_ssiz
     return PyDict_New ();
 }
 
-/* keys(pointer): the keys of the IN args. */
+/* keys(pointer): get the keys of the IN args. */
 static PyObject *py_keys (PyObject *module, PyObject *const *argv, Py_ssize_t argc)
 {
     const char *key;
@@ -216,7 +218,7 @@ static PyObject *py_keys (PyObject *module, PyObject *const *argv, Py_ssize_t ar
     return list;
 }
 
-/* set_types(dict, list): the classes that objects and arrays become. */
+/* set_types(dict, list): set the classes that JSON objects and arrays are converted to. */
 static PyObject *py_set_types (PyObject *module, PyObject *const *argv, Py_ssize_t argc)
 {
     if (argc != 2 || !PyType_Check (argv[0]) || !PyType_Check (argv[1])) {
@@ -230,7 +232,7 @@ static PyObject *py_set_types (PyObject *module, PyObject *const *argv, Py_ssize
     Py_RETURN_NONE;
 }
 
-/* forget_jobspecs(): a jobspec has changed in place. */
+/* forget_jobspecs(): clear the cache, since a jobspec was changed in place. */
 static PyObject *py_forget_jobspecs (PyObject *module, PyObject *const *argv, Py_ssize_t argc)
 {
     forget_jobspecs ();
@@ -256,13 +258,13 @@ static struct PyModuleDef values_module = {
 
 static const char *overlay = INSTALLED_OVERLAY;
 
-/* Loaded as a copy of the file rather than by a link, this is a second library beside the first, but there is one Python:
- * the first does the work.
+/* If the file was copied instead of linked, the job manager loads this code twice, as two libraries.  There is only one
+ * Python interpreter in the process, so the library that was loaded first does the work for the second.
  */
 typedef int (*init_f) (flux_plugin_t *p);
 static init_f first;
 
-/* Flux closes the library when a plugin is removed, but Python and the reactor keep addresses in it. */
+/* Flux closes the library when a plugin is removed, but Python and the reactor still refer to its code. */
 static int pin (char *text, size_t size)
 {
     Dl_info info;
@@ -292,7 +294,7 @@ static int start_python (char *text, size_t size)
     PyStatus status;
     PyObject *module, *modules;
 
-    /* Plugins are loaded RTLD_LOCAL, but Python's own extension modules look for its symbols globally. */
+    /* The job manager loads plugins with RTLD_LOCAL, but Python's extension modules expect its symbols to be global. */
     if (!dlopen (PYTHON_LIBRARY, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL)) {
         snprintf (text, size, "%s: %s", PYTHON_LIBRARY, dlerror ());
         return -1;
@@ -352,7 +354,9 @@ static void unload (void *arg)
     python_unload ((long)(intptr_t)arg);
 }
 
-/* The load fails with a text only from here: what flux_plugin_init fails with is not told to the user. */
+/* The job manager does not show the user why flux_plugin_init failed.  So the plugin is loaded in any case, and refuses its
+ * configuration with the reason as text, which fails the load.
+ */
 static int refuse (flux_plugin_t *p, const char *topic, flux_plugin_arg_t *args, void *arg)
 {
     return flux_jobtap_error (p, args, "%s", (const char *)arg);
@@ -386,10 +390,10 @@ int flux_plugin_init (flux_plugin_t *p)
         return first (p);
     if (flux_plugin_add_handler (p, "conf.update", dispatch, (void *)(intptr_t)key) < 0)
         return -1;
-    /* cffi answers 0, and prints why, if flux.jobtap.job_manager_bridge cannot be imported. */
+    /* If flux.jobtap.job_manager_bridge cannot be imported, cffi returns 0 and prints the reason. */
     if (python_load (p, key) == 0) {
         flux_plugin_remove_handler (p, "conf.update");
-        return refuse_with (p, "flux.jobtap cannot be imported: the log of the broker's stderr says why");
+        return refuse_with (p, "flux.jobtap cannot be imported: the reason is in the stderr of the broker");
     }
     return flux_plugin_aux_set (p, "python::plugin", (void *)(intptr_t)key, unload);
 }
@@ -400,7 +404,7 @@ static int jobtap_add_handler (flux_plugin_t *p, const char *topic, long key)
 }
 
 /*
- * What is variadic, or has callbacks
+ * Functions of the jobtap API that are variadic, or take callbacks
  */
 
 static int jobtap_error (flux_plugin_t *p, flux_plugin_arg_t *args, const char *text)
@@ -413,7 +417,7 @@ static void jobtap_log (flux_t *h, int level, const char *text)
     flux_log (h, level, "%s", text);
 }
 
-/* OUT args from the text of a JSON object. */
+/* Set the OUT args to a JSON object, given as text. */
 static int jobtap_answer (flux_plugin_arg_t *args, const char *text)
 {
     return flux_plugin_arg_set (args, FLUX_PLUGIN_ARG_OUT, text);
@@ -456,7 +460,7 @@ static int jobtap_result (flux_plugin_t *p, flux_jobid_t id)
     return flux_jobtap_get_job_result (p, id, &result) < 0 ? -1 : (int)result;
 }
 
-/* `current`: of the current job, else of `id`. */
+/* Update the jobspec of the current job if `current` is set, else that of `id`. */
 static int jobtap_jobspec_update (flux_plugin_t *p, int current, flux_jobid_t id, const char *updates)
 {
     json_t *o;
@@ -493,7 +497,7 @@ static int jobtap_service_register (flux_plugin_t *p, const char *method, uint32
     return flux_jobtap_service_register_ex (p, method, rolemask, request_cb, (void *)(intptr_t)number);
 }
 
-/* Args for a call of our own: the IN args of others, or of the text of a JSON object. */
+/* Make the arguments for flux_jobtap_call: the IN args of `others`, or a JSON object given as text. */
 static flux_plugin_arg_t *jobtap_args (flux_plugin_arg_t *others, const char *text)
 {
     flux_plugin_arg_t *args;

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Find the recorded data of a real instance, and read it.
 
-The data is not in this tree.  Its directory (with ``golden/`` and ``hwloc/`` in it) is named by the environment variable
-FLUX_TEST_DATA; without that, ``../shared`` beside the root of the tree is taken if it exists.  Where there is none, the
-tests that need it are skipped, and say so.
+The data is not in this tree.  Its directory (with ``golden/`` and ``hwloc/`` in it) is named by the
+environment variable FLUX_TEST_DATA; without that, ``../shared`` beside the root of the tree is
+taken if it exists.  Where there is none, the tests that need it are skipped, and say so.
 """
 
 import json
@@ -25,7 +25,8 @@ def data_dir():
 
 
 def require_data():
-    """Return the directory of recorded data as a Path; skip the test (or, at import, the file) without it."""
+    """Return the directory of recorded data as a Path; skip the test (or, at import, the file)
+    without it."""
     path = data_dir()
     if path is None:
         pytest.skip(MISSING, allow_module_level=True)
@@ -71,7 +72,8 @@ def recorded_cases(cases, values=1):
 
 
 def optional_jsonl(name):
-    """Return the parsed lines of a recorded JSONL file, or [] without data (for parametrize at import time)."""
+    """Return the parsed lines of a recorded JSONL file, or [] without data (for parametrize at
+    import time)."""
     path = data_dir()
     if path is None or not (path / name).exists():
         return []

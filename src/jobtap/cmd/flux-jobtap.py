@@ -1,8 +1,10 @@
-"""``flux jobtap`` of a real Flux, for Python plugins as well: ``flux jobtap load limits.py``.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux jobtap`` of a real Flux, extended to Python plugins: ``flux jobtap load limits.py``.
 
-A real job manager loads shared objects. This command, found before Flux's own by FLUX_EXEC_PATH_PREPEND, makes a
-directory in the instance's run directory with ``limits.so``, a link to python.so, beside ``limits.py``, a link to the
-file, and has Flux's own command load that. Names that end in ``.py`` are those of such plugins; everything else is
+The job manager of a real Flux loads shared objects only. This command, which FLUX_EXEC_PATH_PREPEND
+puts before that of Flux, makes two symbolic links in a directory of the instance's run directory:
+``limits.so`` to python.so, and ``limits.py`` to the file. Then it runs the command of Flux to load
+``limits.so``. Names of plugins that end in ``.py`` are translated likewise; everything else is
 passed on as it is.
 """
 
@@ -21,7 +23,8 @@ def fail(text):
 
 
 def find_python_so():
-    """The path of python.so: as FLUX_JOBTAP_PYTHON says, beside us in a source tree, or where job-manager looks."""
+    """Find python.so: what FLUX_JOBTAP_PYTHON says, else in the source tree or installation of this
+    command, else on the search path of the job manager."""
     named = os.environ.get("FLUX_JOBTAP_PYTHON")
     if named:
         return os.path.abspath(named)
@@ -38,11 +41,12 @@ def find_python_so():
         path = os.path.join(place, "python.so")
         if os.path.exists(path):
             return os.path.realpath(path)
-    return fail("no python.so found: name it with FLUX_JOBTAP_PYTHON=/path/of/python.so")
+    return fail("python.so not found: set FLUX_JOBTAP_PYTHON=/path/of/python.so")
 
 
 def find_plugin(path):
-    """The Python file that `path` means: a path, a file here, or an example."""
+    """Find the Python file of a plugin: a path, or the name of a file in this directory or of an
+    example."""
     candidates = [path]
     if "/" not in path:
         candidates.append(os.path.join(os.path.dirname(HERE), "examples", path))
@@ -53,10 +57,10 @@ def find_plugin(path):
 
 
 def make_links(path, python_so):
-    """Put NAME.so and NAME.py beside each other; returns the path of NAME.so."""
+    """Make the links NAME.so and NAME.py in one directory; returns the path of NAME.so."""
     name = os.path.basename(path)[: -len(".py")]
     if name == "python":
-        fail("python.py: a plugin of this name would hide python.so: give it another")
+        fail("python.py: a plugin of this name would hide python.so: rename it")
     try:
         directory = os.path.join(flux.Flux().attr_get("rundir"), "jobtap")
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -67,40 +71,41 @@ def make_links(path, python_so):
             os.replace(temporary, link)
     except OSError as exc:
         fail(
-            f"no link to python.so can be made in the run directory of the instance ({exc}). As the instance owner, on"
+            f"cannot make a link to python.so in the run directory of the instance ({exc}). As the instance owner, on"
             f" the host of rank 0, type: flux jobtap load {python_so} file={path}"
         )
     return os.path.join(directory, f"{name}.so")
 
 
-def load(words):
-    """``load [-r NAME] PLUGIN [KEY=VALUE ...]``, with PLUGIN and NAME as Flux's own command wants them."""
-    words = list(words)
+def load(args):
+    """Translate the arguments ``load [-r NAME] PLUGIN [KEY=VALUE ...]`` for the command of Flux."""
+    args = list(args)
     i = 0
-    while i < len(words):
-        word = words[i]
-        if word in ("-r", "--remove"):
-            if i + 1 < len(words):
-                words[i + 1] = compiled_name(words[i + 1])
+    while i < len(args):
+        arg = args[i]
+        if arg in ("-r", "--remove"):
+            if i + 1 < len(args):
+                args[i + 1] = compiled_name(args[i + 1])
             i += 2
-        elif word.startswith("--remove="):
-            words[i] = "--remove=" + compiled_name(word[len("--remove=") :])
+        elif arg.startswith("--remove="):
+            args[i] = "--remove=" + compiled_name(arg[len("--remove=") :])
             i += 1
-        elif word.startswith("-") and len(word) > 1:
+        elif arg.startswith("-") and len(arg) > 1:
             i += 1
         else:
-            if word.endswith(".py"):
-                words[i] = make_links(find_plugin(word), find_python_so())
+            if arg.endswith(".py"):
+                args[i] = make_links(find_plugin(arg), find_python_so())
             break
-    return words
+    return args
 
 
 def compiled_name(name):
+    """The name of the shared object for a plugin's name."""
     return name[: -len(".py")] + ".so" if name.endswith(".py") else name
 
 
 def flux_command():
-    # Flux's own environment: the commands of its libexec directory, and its own flux.
+    """The flux command that has the original ``flux jobtap``."""
     return os.environ.get("FLUX_JOBTAP_FLUX", "flux")
 
 

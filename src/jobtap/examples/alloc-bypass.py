@@ -1,4 +1,5 @@
-"""Give a job the resources it names, without asking the scheduler.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Give a job the resources that its jobspec names, without asking the scheduler.
 
 The instance owner submits with ``--setattr=system.alloc-bypass.R="$(flux R encode -r0)"``.
 """
@@ -16,7 +17,7 @@ def plugin_init(p):
 
 
 def requested(args):
-    """The R that a job asks for, or None."""
+    """The R in a job's jobspec; None if it has none."""
     table = args["jobspec"]["attributes"]["system"].get(KEY)
     return table.get("R") if isinstance(table, dict) else None
 

@@ -1,7 +1,9 @@
-"""Watch over the scheduler: no core or GPU may be given to two jobs at once.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Check the scheduler: it must not allocate a core or GPU to two jobs at once.
 
-A job that gets something another one holds is ended by an exception of type ``alloc-check``. Under housekeeping resources
-count as free from the ``free`` event on, although the scheduler has them back only later.
+A job that is allocated something that another job holds is ended by an exception of type
+``alloc-check``. With housekeeping, resources count as free from the ``free`` event on, although the
+scheduler gets them back later.
 """
 
 from flux.idset import IDset
@@ -17,7 +19,7 @@ def plugin_init(p):
 
 
 def resources(R):
-    """Everything in an R, as (rank, kind, id)."""
+    """All resources in an R, each as (rank, kind, id)."""
     for entry in R["execution"]["R_lite"]:
         for rank in IDset(entry["rank"]):
             for kind, ids in entry["children"].items():

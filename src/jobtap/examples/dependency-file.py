@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The dependency scheme ``file``: a job waits until a file exists.
 
     flux submit --dependency=file:/data/ready ...
 
-The file must be on a file system that the job manager sees. It is looked for every `period` seconds (1).
+The file must be on a file system that the job manager can read. The plugin looks for it every
+`period` seconds (argument; default: 1).
 """
 
 import os
@@ -26,7 +28,7 @@ def dependency(p, topic, args):
     try:
         p.dependency_add(CURRENT_JOB, f"file={path}")
     except FileExistsError:
-        return  # the plugin was loaded again, and the file has been there
+        return  # the plugin was loaded again, and the file had been found before
     p.waiting.setdefault(args["id"], set()).add(path)
 
 
@@ -38,6 +40,6 @@ def look(p):
                 try:
                     p.dependency_remove(id, f"file={path}")
                 except OSError:
-                    pass  # canceled meanwhile
+                    pass  # the job was canceled meanwhile
         if not paths:
             p.waiting.pop(id, None)

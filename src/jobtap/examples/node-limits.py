@@ -1,13 +1,14 @@
-"""Limit how many nodes the jobs of one user may have, in all and by queue.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Limit the number of nodes that the jobs of one user may have, in all and in each queue.
 
     [node-limits]
-    user = 16            # nodes of one user's jobs at a time
+    user = 16            # nodes that one user's jobs have at a time
     [node-limits.queues.debug]
-    user = 2             # of those in this queue
+    user = 2             # the same in this queue
 
-A job that alone is beyond the limit is rejected. Others wait in DEPEND with dependency ``node-limit`` until enough of
-the user's jobs have ended, in order of submission. A job that names no nodes counts as one. ``flux jobtap query`` shows
-what each user has.
+A job that exceeds the limit alone is rejected. Others wait in DEPEND with the dependency
+``node-limit``, in the order of submission, until enough of the user's jobs have ended. A job that
+does not ask for nodes counts as one node. ``flux jobtap query`` shows how many nodes each user has.
 """
 
 from flux.jobtap import CURRENT_JOB
@@ -19,8 +20,9 @@ DEPENDENCY = "node-limit"
 def plugin_init(p):
     p.limits = {}
     p.held = {}  # job -> (user, queue, nodes), in order of submission
-    p.counted = {}  # the same, of those that count
-    # When it is loaded again it has to know who is running before it looks at who waits.
+    p.counted = {}  # the same, for the jobs that count against the limit
+    # When the plugin is loaded again, it has to see the running jobs before it decides about those
+    # that wait.
     p.set_load_sort_order("-state")
     p.add_handler("conf.update", conf_update)
     p.add_handler("job.validate", validate)
@@ -37,13 +39,14 @@ def conf_update(p, topic, args):
         limits[queue] = settings.get("user")
     for queue, limit in limits.items():
         if limit is not None and (type(limit) is not int or limit < 0):
-            p.error(f"node-limits: user={limit!r} (queue {queue}): expected a number of nodes")
+            table = f"node-limits.queues.{queue}" if queue else "node-limits"
+            p.error(f"{table}: user={limit!r}: expected a number of nodes")
     p.limits = limits
     release(p)
 
 
 def nodes_of(jobspec):
-    """How many nodes a jobspec asks for at least."""
+    """The smallest number of nodes that a jobspec asks for."""
 
     def count(vertices):
         for vertex in vertices:
@@ -67,7 +70,8 @@ def describe(args):
 
 
 def limits_of(p, job):
-    """The limits that apply to a job: {None or its queue: nodes}."""
+    """The limits that apply to a job, as a dict: its queue, or None for all queues -> number of
+    nodes."""
     return {
         which: limit
         for which, limit in p.limits.items()
@@ -76,12 +80,12 @@ def limits_of(p, job):
 
 
 def is_before(p, one, other):
-    """Whether `other`, submitted after `one`, has to wait for it."""
+    """Whether the job `other` has to wait behind the job `one`, which was submitted earlier."""
     return one[0] == other[0] and not limits_of(p, one).keys().isdisjoint(limits_of(p, other))
 
 
 def is_beyond(p, job, others):
-    """Whether the limits leave no room for `job` beside `others`."""
+    """Whether `job` would exceed a limit beside the jobs `others`."""
     user, _, nodes = job
     for which, limit in limits_of(p, job).items():
         used = sum(n for u, q, n in others if u == user and which in (None, q))
@@ -118,7 +122,7 @@ def inactive(p, topic, args):
 
 
 def release(p):
-    """Let go of the jobs that there is room for now."""
+    """Release the waiting jobs that no longer exceed a limit."""
     waiting = []
     for id, job in list(p.held.items()):
         earlier = any(is_before(p, other, job) for other in waiting)

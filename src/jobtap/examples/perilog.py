@@ -1,13 +1,14 @@
-"""Run a prolog before each job and an epilog after it, once on each of its ranks.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Run a prolog before each job and an epilog after it, on each of the job's ranks.
 
     [job-manager.prolog]
     command = ["/etc/flux/prolog"]
     [job-manager.epilog]
     command = ["/etc/flux/epilog"]
 
-FLUX_JOB_ID and FLUX_JOB_USERID are in the environment of the commands. A prolog that
-fails ends the job with an exception of type ``prolog``; what an epilog returns is only recorded. When the
-job is canceled during its prolog, the prolog is sent SIGTERM.
+FLUX_JOB_ID and FLUX_JOB_USERID are in the environment of the commands. If a prolog fails, the job
+ends with an exception of type ``prolog``; the status of an epilog is only recorded. If a job is
+canceled during its prolog, the prolog is sent SIGTERM.
 """
 
 import errno
@@ -74,7 +75,8 @@ def start(p, kind, args):
     }
     p.running[args["id"], kind] = None
     worst = [0]
-    # The embedded instance has a service that runs a command on ranks; elsewhere flux exec does it.
+    # The embedded instance has a service that runs a command on ranks. A real Flux has none, and
+    # runs flux exec.
     future = p.handle.rpc("job-exec.script", request, flags=FLUX_RPC_STREAMING)
     future.then(report, p, args["id"], kind, worst, request)
 
@@ -100,7 +102,7 @@ def start_process(p, id, kind, request):
         "FLUX_JOB_ID": str(id),
         "FLUX_JOB_USERID": str(request["userid"]),
     }
-    # The end of the pipe is the end of the command, and its status comes with it.
+    # The command's exit status comes through the pipe, which ends when the command ends.
     read, write = os.pipe()
     command = ["flux", "exec", "--rank", request["ranks"], "--", *request["command"]]
     process = subprocess.Popen(

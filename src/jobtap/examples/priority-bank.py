@@ -1,10 +1,13 @@
-"""Priority from the bank a job is charged to: ``urgency * 1000 + weight of the bank``.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Compute the priority from the bank that a job is charged to: ``urgency * 1000 + weight of the
+bank``.
 
-Weights are not known at first; jobs wait in PRIORITY until they are given:
+The weights are not known when the plugin is loaded. Jobs wait in PRIORITY until somebody sets them:
 
     h.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 300, "biology": 200}})
 
-Jobs of a bank without weight go on waiting. ``flux jobtap query priority-bank.py`` shows the weights.
+Jobs of a bank without a weight keep waiting. ``flux jobtap query priority-bank.py`` shows the
+weights.
 """
 
 import errno

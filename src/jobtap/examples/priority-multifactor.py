@@ -1,11 +1,16 @@
-"""Priority from several factors: how long a job has waited, its size, and its user's share.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Compute the priority from several factors: how long a job has waited, its size, and its user's
+share.
 
-    flux jobtap load priority-multifactor.py shares=/etc/flux/shares.json age=1000 size=500 share=2000
+    flux jobtap load priority-multifactor.py shares=/etc/flux/shares.json age=1000 size=500
+    share=2000
 
-The priority is ``urgency * 1000`` and, for each factor, its weight times a number from 0 to 1: the age of the job in
-parts of `max-age` (seconds, a week by default), its nodes in parts of `max-nodes` (1024), and what the file `shares`
-gives the user, by userid: ``{"1001": 0.8}``; who is not in it has 0.5. Every `period` seconds (60) the file is looked
-at and all priorities are computed again.
+The priority is ``urgency * 1000``, plus for each factor its weight times a number from 0 to 1. For
+the age, this is the time since submission divided by `max-age` (seconds; default: a week); for the
+size, the number of nodes divided by `max-nodes` (default: 1024); for the share, the number that the
+file `shares` has for the user id, as in ``{"1001": 0.8}``, or 0.5 for users who are not in it.
+Every `period` seconds (default: 60) the file is read again if it has changed, and all priorities
+are computed anew.
 """
 
 import json
@@ -22,7 +27,10 @@ def plugin_init(p):
         if name == "shares":
             continue
         if name not in DEFAULTS or type(value) not in (int, float) or value < 0:
-            raise JobtapError(f"{name}={value!r}: expected one of {', '.join(DEFAULTS)}, a number")
+            names = ", ".join(DEFAULTS)
+            raise JobtapError(
+                f"{name}={value!r}: expected a number of 0 or more for one of {names}"
+            )
         p.settings[name] = value
     p.shares, p.shares_time = {}, None
     read_shares(p)
@@ -37,7 +45,7 @@ def read_shares(p):
     """Read the file of shares if it has changed.
 
     Raises:
-        JobtapError: it is not what it should be
+        JobtapError: it cannot be read, or is not an object of numbers
     """
     path = p.args.get("shares")
     if path is None:
@@ -61,7 +69,7 @@ def refresh(p):
     try:
         read_shares(p)
     except JobtapError as exc:
-        p.handle.log(4, f"priority-multifactor: {exc}; the former shares stay in force")
+        p.handle.log(4, f"priority-multifactor: {exc}; the shares read before remain in use")
     p.reprioritize_all()
 
 

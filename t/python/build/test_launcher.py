@@ -79,4 +79,4 @@ def test_without_the_embedded_instance_it_says_so(tree):
     (tree / "src" / "embedded").rmdir()
     code, _, err = call(tree / "src" / "cmd" / "flux", "0")
     assert code == 1
-    assert "the embedded instance belongs beside this command" in err
+    assert "the embedded instance is not installed completely" in err

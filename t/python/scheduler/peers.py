@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler among scripted peers, message by message.
 
-`Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends nothing by itself: a test sends each request,
-also those that no job manager would send, and sees each answer.
+`Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends nothing by itself: a test
+sends each request, also those that no job manager would send, and sees each answer.
 
     rig = Rig(R(4, 4))
     sched = rig.load(MyScheduler, "queue-depth=8")
@@ -35,8 +35,8 @@ class ScriptedJobManager(JobManager):
 
     Attributes:
         running (list): what hello says
-        alloc_query: None: there is no alloc-query; else a function giving the answer, and the job ids whose requests
-            are sent after it
+        alloc_query: None: there is no alloc-query; else a function giving the answer, and the job
+            ids whose requests are sent after it
     """
 
     def __init__(self, instance):
@@ -134,14 +134,15 @@ class Rig:
         #: for what a test itself asks of the peers
         self.handle = FakeHandle(instance, "test")
 
-    # -- the module ----------------------------------------------------------------------------
+    # -- the module --------------------------------------------------------------------------------
 
     @property
     def sched(self):
         return self.instance.scheduler
 
     def load(self, policy, *args, name="sched-test", wait=True):
-        """Start a scheduler of a class; returns it. With ``wait=False`` a start may fail: see `Task.failure`."""
+        """Start a scheduler of a class; returns it. With ``wait=False`` a start may fail: see
+        `Task.failure`."""
         try:
             return self.instance.load(policy, *args, name=name)
         except Exception:
@@ -158,7 +159,7 @@ class Rig:
         self.settle()
         assert self.task.ended
 
-    # -- time and turns --------------------------------------------------------------------------
+    # -- time and turns ----------------------------------------------------------------------------
 
     def settle(self):
         """Let everything happen that needs no time to pass."""
@@ -179,7 +180,7 @@ class Rig:
     def now(self):
         return self.instance.now
 
-    # -- messages to the scheduler ----------------------------------------------------------------
+    # -- messages to the scheduler -----------------------------------------------------------------
 
     def send(self, topic, payload, respond=True):
         """Send a request; what it is answered is in `received`."""
@@ -240,7 +241,7 @@ class Rig:
         """Store a value in the KVS."""
         self.kvs.values[key] = json.dumps(value)
 
-    # -- what the scheduler answered --------------------------------------------------------------
+    # -- what the scheduler answered ---------------------------------------------------------------
 
     def answers(self, jobid, *types):
         """The payloads of all responses to sched.alloc for this job (of these types)."""

@@ -34,7 +34,8 @@ def test_the_first_test_passes_as_printed(tmp_path, monkeypatch):
 
 
 def test_the_first_test_can_fail(tmp_path, monkeypatch):
-    """It is the policy that it tests: under one that does not begin with the head of the queue, it fails."""
+    """It is the policy that it tests: under one that does not begin with the head of the queue, it
+    fails."""
     text = (EXAMPLES / "first.py").read_text()
     (tmp_path / "my-sched.py").write_text(text.replace("self._queue[0]", "self._queue[-1]"))
     monkeypatch.chdir(tmp_path)

@@ -169,7 +169,7 @@ def test_exposition_is_what_prometheus_reads():
 
 
 def test_names_that_the_format_does_not_take():
-    with pytest.raises(ValueError, match="no name for a counter"):
+    with pytest.raises(ValueError, match="not a valid name of a counter"):
         family("flux_sched_passes", "counter", "", [({}, 1)])
 
 
@@ -213,7 +213,7 @@ def test_explain_one(flux_sched):
     assert out.splitlines() == [
         "ƒ8 waits: insufficient resources: needs 4 nodes with 16 cores, 2 free of 16 nodes",
         "  needs 4 nodes; of 16 nodes 8 match, 7 of them are up, 8 are large enough; 1 node free now",
-        "  property bigmem leaves out 8 nodes: rank 0-7",
+        "  property bigmem excludes 8 nodes: rank 0-7",
         "  behind ƒ7, running, until 09:56:40",
         "  reservation tuesday: 12:31:40 to 15:20:00",
         "  it could start now with a time limit of 2h45m or less",
@@ -245,7 +245,7 @@ def listed(state, **job):
         (listed(8, urgency=0), "held: its urgency is 0"),
         (
             {**listed(8, urgency=16), "job-manager.queue-status": {"start": True}},
-            "others are handed to the scheduler first: it has as many jobs as queue-depth allows",
+            "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows",
         ),
         (
             {
@@ -269,7 +269,7 @@ def test_a_job_that_the_scheduler_has_not_been_given(flux_sched, around, reason)
         (listed(16), "ƒ8 is not a pending job: its state is RUN"),
         (listed(64, result=2), "ƒ8 is not a pending job: its state is FAILED"),
         (listed(8, userid=os.getuid() + 1), "ƒ8 is not a pending job"),
-        (listed(8, urgency=16), "ƒ8 is not with the scheduler: Function not implemented"),
+        (listed(8, urgency=16), "ƒ8 has not been sent to the scheduler: Function not implemented"),
     ],
 )
 def test_a_job_that_nothing_is_to_be_told_of(flux_sched, monkeypatch, around, error):
@@ -286,8 +286,8 @@ def test_no_scheduler_is_said_also_of_a_job_that_waits(flux_sched):
 @pytest.mark.parametrize(
     "states, line",
     [
-        ({"depend": 1, "priority": 0, "sched": 1}, "1 pending job not with the scheduler yet"),
-        ({"depend": 1, "priority": 2, "sched": 3}, "5 pending jobs not with the scheduler yet"),
+        ({"depend": 1, "priority": 0, "sched": 1}, "1 pending job not sent to the scheduler yet"),
+        ({"depend": 1, "priority": 2, "sched": 3}, "5 pending jobs not sent to the scheduler yet"),
         ({"depend": 0, "priority": 0, "sched": 1}, None),
     ],
 )
@@ -302,10 +302,10 @@ def test_explain_all_counts_the_jobs_that_are_elsewhere(flux_sched, states, line
 @pytest.mark.parametrize(
     "argv, text",
     [
-        (["explain"], "give a job id, or --all"),
-        (["explain", "ƒ8", "--all"], "give a job id, or --all"),
+        (["explain"], "give either a job id or --all"),
+        (["explain", "ƒ8", "--all"], "give either a job id or --all"),
         (["explain", "no!"], "'no!' is not a job id"),
-        (["when", "-N4", "-n2"], "4 nodes cannot have 2 tasks"),
+        (["when", "-N4", "-n2"], "2 tasks cannot be spread over 4 nodes"),
         (["when", "-x"], "--exclusive needs a number of nodes"),
         (["when", "--requires", "a and"], "--requires='a and':"),
         (["windows", "--horizon", "x"], "horizon='x' is invalid"),
@@ -460,7 +460,7 @@ def test_top_fits_the_window_and_counts_rates():
     later = dict(STATS, now=NOW + 2, started_jobs={"immediate": 17, "backfilled": 2})
     later["stats"] = dict(STATS["stats"], sched_passes=16)
     shown = view.lines(later, 100, 100)
-    assert "passes  2.0 a second   5.0 jobs started a second   0 errors" in shown
+    assert "passes  2.0 per second   5.0 job starts per second   0 errors" in shown
     reloaded = dict(later, now=NOW + 4, started=NOW + 3)
     assert "passes  0 errors" in view.lines(reloaded, 100, 100)
 

@@ -22,7 +22,7 @@ def instance():
     return instance
 
 
-# -- loading -----------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -72,7 +72,7 @@ def test_there_is_one_scheduler_at_a_time(instance):
         instance.load(Guide)
 
 
-# -- jobs ----------------------------------------------------------------------------------------------------
+# -- jobs ------------------------------------------------------------------------------------------
 
 
 def test_jobs_run_for_their_time_limit_and_free_what_they_have():
@@ -232,7 +232,7 @@ def test_a_scheduler_may_refuse_to_move_an_end():
     assert job.expiration == job.t_start + 100
 
 
-# -- what jobs are told -----------------------------------------------------------------------------------------
+# -- what jobs are told ----------------------------------------------------------------------------
 
 
 def test_estimates_and_reasons_are_seen_as_users_see_them():
@@ -254,7 +254,7 @@ def test_estimates_and_reasons_are_seen_as_users_see_them():
     assert whole.t_estimate is None and whole.reason_pending is None
 
 
-# -- nodes -------------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 
 def test_nodes_go_down_come_back_and_leave(instance):
@@ -282,7 +282,7 @@ def test_ranks_and_properties_are_as_R_says():
     assert (job.ranks, other.ranks) == ("2", "0-1")
 
 
-# -- reloads ------------------------------------------------------------------------------------------------------
+# -- reloads ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -338,7 +338,7 @@ def test_a_scheduler_that_stops_itself_is_gone():
     assert caught.value.errno == errno.ENOSYS
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 class Broken(Guide):
@@ -392,7 +392,7 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
         instance.run_until_idle()
 
 
-# -- what a policy may use of its host ------------------------------------------------------------------------------
+# -- what a policy may use of its host -------------------------------------------------------------
 
 
 def test_timers_run_on_the_virtual_clock():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a callback is handed: a mapping of the job's data that is read as it is used."""
+"""The arguments of a callback: a mapping of the job's data, of which only what is used is read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 
 class CallbackArgs(Mapping[str, Any]):
-    """A read-only mapping; each key's value is made when it is first asked for.
+    """A read-only mapping. A value is fetched from its source when it is first used, and kept.
 
     Args:
-        source: ``source.fetch(key)`` gives a value or raises KeyError, ``source.keys()`` lists the keys
+        source: where values come from: ``source.fetch(key)`` returns one or raises KeyError,
+            ``source.keys()`` lists the keys. None: there are only the values in `known`
+        known (dict): values that are known already
     """
 
     __slots__ = ("_known", "_source", "__weakref__")
@@ -53,21 +55,26 @@ class CallbackArgs(Mapping[str, Any]):
         return f"CallbackArgs({dict(self)!r})"
 
     def is_live(self) -> bool:
-        """Whether the callback that it belongs to is still running."""
+        """Whether the callback that these arguments belong to is still running."""
         return self._source is not None
 
     def source(self) -> Any:
-        """Where values come from; None once the callback has returned.
+        """The source of the values.
 
         Raises:
-            OSError: EINVAL, the callback has returned
+            OSError: EINVAL: the callback has returned, and with it the source is gone
         """
         if self._source is None:
             raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
         return self._source
 
     def release(self, kept: bool) -> None:
-        """The callback has returned, and the source goes: if somebody kept the args, read the rest first."""
+        """Give up the source, since the callback has returned.
+
+        Args:
+            kept (bool): the plugin has kept these arguments: fetch all values that it could still
+                ask for
+        """
         if kept:
             self._all()
         self._source = None

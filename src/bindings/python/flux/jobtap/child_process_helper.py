@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run by `child_processes.Popen`: runs a command, passes signals on to it, and writes its wait status to a pipe.
+"""The helper process of `child_processes.Popen`: it runs a command, passes signals on to it, and
+reports its status.
 
     python child_process_helper.py FD PROGRAM NAME [ARGUMENT ...]
 
-writes to FD ``S`` when the command has started and then its status, or ``E`` and an errno, a line each.
+writes lines to file descriptor FD: ``S`` when the command has started, and then its wait status; or
+``E`` and an error number if it could not be started.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def main() -> None:
     for name in PASSED_ON:
         if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
             signal.signal(getattr(signal, name), pass_on)
-    # The threads of a broker block signals, and that is inherited.
+    # Threads of a broker block signals, and child processes inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     pid = os.fork()
     if pid == 0:
@@ -54,7 +56,8 @@ def main() -> None:
     os.write(report, b"S\n")
     for signum in waiting:
         os.kill(pid, signum)
-    # Whoever reads what the command writes is to see its end, not ours.
+    # Close our copies of the command's output pipes: their reader must see end of file when the
+    # command ends, even though we still run.
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Child processes of plugins inside a broker.
+"""Child processes that a plugin starts inside a broker: `subprocess.Popen` with the right exit
+status.
 
-The broker's reactor waits for any child of the process, so the exit status of a plugin's is often gone before Python can
-ask for it; subprocess then says 0. Here a small helper process stands between: it is the one that the broker may take
-from us, and it reports its own child's status through a pipe.
+The broker's reactor calls ``waitpid()`` for every child of its process. So the status of a child
+that a plugin has started is often consumed before Python can ask for it, and `subprocess` then
+reports 0. Here the command is started by a small helper process (child_process_helper.py). The
+broker may reap the helper, which reports the status of the command through a pipe.
 """
 
 from __future__ import annotations
@@ -20,21 +22,31 @@ _signature = inspect.signature(subprocess.Popen.__init__)
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen` with the right exit status. Signals go to the helper, which passes them on."""
+    """`subprocess.Popen` that works inside a broker. Signals go to the helper, which passes them
+    on."""
 
-    _status: int | None = None  # the pipe's end that the status comes from
+    #: the end of the pipe that the status is read from, or None if there is nothing more to read
+    _status: int | None = None
+    #: what was read from it and not used yet
     _text = b""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = dict(_signature.bind(self, *args, **kwargs).arguments)
-        given.pop("self")
-        given.update(given.pop("kwargs", {}))
-        command = given["args"]
+        arguments = dict(_signature.bind(self, *args, **kwargs).arguments)
+        arguments.pop("self")
+        arguments.update(arguments.pop("kwargs", {}))
+        command = arguments["args"]
         read, write = os.pipe()
-        given["args"] = [sys.executable, "-I", "-S", HELPER, str(write), *self._command(given)]
-        given["pass_fds"] = (*given.get("pass_fds", ()), write)
+        arguments["args"] = [
+            sys.executable,
+            "-I",
+            "-S",
+            HELPER,
+            str(write),
+            *self._command(arguments),
+        ]
+        arguments["pass_fds"] = (*arguments.get("pass_fds", ()), write)
         try:
-            super().__init__(**given)
+            super().__init__(**arguments)
         except BaseException:
             os.close(read)
             raise
@@ -58,11 +70,11 @@ class Popen(subprocess.Popen[Any]):
         return command if isinstance(command, (str, bytes, os.PathLike)) else command[0]
 
     @staticmethod
-    def _command(given: dict[str, Any]) -> list[Any]:
-        """[program, name it is called by, arguments ...] of the child."""
-        args, program = given["args"], given.pop("executable", None)
+    def _command(arguments: dict[str, Any]) -> list[Any]:
+        """The program to run, its argv[0] and its further arguments."""
+        args, program = arguments["args"], arguments.pop("executable", None)
         args = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
-        if given.pop("shell", False):
+        if arguments.pop("shell", False):
             args = [program or "/bin/sh", "-c", *args]
         return [program or args[0], *args]
 
@@ -80,13 +92,13 @@ class Popen(subprocess.Popen[Any]):
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
-            pass  # the broker has done it
+            pass  # the broker has reaped it
 
     def _internal_poll(self, _deadstate: Any = None) -> Any:
         return self.poll()
 
     def poll(self) -> int | None:
-        """The exit status, or None while the child runs."""
+        """The exit status of the command; None while it runs."""
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], 0)[0]:
                 return None
@@ -94,10 +106,13 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the child; returns its exit status.
+        """Wait until the command has ended, and return its exit status.
+
+        Args:
+            timeout (float): most seconds to wait; None: without limit
 
         Raises:
-            subprocess.TimeoutExpired: it runs on
+            subprocess.TimeoutExpired: the command still runs after `timeout` seconds
         """
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], timeout)[0]:
@@ -106,14 +121,15 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
     def _take(self) -> None:
-        # The status may have come with the word that the child has started: then the rest of the pipe is its end.
+        # The status may have been read together with the line that says that the command has
+        # started. Then all that is left in the pipe is its end.
         more = self._read()
         if b"\n" in self._text:
             self._ended(os.waitstatus_to_exitcode(int(self._text)))
         elif not more:
-            self._ended(-9)  # the helper was killed, and its child with it
+            self._ended(-9)  # the helper was killed, and the command with it
 
 
 def install() -> None:
-    """Make it the Popen of the whole interpreter."""
+    """Replace `subprocess.Popen` for the whole interpreter."""
     subprocess.Popen = Popen  # type: ignore[misc]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What plugins raise, and how it is told to people."""
+"""The exceptions of plugins, and their texts for users and for the log."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ import traceback
 
 
 class JobtapError(Exception):
-    """A callback failed; the text is for the user where there is one (`Plugin.error`)."""
+    """A callback failed. Its text is shown to the user if one is waiting for an answer
+    (`Plugin.error`)."""
 
 
 class Rejected(JobtapError):
-    """A callback rejects the job (`Plugin.reject_job`); the text is the submission's error."""
+    """A callback rejected the job (`Plugin.reject_job`). Its text is the error of the submission."""
 
 
-#: Whatever leaves a plugin's code ends that code and nothing else, sys.exit() and KeyboardInterrupt included.
+#: The exceptions that end a plugin's code and nothing else: all of them, also those of sys.exit()
+#: and Ctrl-C, since the job manager has to go on.
 FAILURES = (BaseException,)
 
-#: Topics whose callback can refuse what it is asked about. Topics of a plugin's own can fail too.
+#: Topics whose callback can refuse something. Callbacks for topics that plugins define can as well.
 _CAN_FAIL = ("job.create", "job.validate", "conf.update", "plugin.query")
 _CAN_FAIL_BELOW = ("job.dependency.", "job.update.")
 
 
 def can_fail(topic: str) -> bool:
-    """Whether a callback for `topic` can refuse; elsewhere a failure is only logged."""
+    """Whether a callback for `topic` can refuse something. For the other topics a failure is only
+    logged."""
     return topic in _CAN_FAIL or topic.startswith(_CAN_FAIL_BELOW) or not topic.startswith("job.")
 
 
 def refusal(topic: str, name: str) -> str:
-    """The text of a refusal that came without one."""
+    """The text of a refusal for which plugin `name` has given none."""
     by = f"by job-manager plugin '{name}'"
     if topic == "conf.update":
         return f"configuration rejected {by}"
@@ -41,10 +44,13 @@ def refusal(topic: str, name: str) -> str:
 
 
 def describe(exc: BaseException, where: str | None = None) -> str:
-    """One line on an exception: its text, with type, file and line unless it was raised for users.
+    """Describe an exception on one line: its text and, unless it was raised for users, its type and
+    source line.
 
     Args:
-        where (str): path of the plugin; the line is the last one in this file, else the last of all
+        exc: the exception
+        where (str): path of the plugin: the line shown is the last one in this file, or if there is
+            none the last one of the traceback
     """
     if isinstance(exc, SyntaxError):
         line = f", line {exc.lineno}" if exc.lineno else ""
@@ -64,7 +70,8 @@ def describe(exc: BaseException, where: str | None = None) -> str:
 
 
 def brief(exc: BaseException) -> str:
-    """An exception's text for a user: without the place, and the type only where the text says little without it."""
+    """The text of an exception for users: without the source line, and with its type only where the
+    text alone says too little."""
     text = describe(exc) if isinstance(exc, (JobtapError, OSError)) else str(exc)
     if not text or isinstance(exc, (KeyError, AttributeError, IndexError)):
         text = f"{type(exc).__name__}: {text}" if text else type(exc).__name__
@@ -72,5 +79,5 @@ def brief(exc: BaseException) -> str:
 
 
 def trace(exc: BaseException) -> str:
-    """The traceback, for debugging; a remark if there is none."""
+    """The traceback of an exception as text, for debugging."""
     return "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"

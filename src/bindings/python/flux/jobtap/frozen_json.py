@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""JSON values that nobody can change.
+"""JSON objects and arrays that cannot be changed.
 
-What callbacks are handed is shared between them: plugins read the very objects that were made for the first of
-them. Reading is that of a dict and a list; ``copy.deepcopy`` gives plain ones.
+All plugins share the values in the arguments of a callback, so none may change them for the others.
+They are read like a dict and a list; ``copy.deepcopy()`` makes plain ones of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any, NoReturn
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError("what a callback is handed cannot be changed: copy.deepcopy() it first")
+    raise TypeError(
+        "the arguments of a callback cannot be changed: make a copy with copy.deepcopy()"
+    )
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses to be changed."""
+    """A dict that cannot be changed."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -35,7 +37,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to be changed."""
+    """A list that cannot be changed."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -54,7 +56,8 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """A copy of a JSON value that cannot be changed, at any depth. Costs one visit of each element."""
+    """Copy a JSON value into one that cannot be changed at any depth. Takes time proportional to
+    its size."""
     if isinstance(value, dict):
         return FrozenDict((key, freeze(inner)) for key, inner in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The callbacks of one plugin: which of them is called for a topic, and what its answer means."""
+"""The callbacks of one plugin: which one is called for a topic, and what its return value means."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 from flux.jobtap import validation
 from flux.jobtap.errors import JobtapError, Rejected, refusal
 
-#: Topics seen are remembered; a plugin may make up any number of its own.
+#: Topics for which the callback that was found is remembered. There must be a limit, since plugins
+#: may use any number of topics of their own.
 MAX_REMEMBERED_TOPICS = 1000
 
 
 class Handlers:
-    """Callbacks by topic or glob, in order of registration; the first that matches is called."""
+    """The callbacks of a plugin by topic or glob. Of several that match, the first registered is
+    called."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[str, Callable[..., Any]]] = []
@@ -26,7 +28,7 @@ class Handlers:
         self._found.clear()
 
     def remove(self, pattern: str) -> None:
-        """Take out the first handler registered for exactly `pattern`; none is no error."""
+        """Remove the first handler that was registered for exactly `pattern`, if there is one."""
         for entry in self._entries:
             if entry[0] == pattern:
                 self._entries.remove(entry)
@@ -34,7 +36,7 @@ class Handlers:
         self._found.clear()
 
     def find(self, topic: str) -> Callable[..., Any] | None:
-        """The callback for `topic`, or None."""
+        """The callback for `topic`; None if there is none."""
         try:
             return self._found[topic]
         except KeyError:
@@ -65,19 +67,21 @@ class Handlers:
 
 
 def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
-    """What a callback of plugin `name` returned.
+    """Check what a callback has returned.
 
     Args:
-        answer: None or an integer of 0 and up or True (all is well), False or a negative integer (a refusal
-            without a text), or a dict
+        answer: the return value. None, True and integers from 0 mean success; False and negative
+            integers mean a refusal without a text; a dict is an answer
+        topic (str): what it was called for
+        name (str): the plugin
 
     Returns:
-        dict: a copy that is JSON, or None
+        dict: a copy of the answer that holds only what JSON can hold; None if there is none
 
     Raises:
-        JobtapError: it refuses; Rejected for a topic that is about a new job
-        TypeError: it is something else
-        OSError: EINVAL, what is in the dict cannot be JSON
+        JobtapError: the callback refuses; `Rejected` for a topic that is about a new job
+        TypeError: the value is none of these
+        OSError: EINVAL: JSON cannot hold what is in the dict
     """
     if answer is None or answer is True:
         return None

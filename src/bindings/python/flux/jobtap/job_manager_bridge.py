@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The host of Python plugins in the job manager of a real Flux; imported by ``python.so`` only.
+"""The bridge between Python plugins and the job manager of a real Flux. Only ``python.so`` imports
+it.
 
-C calls the five functions at the end of this module. Everything a plugin sees is `flux.jobtap.plugin`; here are the
-calls that it comes down to.
+C code (src/jobtap/python.c) calls the five functions at the end of this module. The API that
+plugins use is in `flux.jobtap.plugin`; `PluginHost` carries it out by calls of the C functions of
+the job manager.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
 
 NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
-#: What job-manager takes for "no priority yet".
+#: The value in C of a priority that is not known yet (FLUX_JOBTAP_PRIORITY_UNAVAIL).
 C_PRIORITY_UNAVAIL = -2
 
 _loaded: dict[int, PluginHost] = {}  # key -> PluginHost
@@ -46,7 +48,11 @@ set_types(FrozenDict, FrozenList)
 
 
 class ArgsSource:
-    """The IN args of a callback, by the address of its flux_plugin_arg_t."""
+    """The arguments of a callback in C.
+
+    Args:
+        pointer (int): address of the ``flux_plugin_arg_t``
+    """
 
     __slots__ = ("pointer", "_keys")
 
@@ -61,7 +67,8 @@ class ArgsSource:
 
 
 class UpdateArgsSource(ArgsSource):
-    """Those of job.update.KEY, with ``updates`` as the documents have it."""
+    """The arguments of a callback for job.update.KEY. ``updates`` is documented, but C has only
+    ``key`` and ``value``."""
 
     __slots__ = ()
 
@@ -75,13 +82,14 @@ class UpdateArgsSource(ArgsSource):
 
 
 class RunningCallback:
-    """A running callback.
+    """A callback that is being called.
 
     Attributes:
-        args: its flux_plugin_arg_t
-        updates (dict): what it has collected with jobspec_update, or None
-        dependencies (dict): (job, description) -> whether it is open, of what it has added and removed; the events
-            are processed when it has returned
+        args: its ``flux_plugin_arg_t``
+        updates (dict): the jobspec updates that it has asked for; None: none
+        dependencies (dict): (job, description) -> whether it is open, for those that it has added
+            or removed. C does not know yet: it processes these events when the callback has
+            returned
     """
 
     __slots__ = ("args", "updates", "dependencies")
@@ -93,11 +101,11 @@ class RunningCallback:
 
 
 class PluginHost:
-    """A loaded plugin, and the job manager as that plugin sees it.
+    """A loaded plugin, and what it can ask of the job manager.
 
     Args:
-        p: its flux_plugin_t
-        key (int): what C knows it by
+        p: the ``flux_plugin_t`` of the plugin
+        key (int): the number by which C names the plugin
     """
 
     def __init__(self, p: Any, key: int) -> None:
@@ -127,7 +135,11 @@ class PluginHost:
         self._reactor = core_lib.flux_get_reactor(self.handle.handle)
 
     def load(self) -> None:
-        """Run the plugin's file and its plugin_init; what goes wrong is kept for conf.update."""
+        """Run the plugin's file and its ``plugin_init``.
+
+        An error is kept until C calls the handler for conf.update, since only there it can be shown
+        to the user.
+        """
         try:
             path, args = self._find()
             self.plugin = plugin = Plugin(
@@ -139,7 +151,8 @@ class PluginHost:
             read_answer(answer, "plugin_init", plugin.name)
         except FAILURES as exc:
             self.error = self._init_error(exc)
-        # Cached jobspecs are forgotten when one changes: somebody has to be told of that.
+        # python.so caches jobspecs. One plugin at least has to be called when a jobspec changes, to
+        # have the cache cleared (see python_call).
         self._register("job.update")
 
     def _init_error(self, exc: BaseException) -> str:
@@ -149,7 +162,7 @@ class PluginHost:
         return text if name in text else f"{name}: {text}"
 
     def _find(self) -> tuple[str, dict[str, Any]]:
-        """(path of the Python file, arguments)."""
+        """Find the Python file; returns its path, and the arguments for the plugin."""
         path = _string(lib.flux_plugin_get_path(self.p))
         conf = lib.flux_plugin_get_conf(self.p)
         args = json.loads(_string(conf)) if conf else {}
@@ -165,14 +178,14 @@ class PluginHost:
             raise OSError(errno.ENOENT, f"{beside}: {os.strerror(errno.ENOENT)}")
         if not isinstance(file, str) or not os.path.isabs(file):
             raise JobtapError(
-                f"file={file}: the path must be absolute, the job manager does not share your directory"
+                f"file={file}: the path must be absolute: the job manager has another working directory"
             )
         return os.path.realpath(file), args
 
     # -- calling -----------------------------------------------------------------------------------
 
     def run(self, callback: Callable[..., Any], topic: str, args: Any) -> int:
-        """Call one handler; returns what C is told, 0 or -1."""
+        """Call one handler. Returns 0, or -1 for a refusal, as C expects it."""
         view = CallbackArgs(
             (UpdateArgsSource if topic.startswith("job.update.") else ArgsSource)(
                 args_address(args)
@@ -187,7 +200,9 @@ class PluginHost:
                 if answer:
                     self._answer(topic, args, view, answer)
             if frame.updates:
-                # Not earlier: job-manager keeps them, and a callback that fails would leave them to the next job.
+                # Not before the callback has returned: the job manager collects updates and applies
+                # them to the job of the next callback that succeeds, so those of a callback that
+                # fails would reach another job.
                 text = json.dumps(frame.updates).encode()
                 _check(lib.jobtap_jobspec_update(self.p, 1, 0, text), _UPDATE)
             return 0
@@ -195,7 +210,7 @@ class PluginHost:
             return self._failed(topic, args, exc)
         finally:
             _running.pop()
-            # Two references are this function's own.
+            # Two of the references are this function's: `view`, and the argument of getrefcount().
             view.release(sys.getrefcount(view) > 2)
 
     def _failed(self, topic: str, args: Any, exc: BaseException) -> int:
@@ -243,7 +258,8 @@ class PluginHost:
             self.raise_exception(self.plugin, view["id"], topic, 4, note)
 
     def _take_R(self, id: int, R: Any) -> None:
-        """A plugin gives a job its resources: what the scheduler would do for that."""
+        """Store the resources that a plugin has given to a job, and post the alloc event, in place
+        of the scheduler."""
         known = self._flags.get(id)
         posted = lib.flux_jobtap_job_event_posted(self.p, id, b"set-flags") == 1
         if not (known and "alloc-bypass" in known) and (known is not None or not posted):
@@ -275,7 +291,7 @@ class PluginHost:
             self.raise_exception(self.plugin, id, "alloc", 0, note)
 
     def report(self, where: str, exc: BaseException) -> None:
-        """Log what a plugin raised: one line, and its traceback for those who debug."""
+        """Log an exception of a plugin: one line at level err, and the traceback at level debug."""
         plugin = self.plugin
         name = plugin.name if plugin else self.basename
         self.log(LOG_ERR, f"jobtap: {name}: {where}: {describe(exc, plugin and plugin.path)}")
@@ -285,7 +301,7 @@ class PluginHost:
         for line in text.splitlines():
             lib.jobtap_log(self.h, level, line.encode(errors="replace"))
 
-    # -- what Plugin asks for ------------------------------------------------------------------------
+    # -- what Plugin calls -------------------------------------------------------------------------
 
     def handlers_changed(self, plugin: Plugin, topic: str) -> None:
         if plugin.handlers.has(topic) or topic in ("conf.update", "job.update", "job.state.depend"):
@@ -307,7 +323,7 @@ class PluginHost:
         _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
 
     def _id(self, id: int) -> int:
-        """The id of a job; not every C function knows what CURRENT_JOB is."""
+        """The id of a job, CURRENT_JOB included, which not every C function knows."""
         if id != CURRENT_JOB:
             return id
         current = lib.jobtap_id(_running[-1].args) if _running else -1
@@ -367,7 +383,8 @@ class PluginHost:
     def raise_exception(self, plugin: Plugin, id: int, type: str, severity: int, note: str) -> None:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
-            # It takes effect once the job is validated (RFC 21); job-manager refuses it before.
+            # The job manager refuses a severe exception on a job that is not validated yet. It is
+            # raised then (RFC 21).
             if len(self._late) > 1000:
                 self._late = {id: late for id, late in self._late.items() if self._is_active(id)}
             self._late.setdefault(id, []).append((type, note))
@@ -377,7 +394,7 @@ class PluginHost:
         _check(rc, _JOB)
 
     def depend(self, args: Any) -> None:
-        """A job has become valid."""
+        """A job was validated: raise the exceptions that had to wait for it."""
         id = lib.jobtap_id(args)
         for type, note in self._late.pop(id, ()):
             lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
@@ -391,10 +408,14 @@ class PluginHost:
         _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
 
     def _count(self, id: int, name: str) -> None:
-        """Count what is posted to a job, and raise OSError ELOOP if it goes on without end.
+        """Count the events that the plugin posts to a job in one turn of the reactor.
 
-        All that follows from an event is done before job-manager's reactor turns again, and its clock stands still
-        as long.
+        The job manager handles an event, and all that plugins post because of it, before its
+        reactor turns again. The clock of the reactor stands still meanwhile, so that a new time
+        means a new turn.
+
+        Raises:
+            OSError: ELOOP: there are so many that the plugin seems to post without end
         """
         turn = core_lib.flux_reactor_now(self._reactor)
         if turn != self._turn:
@@ -453,7 +474,7 @@ class PluginHost:
     def job_unsubscribe(self, plugin: Plugin, id: int) -> None:
         lib.flux_jobtap_job_unsubscribe(self.p, self._id(id))
 
-    # -- auxiliary data: C keeps handles, and says when a job is done with ------------------------------
+    # -- auxiliary data: C keeps a handle, and says when the job is gone ---------------------------
 
     def job_aux_set(self, plugin: Plugin, id: int, name: str, value: Any, free_fn: Any) -> None:
         id = self._id(id)
@@ -496,7 +517,7 @@ class PluginHost:
             except FAILURES as exc:
                 self.report(f"free function of '{entry.name}'", exc)
 
-    # -- prologs and epilogs ------------------------------------------------------------------------------
+    # -- prologs and epilogs -----------------------------------------------------------------------
 
     def perilog_start(self, plugin: Plugin, id: int, kind: str, description: str) -> None:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
@@ -507,7 +528,8 @@ class PluginHost:
             )
             _check(start(self.p, description.encode()), _PERILOG)
         else:
-            # C has it for the current job only; what it does is to post an event.
+            # The C function works on the current job only. For others the event that it posts is
+            # posted here.
             state = self._lookup(id, "state")
             late = state > RUN or self.job_event_posted(plugin, id, "start")
             if late if kind == "prolog" else state != CLEANUP:
@@ -529,7 +551,11 @@ class PluginHost:
                 break
 
     def _end_perilogs(self) -> None:
-        """Nobody is left to finish what this plugin has open: a job whose prolog failed does not run."""
+        """Finish the prologs and epilogs that the plugin has started, since it is removed and
+        cannot do so itself.
+
+        They count as failed: a job with such a prolog does not run.
+        """
         for id, kind, description in self.perilogs:
             try:
                 if self._lookup(id, "state") not in (RUN, CLEANUP):
@@ -541,7 +567,7 @@ class PluginHost:
                 pass  # the job is gone
         self.perilogs = []
 
-    # -- other plugins, services ----------------------------------------------------------------------------
+    # -- other plugins, services -------------------------------------------------------------------
 
     def call(self, plugin: Plugin, id: int, topic: str, args: Any) -> dict[str, Any]:
         id = self._id(id)
@@ -594,7 +620,7 @@ class PluginHost:
             raise
 
     def serve(self, callback: Callable[..., Any], topic: str, msg: Any) -> None:
-        """A request to a service of the plugin."""
+        """Call the plugin's function for a request to one of its services."""
         try:
             callback(self.plugin, msg)
         except OSError as exc:
@@ -603,10 +629,11 @@ class PluginHost:
             self.report(f"service {topic.partition('.')[2]}", exc)
             self.handle.respond_error(msg, errno.EIO, f"{self.plugin.name}: {brief(exc)}")
 
-    # -- the end ------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def unload(self) -> None:
-        """The plugin is removed. Its flux_plugin_t is half gone: nothing but the handle can be used."""
+        """The plugin is being removed. Its flux_plugin_t is partly destroyed, so that only the
+        handle can be used."""
         plugin = self.plugin
         for number in self._numbers:
             _services.pop(number, None)
@@ -628,7 +655,7 @@ class PluginHost:
 
 
 class AuxEntry:
-    """Something that a plugin attached to a job."""
+    """A value that a plugin has attached to a job."""
 
     def __init__(self, host: PluginHost, id: int, name: str, value: Any, free_fn: Any) -> None:
         self.host = host
@@ -639,7 +666,7 @@ class AuxEntry:
         self.handle = ffi.new_handle(self)
 
 
-# -- errors ---------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 _JOB = {errno.ENOENT: "unknown job id, or the job is inactive"}
 _DEPEND = {errno.EINVAL: "dependencies belong to DEPEND state"}
@@ -654,11 +681,20 @@ _PERILOG = {
 
 
 def _error(text: str) -> OSError:
+    """The error of the C function that was called last, with a text."""
     return OSError(ffi.errno or errno.EINVAL, text)
 
 
 def _check(rc: int, texts: dict[int, str] | None = None) -> None:
-    """Raise OSError if a C function failed."""
+    """Check the return value of a C function.
+
+    Args:
+        rc (int): negative for an error
+        texts (dict): error number -> text; the others have the text of the system
+
+    Raises:
+        OSError: it failed
+    """
     if rc < 0:
         number = ffi.errno or errno.EINVAL
         raise OSError(number, (texts or {}).get(number) or os.strerror(number))
@@ -669,12 +705,12 @@ def _string(pointer: Any) -> str:
 
 
 def args_address(args: Any) -> int:
-    """A flux_plugin_arg_t as the number that the C functions of values take."""
+    """The address of a ``flux_plugin_arg_t``, as the functions of ``_flux_jobtap_values`` take it."""
     return int(ffi.cast("uintptr_t", args))
 
 
 def _report_stray(exc: BaseException) -> None:
-    """An exception left a callback of nobody knows whom: any plugin's log will do."""
+    """Log an exception of a callback of unknown origin, in the name of any plugin."""
     for host in _loaded.values():
         host.report("callback", exc)
         break
@@ -683,7 +719,7 @@ def _report_stray(exc: BaseException) -> None:
 thread_guard.install(_report_stray)
 
 
-# -- what C calls ------------------------------------------------------------------------------------------------
+# -- what C calls ----------------------------------------------------------------------------------
 
 
 @ffi.def_extern(error=0)
@@ -691,7 +727,7 @@ def python_load(p: Any, key: int) -> int:
     thread_guard.set_job_manager_thread()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
-        return 1  # job-manager refuses it in a moment: loaded already
+        return 1  # the job manager refuses the plugin itself: it is loaded already
     host = _loaded[key] = PluginHost(p, key)
     host.load()
     return 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a jobtap plugin sees: the class `Plugin` (public as ``flux.jobtap``)."""
+"""The API of jobtap plugins in Python: the class `Plugin` (public as ``flux.jobtap.Plugin``)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2
 
 
 class Plugin:
-    """One loaded plugin, passed to ``plugin_init(p)`` and to every callback.
+    """A loaded plugin. It is passed to ``plugin_init(p)`` and to every callback.
 
-    A callback is ``callback(p, topic, args)``. `args` is a mapping that cannot be changed, at any depth; which
-    keys it has depends on the topic (jobspec, R, id, state, prev_state, userid, urgency, priority, t_submit, entry,
-    end_event; ``conf`` in conf.update; ``key``, ``value``, ``updates`` and ``cred`` in job.update.KEY). It returns
-    None or a dict of what it has to say (priority, annotations, R, ...), and fails by raising or by returning False
-    or a negative number.
+    A callback is ``callback(p, topic, args)``. `args` is a mapping that cannot be changed at any
+    depth. Its keys depend on the topic: jobspec, R, id, state, prev_state, userid, urgency,
+    priority, t_submit, entry, end_event; ``conf`` in conf.update; ``key``, ``value``, ``updates``
+    and ``cred`` in job.update.KEY. A callback returns None, or a dict with its answer (priority,
+    annotations, R, ...). It fails by raising an exception, or by returning False or a negative
+    number.
 
-    Wherever a job id is expected, `CURRENT_JOB` stands for the job of the running callback. Unless said
-    otherwise a method raises OSError: ENOENT for an unknown job, EINVAL for one in the wrong state, for
-    CURRENT_JOB outside of a callback, and for anything once the plugin was removed.
+    Wherever a job id is expected, `CURRENT_JOB` stands for the job of the running callback. Unless
+    said otherwise a method raises OSError: ENOENT for an unknown job, EINVAL for one in the wrong
+    state, for CURRENT_JOB outside of a callback, and for anything once the plugin was removed.
 
     Attributes:
         name (str): file name, such as ``limits.py``
         path (str): full path, ``builtin`` for a builtin plugin
-        args (dict): arguments it was loaded with
-        handle (flux.Flux): the job manager's handle, for RPCs, timers and logging. Timers and RPCs made with it end
-            with the plugin
+        args (dict): the arguments that it was loaded with
+        handle (flux.Flux): the job manager's handle, for RPCs, timers and logging. Timers and RPCs
+            made with it end with the plugin
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Plugin:
 
     @property
     def _host(self) -> Any:
-        # The job manager is one thread, and nothing in it is made for another.
+        # Nothing in the job manager may be used from another thread than its own.
         if get_ident() != self._thread:
             raise OSError(errno.EPERM, f"{self.name}: {WRONG_THREAD}")
         return self._job_manager
@@ -62,10 +63,14 @@ class Plugin:
     def add_handler(
         self, topic: str, callback: Callable[[Plugin, str, CallbackArgs], Any] | None
     ) -> None:
-        """Have ``callback(p, topic, args)`` called for `topic`, a callback topic or a glob of them.
+        """Register a callback.
 
-        Of several handlers of one plugin that match a topic, the first that was registered is called. A callback
-        of None takes out the first handler for exactly this topic.
+        Of several handlers of a plugin that match a topic, the first that was registered is called.
+
+        Args:
+            topic (str): a callback topic, or a glob that matches several
+            callback: ``callback(p, topic, args)``; None removes the first handler for exactly this
+                topic
         """
         validation.word(topic, "add_handler: topic")
         if callback is None:
@@ -77,17 +82,20 @@ class Plugin:
         self._host.handlers_changed(self, topic)
 
     def set_name(self, name: str) -> None:
-        """Set the name used in service topics; without one it is the file name up to its first dot."""
+        """Set the plugin's name in service topics. By default it is the file name up to its first
+        dot."""
         if not name or type(name) is not str or "." in name or "/" in name:
             raise OSError(errno.EINVAL, f"set_name: {name!r} cannot be part of a service topic")
         self._host.set_name(self, validation.word(name, "set_name"))
 
     def set_load_sort_order(self, mode: str | None) -> None:
-        """Order in which job.create and job.new are called for jobs that exist when the plugin loads.
+        """Set the order in which job.create and job.new are called for jobs that exist when the
+        plugin is loaded.
 
         Args:
-            mode (str): ``state`` (by state as a job goes through them, each by id), ``-state`` (the reverse
-                order of states), ``none`` or None for no particular order
+            mode (str): ``state``: in the order of states that a job goes through, and by id within a
+                state; ``-state``: in the reverse order of states; ``none`` or None: in no
+                particular order
         """
         if mode not in (None, "none", "state", "-state"):
             raise OSError(
@@ -100,45 +108,55 @@ class Plugin:
         """The job manager's handle."""
         return self.handle
 
-    # -- saying no -------------------------------------------------------------------------------------
+    # -- refusing ----------------------------------------------------------------------------------
 
     def reject_job(self, text: str | None = None) -> NoReturn:
-        """Reject the job: from job.create, job.validate and job.dependency.*. Always raises."""
+        """Reject the job, in job.create, job.validate or job.dependency.*. Always raises.
+
+        Args:
+            text (str): why, for the user who submits the job
+        """
         raise Rejected(str(text) if text else f"rejected by job-manager plugin '{self.name}'")
 
     def error(self, text: str) -> NoReturn:
-        """Fail with a text for the user: from job.update.KEY, conf.update. Always raises."""
+        """Refuse, in job.update.KEY or conf.update. Always raises.
+
+        Args:
+            text (str): why, for the user
+        """
         raise JobtapError(str(text))
 
-    # -- jobs -----------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     def job_lookup(self, id: int) -> Mapping[str, Any]:
-        """The args mapping of a job, active or inactive."""
+        """Return what `args` would be in a callback for a job, active or inactive."""
         found: Mapping[str, Any] = self._host.job_lookup(self, validation.job_id(id))
         return found
 
     def get_job_result(self, id: int) -> int:
-        """Result of a job in CLEANUP or INACTIVE: FLUX_JOB_RESULT_COMPLETED (1), FAILED (2), CANCELED (4)
-        or TIMEOUT (8)."""
+        """Return the result of a job in CLEANUP or INACTIVE: FLUX_JOB_RESULT_COMPLETED (1), FAILED
+        (2), CANCELED (4) or TIMEOUT (8)."""
         result: int = self._host.get_job_result(self, validation.job_id(id))
         return result
 
     def job_event_posted(self, id: int, name: str) -> bool:
-        """Whether an event `name` was ever posted to the job."""
+        """Whether an event of this name was ever posted to the job."""
         validation.text(name, "name")
         posted: bool = self._host.job_event_posted(self, validation.job_id(id), name)
         return posted
 
     def job_set_flag(self, id: int, flag: str) -> None:
-        """Set a flag of a job, ``waitable``, ``debug`` or ``alloc-bypass``: posts ``set-flags``.
+        """Set a flag of a job, ``waitable``, ``debug`` or ``alloc-bypass``, by posting the event
+        ``set-flags``.
 
-        ``alloc-bypass`` says that the job gets its resources from a plugin, in the answer to job.state.sched; set it
-        in job.validate.
+        ``alloc-bypass`` means that a plugin gives the job its resources, in the answer to
+        job.state.sched. It has to be set in job.validate.
         """
         self._host.job_set_flag(self, validation.job_id(id), validation.flag(flag))
 
     def raise_exception(self, id: int, type: str, severity: int, note: str = "") -> None:
-        """Raise an exception on a job; severity 0 ends it, 1 to 7 is only recorded."""
+        """Raise an exception on a job. Severity 0 ends the job; severities 1 to 7 are only
+        recorded."""
         validation.word(type, "raise_exception: type")
         note = validation.text(note, "note")
         self._host.raise_exception(
@@ -149,44 +167,52 @@ class Plugin:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
 
         Raises:
-            OSError: EINVAL: the context cannot be JSON, or has a value out of range. EPROTO: it lacks what RFC 21
-                requires of such an event
+            OSError: EINVAL: JSON cannot hold the context, or a value is out of range. EPROTO: the
+                context lacks what RFC 21 requires
         """
         context = validation.event(name, context)
         self._host.event_post(self, validation.job_id(id), name, context)
 
-    # -- dependencies ------------------------------------------------------------------------------------
+    # -- dependencies ------------------------------------------------------------------------------
 
     def dependency_add(self, id: int, description: str) -> None:
         """Hold a job in DEPEND until `dependency_remove` with the same description.
 
-        Adding one that is open already changes nothing, so that a plugin that is loaded again may do so.
+        A dependency that is open already can be added again, which changes nothing: a plugin that
+        is loaded again may do so.
 
         Raises:
-            OSError: EEXIST it was added before and removed since; EINVAL the job is past DEPEND
+            OSError: EEXIST: it was added before, and has been removed since. EINVAL: the job is
+                past DEPEND
         """
         description = validation.text(description, "description")
         self._host.dependency_add(self, validation.job_id(id), description)
 
     def dependency_remove(self, id: int, description: str) -> None:
-        """A dependency is met. If the job is idle, it may have reached SCHED when this returns.
+        """Remove a dependency, since it is met. The job may have gone on as far as SCHED when this
+        returns.
 
         Raises:
-            OSError: ENOENT there is no such open dependency
+            OSError: ENOENT: the job has no such open dependency
         """
         description = validation.text(description, "description")
         self._host.dependency_remove(self, validation.job_id(id), description)
 
-    # -- priority ------------------------------------------------------------------------------------------
+    # -- priority ----------------------------------------------------------------------------------
 
     def priority_unavail(self, args: Any = None) -> dict[str, int]:
-        """What job.state.priority and job.priority.get return when there is no priority yet."""
+        """Return what job.state.priority and job.priority.get have to return while the priority is
+        not known."""
         return {"priority": PRIORITY_UNAVAIL}
 
     def reprioritize_job(self, id: int, priority: int) -> None:
-        """Set the priority of a job in PRIORITY or SCHED (int, 0 to 4294967295).
+        """Set the priority of a job in PRIORITY or SCHED.
 
-        Nothing happens to a job that is in another state, held or expedited.
+        Nothing happens to a job that is in another state, is held, or is expedited.
+
+        Args:
+            id (int): the job
+            priority (int): 0 to 4294967295
         """
         if validation.priority(priority) != PRIORITY_UNAVAIL:
             self._host.reprioritize_job(self, validation.job_id(id), priority)
@@ -195,72 +221,80 @@ class Plugin:
         """Call job.priority.get for every job in PRIORITY or SCHED."""
         self._host.reprioritize_all(self)
 
-    # -- jobspec -------------------------------------------------------------------------------------------
+    # -- jobspec -----------------------------------------------------------------------------------
 
     def jobspec_update(self, updates: dict[str, Any]) -> None:
-        """Update the jobspec of the current job, when the callback has returned.
+        """Update the jobspec of the current job. This happens when the callback has returned.
 
         Args:
-            updates (dict): dotted path, such as ``attributes.system.duration``, to value (RFC 21); further calls in
-                the same callback add to it, and one event is posted
+            updates (dict): dotted path, such as ``attributes.system.duration`` -> new value (RFC
+                21). The updates of several calls in one callback are posted as one event
         """
         self._host.jobspec_update(self, validation.updates(updates, "jobspec_update"))
 
     def jobspec_update_id(self, id: int, updates: dict[str, Any]) -> None:
-        """Update the jobspec of a job that is not the current one; see `jobspec_update`."""
+        """Update the jobspec of a job other than the current one; see `jobspec_update`."""
         updates = validation.updates(updates, "jobspec_update_id")
         self._host.jobspec_update_id(self, validation.job_id(id), updates)
 
-    # -- subscriptions, auxiliary data -----------------------------------------------------------------------
+    # -- subscriptions, auxiliary data -------------------------------------------------------------
 
     def job_subscribe(self, id: int) -> None:
-        """Receive job.event.* callbacks for a job, until it is inactive."""
+        """Have the callbacks for job.event.* called for a job, until it is inactive."""
         self._host.job_subscribe(self, validation.job_id(id))
 
     def job_unsubscribe(self, id: int) -> None:
-        """Undo `job_subscribe`; nothing happens if there is no such job or subscription."""
+        """Undo `job_subscribe`. Nothing happens if there is no such job or subscription."""
         self._host.job_unsubscribe(self, validation.job_id(id))
 
     def job_aux_set(
         self, id: int, name: str, value: Any, free_fn: Callable[[Any], Any] | None = None
     ) -> None:
-        """Attach `value` to a job under `name`; ``free_fn(value)`` is called when it goes."""
+        """Attach a value to a job.
+
+        Args:
+            id (int): the job
+            name (str): the name under which the plugin finds it again
+            value: any object
+            free_fn: ``free_fn(value)`` is called when the value is removed or replaced, or the job
+                is gone
+        """
         self._host.job_aux_set(
             self, validation.job_id(id), validation.text(name, "name"), value, free_fn
         )
 
     def job_aux_get(self, id: int, name: str, default: Any = None) -> Any:
-        """What this plugin attached to a job under `name`, or `default`."""
+        """Return what this plugin has attached to a job under a name, or `default`."""
         return self._host.job_aux_get(
             self, validation.job_id(id), validation.text(name, "name"), default
         )
 
     def job_aux_delete(self, id: int, name: str) -> None:
-        """Remove what is attached to a job under `name`, if there is anything."""
+        """Remove what this plugin has attached to a job under a name, if there is anything."""
         self._host.job_aux_delete(self, validation.job_id(id), validation.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:
-        """Remove `value` (this very object) from a job, whatever its name."""
+        """Remove an attached value from a job, found by the object itself instead of its name."""
         self._host.job_aux_delete_value(self, validation.job_id(id), value)
 
-    # -- prolog and epilog -------------------------------------------------------------------------------------
+    # -- prolog and epilog -------------------------------------------------------------------------
 
     def prolog_start(self, description: str, id: int = CURRENT_JOB) -> None:
-        """Keep the job from being started until `prolog_finish`."""
+        """Keep a job from being started until `prolog_finish` is called."""
         description = validation.text(description, "description")
         self._host.perilog_start(self, validation.job_id(id), "prolog", description)
 
     def prolog_finish(self, id: int, description: str, status: int) -> None:
-        """A prolog has ended with a wait status, which is recorded and has no other effect."""
+        """Say that a prolog has ended. Its wait status is recorded, and has no other effect."""
         self._perilog_finish(id, "prolog", description, status)
 
     def epilog_start(self, description: str, id: int = CURRENT_JOB) -> None:
-        """Keep a job in CLEANUP from ending, and its resources from being freed, until `epilog_finish`."""
+        """Keep a job in CLEANUP, and its resources allocated, until `epilog_finish` is called."""
         description = validation.text(description, "description")
         self._host.perilog_start(self, validation.job_id(id), "epilog", description)
 
     def epilog_finish(self, id: int, description: str, status: int) -> None:
-        """An epilog has ended with a wait status, which is recorded and has no other effect."""
+        """Say that an epilog has ended. Its wait status is recorded, and has no other effect."""
         self._perilog_finish(id, "epilog", description, status)
 
     def _perilog_finish(self, id: int, kind: str, description: str, status: int) -> None:
@@ -269,22 +303,22 @@ class Plugin:
             raise OSError(errno.EINVAL, f"{kind}_finish: status={status!r}: expected an integer")
         self._host.perilog_finish(self, validation.job_id(id), kind, description, status)
 
-    # -- other plugins, services ---------------------------------------------------------------------------------
+    # -- other plugins, services -------------------------------------------------------------------
 
     def call(self, id: int, topic: str, args: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Call the handlers that all plugins have for a topic of your own.
+        """Call the handlers of all plugins for a topic that plugins have agreed on.
 
         Args:
-            id: the job; the handlers' CURRENT_JOB
+            id (int): the job, which is CURRENT_JOB for the handlers
             topic (str): must not begin with ``job.``
-            args (mapping): passed on as it is; default: the args of the job
+            args (mapping): the arguments of the callbacks; default: those of the job
 
         Returns:
-            dict: what the handlers returned, merged
+            dict: the answers of the handlers, merged
 
         Raises:
-            OSError: EINVAL, the topic is reserved
-            JobtapError: a handler failed
+            OSError: EINVAL: the topic is reserved
+            JobtapError: a handler has failed
         """
         if validation.word(topic, "call: topic").startswith("job."):
             raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
@@ -292,26 +326,35 @@ class Plugin:
         return answer
 
     def service_register(self, method: str, callback: Callable[[Plugin, Any], Any]) -> None:
-        """Serve ``job-manager.NAME.METHOD`` for all users: ``callback(p, msg)`` answers with
-        ``p.handle.respond``."""
+        """Serve requests of all users to ``job-manager.NAME.METHOD``.
+
+        Args:
+            method (str): METHOD in the topic; NAME is the plugin's (see `set_name`)
+            callback: ``callback(p, msg)``; it answers with ``p.handle.respond``
+        """
         self.service_register_ex(method, FLUX_ROLE_OWNER | FLUX_ROLE_USER, callback)
 
     def service_register_ex(
         self, method: str, rolemask: int, callback: Callable[[Plugin, Any], Any]
     ) -> None:
-        """`service_register` for users with a role in `rolemask` (FLUX_ROLE_OWNER 1, FLUX_ROLE_USER 2)."""
+        """`service_register` for the instance owner, and for users who have a role in `rolemask`.
+
+        Args:
+            rolemask (int): FLUX_ROLE_OWNER (1), FLUX_ROLE_USER (2)
+        """
         validation.word(method, "service_register: method")
         if not callable(callback):
             raise TypeError(f"service_register: the callback of {method!r} is not callable")
         self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, callback)
 
     def end(self) -> None:
-        """Called by the host when the plugin is removed: from now on every method fails."""
-        self._job_manager = Removed(self.name)
+        """Called by the host when the plugin is removed. From then on every method raises OSError
+        (EINVAL)."""
+        self._job_manager = RemovedPluginHost(self.name)
 
 
-class Removed:
-    """The host of a plugin that was removed."""
+class RemovedPluginHost:
+    """In place of the host of a plugin that was removed: every method raises OSError."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -321,8 +364,8 @@ class Removed:
 
 
 def service_name(name: str) -> str:
-    """The part of a plugin's service topics that stands for the plugin: its file name up to the first dot.
+    """The default name of a plugin in its service topics: its file name up to the first dot.
 
-    A builtin plugin's name begins with one.
+    The dot with which the names of builtin plugins begin does not count.
     """
     return name.lstrip(".").partition(".")[0]

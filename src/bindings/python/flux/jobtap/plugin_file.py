@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Plugin files: whether they may be run, and running them."""
+"""Runs a plugin file, after a check that nobody else could have changed it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from flux.jobtap.errors import FAILURES, describe
 
 
 def run_plugin_file(path: str) -> Callable[[Any], Any]:
-    """Run a plugin file; returns its ``plugin_init``.
+    """Run a plugin file and return its function ``plugin_init``.
 
     Args:
         path (str): full path
 
     Raises:
-        OSError: it is not there (ENOENT), may not be run (EPERM, see `check_owner`), is no plugin or fails
-            (EINVAL); the text says why
+        OSError: ENOENT: there is no such file. EPERM: it may not be run (see `check_owner`).
+            EINVAL: it raises an exception, or has no ``plugin_init``. The text gives the reason
     """
     name = os.path.basename(path)
-    # A name of its own for each: two plugins may have files of one name.
+    # The name depends on the whole path, since two plugins may have files of the same name.
     module = types.ModuleType("flux_jobtap_" + hashlib.sha1(path.encode()).hexdigest()[:12])
     module.__file__ = path
-    # Where dataclasses and others look for it; a file that is run again takes the place of its former self.
+    # dataclasses and others look a class's module up here. A file that is run again replaces its
+    # former module.
     former = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
@@ -60,21 +61,26 @@ def _run(name: str, path: str, module: types.ModuleType) -> Callable[[Any], Any]
 
 
 class PermissionRefused(Exception):
-    """A file that somebody else could have written."""
+    """The file may not be run, because somebody else could have written it."""
 
 
 def _read(path: str) -> bytes:
-    # What is checked is what is run, even if the path names another file by then.
+    # The check and the reading use one open file, so that the path cannot be made to name another
+    # file in between.
     with open(path, "rb") as file:
         check_owner(os.fstat(file.fileno()), os.geteuid())
         return file.read()
 
 
 def check_owner(status: os.stat_result, user: int) -> None:
-    """Whether `user` may run the file of this os.stat_result: its own or root's, and nobody else can write it.
+    """Check that a file belongs to the user or to root, and that nobody else can write it.
+
+    Args:
+        status (os.stat_result): of the file
+        user (int): user id of the instance owner
 
     Raises:
-        PermissionRefused: what is wrong
+        PermissionRefused: the text says what is wrong
     """
     if status.st_uid not in (0, user):
         raise PermissionRefused(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager's handle as a plugin has it: what belongs to the plugin goes with it."""
+"""The handle of a plugin in the job manager of a real Flux: watchers and futures made with it end
+with the plugin."""
 
 from __future__ import annotations
 
@@ -16,18 +17,23 @@ from flux.jobtap import plugin_resources
 
 
 class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
-    """RPCs of plugins."""
+    """An RPC that a plugin has sent."""
 
 
 class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
-    """The job manager's handle, of one plugin."""
+    """The job manager's handle, as one plugin has it.
+
+    Args:
+        pointer (int): address of the ``flux_t``
+        resources (PluginResources): keeps what is made with it
+    """
 
     _handle: Any
 
-    def __init__(self, pointer: Any, owned: Any) -> None:
+    def __init__(self, pointer: Any, resources: Any) -> None:
         super().__init__(handle=core_ffi.cast("flux_t *", pointer))
         self.incref()
-        self.plugin_resources = owned
+        self.plugin_resources = resources
 
     def rpc(
         self,
@@ -53,25 +59,27 @@ class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
                 if callback is not None:
                     callback(handle, watcher, revents, args)
             finally:
-                # The bindings keep a watcher for good; one that has fired is its owner's affair.
+                # The bindings keep every watcher for ever. One that has fired and was not started
+                # again is let go.
                 if not repeat and watcher.handle and not is_active(watcher):
                     self.del_watcher(watcher)
 
         return super().timer_watcher_create(after, call, repeat, args)
 
     def drop(self) -> None:
-        """Let go of the job manager's handle."""
+        """Release the reference to the job manager's handle."""
         if self._handle is not None:
             core_lib.flux_decref(self._handle)
             self._handle = None
 
 
 def is_active(watcher: Any) -> bool:
+    """Whether a watcher is started."""
     return core_lib.flux_watcher_is_active(watcher.handle)
 
 
 def drop_future(future: Any) -> None:
-    """Destroy a future now, whoever may still have it."""
+    """Destroy a future now, even if the plugin still refers to it."""
     future.stop()
     flux.future._THEN_HANDLES.pop(future, None)  # noqa: SLF001  the bindings have no other way
     if future.pimpl is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a plugin has running: timers and other watchers, futures. All of it ends with the plugin, and what its
-callbacks raise is logged and ends only them.
+"""The watchers and futures of a plugin: they end with it, and an exception in one of their
+callbacks is only logged.
 
-`plugin_handle_class` and `plugin_rpc_class` lay that over the host's own classes; both hosts use them.
+`plugin_handle_class` and `plugin_rpc_class` derive classes that do so from the handle and the RPC
+of the host. Both the job manager of a real Flux and that of the embedded instance use them.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import Any, NoReturn
 
 from flux.jobtap.errors import FAILURES
 
-#: Services that the job manager itself answers, or needs an answer of its own for.
+#: Services that the job manager answers itself, and methods of others that ask the job manager
+#: before they answer.
 _ANSWERED_BY_JOB_MANAGER = ("job-manager.", "job-ingest.")
 _METHODS_THAT_NEED_JOB_MANAGER = ("resource.sched-status", "sched.resource-status")
 
-#: A plugin may post this many events to one job before the job comes to rest, and this many that send it back to
-#: PRIORITY: whoever posts more does so without end.
+#: How many events a plugin may post to one job in one turn of the job manager's reactor, and how
+#: many of those that send the job back to PRIORITY. Each event may call the plugin again, and the
+#: turn would never end if each call posted one.
 MAX_POSTS_PER_TURN, MAX_RETURNS_PER_TURN = 10000, 100
+#: Events that send a job back to PRIORITY.
 EVENTS_BACK_TO_PRIORITY = ("urgency", "jobspec-update", "flux-restart")
 
 
 def endless_posting(name: str, event: str, id: int) -> OSError:
-    """The error for plugin `name`, which goes on posting to job `id`."""
+    """The error for a plugin that posts to a job without end."""
     return OSError(
         errno.ELOOP,
         f"{name} has posted {event} to job {id} again and again from its own callbacks, without"
@@ -35,23 +39,29 @@ def endless_posting(name: str, event: str, id: int) -> OSError:
     )
 
 
+#: The text of the error for a call from another thread.
 WRONG_THREAD = (
-    "only the job manager's own thread may do that: from another, write to a pipe that"
-    " p.handle.fd_watcher_create watches"
+    "only the job manager's own thread may do that: another thread can write to a pipe, whose"
+    " other end p.handle.fd_watcher_create watches"
 )
 
 
 def waits_for_job_manager(topic: str) -> bool:
-    """Whether an answer to `topic` can only come when the job manager is free to give one."""
+    """Whether a request to `topic` can be answered only while the job manager's reactor turns."""
     return topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER
 
 
 class PluginResources:
-    """What the plugin `name` has running.
+    """The watchers and futures of one plugin.
 
     Args:
-        report: ``report(where, exc)`` logs what a callback raised
-        enter: ``enter()`` gives a context manager in which its callbacks run
+        name (str): the plugin
+        report: ``report(where, exc)`` logs an exception of a callback
+        enter: ``enter()`` returns a context manager in which callbacks are called
+
+    Attributes:
+        name (str): the plugin
+        ended (bool): the plugin was removed
     """
 
     def __init__(
@@ -69,7 +79,11 @@ class PluginResources:
         self.ended = False
 
     def check(self) -> None:
-        """Raise OSError if the plugin was removed (EINVAL), or this is another thread than the job manager's (EPERM)."""
+        """Check that the plugin may make a call now.
+
+        Raises:
+            OSError: EINVAL: the plugin was removed. EPERM: this is not the job manager's thread
+        """
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
         if get_ident() != self._thread:
@@ -78,7 +92,13 @@ class PluginResources:
     def guarded(
         self, callback: Callable[..., Any] | None, where: str
     ) -> Callable[..., None] | None:
-        """`callback`, which is silent once the plugin is removed, and whose failures are logged."""
+        """Wrap a callback, so that its exceptions are logged, and it is not called after the
+        plugin's removal.
+
+        Args:
+            callback: the plugin's function; None: there is none
+            where (str): what the callback is for, for the log
+        """
         if callback is None:
             return None
 
@@ -94,17 +114,21 @@ class PluginResources:
         return call
 
     def add_watcher(self, watcher: Any) -> Any:
-        """Take in a watcher; returns it."""
+        """Have a watcher end with the plugin; returns the watcher."""
         self._watchers.add(watcher)
         return watcher
 
     def add_future(self, future: Any) -> Any:
-        """Take in a future; returns it."""
+        """Have a future end with the plugin; returns the future."""
         self._futures.add(future)
         return future
 
     def end(self, drop_future: Callable[[Any], Any]) -> None:
-        """The plugin goes: destroy its watchers, and its futures by ``drop_future(future)``."""
+        """Destroy all watchers and futures, since the plugin is removed.
+
+        Args:
+            drop_future: ``drop_future(future)`` destroys a future
+        """
         self.ended = True
         for watcher in list(self._watchers):
             watcher.destroy()
@@ -114,7 +138,14 @@ class PluginResources:
 
 
 def refuse_to_wait(topic: str) -> None:
-    """Raise OSError EDEADLK if waiting for `topic` inside the job manager would never end."""
+    """Refuse to wait for an answer that cannot come while the job manager waits.
+
+    Args:
+        topic (str): the topic of the request
+
+    Raises:
+        OSError: EDEADLK: the job manager would wait for itself
+    """
     if waits_for_job_manager(topic):
         raise OSError(
             errno.EDEADLK,
@@ -123,10 +154,15 @@ def refuse_to_wait(topic: str) -> None:
 
 
 def plugin_rpc_class(base: Any) -> Any:
-    """A class of RPC futures for plugins, on top of the host's."""
+    """Derive the class of a plugin's RPCs from the host's.
+
+    Args:
+        base (type): ``flux.rpc.RPC`` of the host
+    """
 
     class PluginRPC(base):  # type: ignore[misc]
-        """An RPC of a plugin: `get` raises OSError EDEADLK where the answer could never come."""
+        """An RPC that a plugin has sent. `get` raises OSError (EDEADLK) if the answer could never
+        come."""
 
         topic = ""
         plugin_resources: Any = None
@@ -157,13 +193,17 @@ def plugin_rpc_class(base: Any) -> Any:
 
 
 def plugin_handle_class(base: Any) -> Any:
-    """A class of handles for plugins, on top of the host's ``flux.Flux``.
+    """Derive the class of a plugin's handle from the host's.
 
-    Instances need an attribute ``plugin_resources``.
+    Args:
+        base (type): ``flux.core.handle.Flux`` of the host
+
+    Returns:
+        type: the class; its instances need an attribute ``plugin_resources``
     """
 
     class PluginHandle(base):  # type: ignore[misc]
-        """The job manager's handle as one plugin sees it."""
+        """The job manager's handle, as one plugin has it."""
 
         plugin_resources: Any = None
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What no plugin may do: take over signals, or end the process it is a guest in.
+"""Keeps plugins from handling signals of the job manager's process, and from ending it.
 
-`install` replaces the functions once for the whole interpreter; they refuse while a host says that a plugin runs, and
-otherwise do what they always did.
+`install` replaces functions of `os` and `signal` once for the whole interpreter. They raise an
+error while a plugin runs, and otherwise do what they always did.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ _hosts: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def install(host: Any) -> None:
-    """Have the functions refuse whenever ``host.is_running_plugin()`` is true, in this process.
+    """Have the functions refuse whenever ``host.is_running_plugin()`` is true.
 
-    A child that a plugin forks may do all of it.
+    They only do so in this process: a child process that a plugin has forked may call all of them.
+
+    Args:
+        host: it is referred to weakly, and forgotten when it is gone
     """
     if not _hosts:
         home = os.getpid()
@@ -42,12 +45,12 @@ def install(host: Any) -> None:
 
 
 def _guarded(function: Callable[..., Any], what: str, home: int) -> Callable[..., Any]:
-    def refuse_guests(*args: Any, **kwargs: Any) -> Any:
+    def refuse_plugins(*args: Any, **kwargs: Any) -> Any:
         if os.getpid() == home and any(host.is_running_plugin() for host in _hosts):
             raise OSError(errno.EPERM, f"{what}: a plugin may not do that inside the job manager")
         return function(*args, **kwargs)
 
-    refuse_guests.__doc__ = function.__doc__
-    refuse_guests.__name__ = function.__name__
-    vars(refuse_guests)["guards"] = what
-    return refuse_guests
+    refuse_plugins.__doc__ = function.__doc__
+    refuse_plugins.__name__ = function.__name__
+    vars(refuse_plugins)["guards"] = what
+    return refuse_plugins

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What nobody may do in the job manager's thread: wait for it, run a reactor, take its signals."""
+"""Keeps Python code in the job manager's thread from blocking it: no waiting for the job manager
+itself, no reactor, no signal handlers.
+
+Used in the job manager of a real Flux only. There all Python code is plugins, and they may create
+handles of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,12 @@ import flux.rpc
 import flux.util
 from flux.jobtap import child_processes, plugin_resources, process_guard
 
-_thread: list[int | None] = [None]  # the thread that job-manager runs in
+#: the thread that the job manager runs in
+_thread: list[int | None] = [None]
 
 
 def set_job_manager_thread() -> None:
-    """The job manager calls: this is its thread."""
+    """Note that the calling thread is the job manager's."""
     _thread[0] = threading.get_ident()
 
 
@@ -28,7 +34,13 @@ def _in_job_manager() -> bool:
 
 
 def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
-    """No handle, of a plugin's own making or not, may wait for the job manager or run a reactor in its thread."""
+    """Have every handle refuse to wait for the job manager, or to run a reactor, in the job
+    manager's thread.
+
+    Args:
+        report: called with an exception that has left a callback, instead of ending the reactor
+            with it
+    """
     get_str, wait_for, init = (
         flux.rpc.RPC.get_str,
         flux.future.Future.wait_for,
@@ -81,7 +93,7 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
 
 
 class PluginProcess:
-    """The process: all Python in it is plugins."""
+    """The process as `process_guard` sees it: all Python code in it belongs to plugins."""
 
     @staticmethod
     def is_running_plugin() -> bool:
@@ -89,7 +101,8 @@ class PluginProcess:
 
 
 class InertSignalModule:
-    """What flux.util has for the module signal: its get() wants to end on Ctrl-C, which nobody types here."""
+    """Stands for the module `signal` in flux.util, whose functions set a handler for Ctrl-C while
+    they wait. Inside the job manager no handler may be set, and nobody types Ctrl-C."""
 
     SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
     getsignal = staticmethod(signal.getsignal)
@@ -99,14 +112,14 @@ class InertSignalModule:
         return None
 
 
-_plugin_process = PluginProcess()  # the guard does not keep it
+_plugin_process = PluginProcess()  # process_guard refers to it weakly
 
 
 def install(report: Callable[[BaseException], None]) -> None:
-    """Have all Python in this process keep to it.
+    """Install all guards in this process, and `child_processes.Popen`.
 
     Args:
-        report: called with an exception that left a callback which is no plugin's own
+        report: called with an exception that has left a callback of unknown origin
     """
     _refuse_to_block(report)
     process_guard.install(_plugin_process)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What plugins hand over, checked at the door: it goes into eventlogs and messages, so it must be JSON, and no
-event may leave a job in a state that the job manager cannot handle."""
+"""Checks of what plugins pass to the job manager: job ids, events, priorities, flags, jobspec
+updates.
+
+These values go into eventlogs and messages, so they must be valid JSON that the C code of a real
+Flux accepts too, and no event may leave a job in a state that the job manager cannot handle.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,21 @@ import json
 from math import isfinite
 from typing import Any
 
-#: In place of a job id: the job of the running callback.
+#: Stands for the id of the job that the running callback was called for.
 CURRENT_JOB = -1
-#: In place of a priority: there is none yet.
+#: Stands for a priority that is not known yet.
 PRIORITY_UNAVAIL = -1
 
 PRIORITY_MAX = 4294967295
 URGENCY_MAX = 31
-#: What the C interface has for CURRENT_JOB, which is also the largest number a job id could be.
-ANY_JOB = 0xFFFFFFFFFFFFFFFF
+#: The value of CURRENT_JOB in the C interface (FLUX_JOBTAP_CURRENT_JOB), which no job has as its
+#: id.
+C_CURRENT_JOB = 0xFFFFFFFFFFFFFFFF
 
 FLAGS = ("waitable", "debug", "alloc-bypass")
 
-#: Events that have an effect on the job, and what their context must have (RFC 21).
+#: Events that change the job: the keys that their context must have, and the types of the values
+#: (RFC 21).
 _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
     "set-flags": {"flags": (list,)},
     "resource-update": {"expiration": (int, float)},
@@ -39,7 +45,7 @@ _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
     "memo": {},
     "jobspec-update": {},
 }
-#: Events that begin or undo a job: only the job manager itself posts them.
+#: Events that begin a job or take it back: only the job manager itself may post them.
 _NOT_POSTED = ("submit", "invalidate")
 
 
@@ -48,24 +54,29 @@ def _invalid(text: str) -> OSError:
 
 
 def job_id(value: Any) -> int:
-    """`value` as the id of a job, CURRENT_JOB included.
+    """Check a job id, which may be CURRENT_JOB.
 
     Raises:
-        OSError: EINVAL: it is not one
+        OSError: EINVAL: it is not a job id
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        if value in (CURRENT_JOB, ANY_JOB):
+        if value in (CURRENT_JOB, C_CURRENT_JOB):
             return CURRENT_JOB
-        if 0 <= value < ANY_JOB:
+        if 0 <= value < C_CURRENT_JOB:
             return int(value)
     raise _invalid(f"{value!r} is not a job id")
 
 
 def plain(value: Any, what: str) -> Any:
-    """`value` as JSON has it: a copy that its giver cannot change later.
+    """Copy a value through JSON, so that the plugin cannot change it later.
+
+    Args:
+        value: what the plugin has passed
+        what (str): what it is, for the error
 
     Raises:
-        OSError: EINVAL: JSON cannot hold it, or C cannot: integers beyond 64 bits, lone surrogates, NUL
+        OSError: EINVAL: JSON cannot hold it, or C cannot: integers of more than 64 bits, lone
+            surrogates, NUL
     """
     try:
         text = json.dumps(value, allow_nan=False)
@@ -78,7 +89,7 @@ def plain(value: Any, what: str) -> Any:
 
 
 def _check_leaves(value: Any) -> None:
-    """Raise ValueError for what Python's JSON takes and C's does not."""
+    """Raise ValueError for values that JSON in Python accepts and JSON in C does not."""
     kind = type(value)
     if kind is str:
         _check_text(value)
@@ -101,10 +112,14 @@ def _check_text(value: str) -> None:
 
 
 def text(value: Any, what: str) -> str:
-    """`value`, a string that C can hold.
+    """Check a string that is passed to C.
+
+    Args:
+        value: what the plugin has passed
+        what (str): the name of the argument, for the error
 
     Raises:
-        OSError: EINVAL: it is not one
+        OSError: EINVAL: it is not a string, or C cannot hold it
     """
     if type(value) is not str:
         raise _invalid(f"{what}={value!r}: expected a string")
@@ -116,10 +131,10 @@ def text(value: Any, what: str) -> str:
 
 
 def word(value: Any, what: str) -> str:
-    """`value`, a string without white space that is not empty.
+    """Check a string that must not be empty, and must not have white space in it. See `text`.
 
     Raises:
-        OSError: EINVAL
+        OSError: EINVAL: it is not such a string
     """
     checked = text(value, what)
     if not checked or any(c.isspace() for c in checked):
@@ -128,10 +143,10 @@ def word(value: Any, what: str) -> str:
 
 
 def severity(value: Any) -> int:
-    """Check the severity of an exception.
+    """Check the severity of an exception, 0 to 7.
 
     Raises:
-        OSError: EINVAL
+        OSError: EINVAL: it is not a severity
     """
     if type(value) is not int or not 0 <= value <= 7:
         raise _invalid(f"severity={value!r}: expected 0 to 7")
@@ -139,10 +154,10 @@ def severity(value: Any) -> int:
 
 
 def priority(value: Any) -> int:
-    """Check a priority; PRIORITY_UNAVAIL is one.
+    """Check a priority, which may be PRIORITY_UNAVAIL.
 
     Raises:
-        OSError: EINVAL
+        OSError: EINVAL: it is not a priority
     """
     if type(value) is not int or not PRIORITY_UNAVAIL <= value <= PRIORITY_MAX:
         raise _invalid(f"{value!r} is not a priority")
@@ -153,7 +168,7 @@ def flag(value: Any) -> str:
     """Check the name of a job flag.
 
     Raises:
-        OSError: EINVAL
+        OSError: EINVAL: there is no such flag, or plugins may not set it
     """
     if value not in FLAGS:
         raise _invalid(f"job_set_flag: {value!r}: expected one of {', '.join(FLAGS)}")
@@ -161,10 +176,17 @@ def flag(value: Any) -> str:
 
 
 def updates(value: Any, what: str) -> dict[str, Any]:
-    """Check a jobspec-update (RFC 21): {dotted path: value}. Returns a copy.
+    """Check the updates of a jobspec-update event (RFC 21).
+
+    Args:
+        value: what the plugin has passed
+        what (str): what it is, for the error
+
+    Returns:
+        dict: a copy: dotted path -> new value
 
     Raises:
-        OSError: EINVAL: it is not one, or what it makes would not be a jobspec
+        OSError: EINVAL: it is not such a dict, or the result would not be a jobspec
     """
     value = plain(value, what)
     if type(value) is not dict or not value:
@@ -208,11 +230,19 @@ def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
 
 
 def event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event to be posted; returns its context, None for an empty one.
+    """Check an event that a plugin wants to post.
+
+    Args:
+        name: the name of the event
+        context: its context; None: it has none
+
+    Returns:
+        dict: a copy of the context; None if it is empty
 
     Raises:
-        OSError: EINVAL, no name, a context that is no JSON object, a value out of range, or an event that only
-            the job manager posts; EPROTO, RFC 21 demands something of such an event that is not there
+        OSError: EINVAL: it has no name, its context is not a JSON object, a value is out of range,
+            or only the job manager may post such an event. EPROTO: the context lacks what RFC 21
+            requires
     """
     if type(name) is not str or not name:
         raise _invalid("event_post: the event has no name")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Functions of the bindings that take a handle, for schedulers.
 
-They are those of ``flux.kvs`` and ``flux.job``, which only take a handle of the bindings' own. A handle of another
-kind, as `flux.scheduler.testing` has it, brings them as methods. Its class is asked, since a handle of the bindings
-looks unknown names up in the C library.
+They are those of ``flux.kvs`` and ``flux.job``, which only take a handle of the bindings' own. A
+handle of another kind, as `flux.scheduler.testing` has it, brings them as methods. Its class is
+asked, since a handle of the bindings looks unknown names up in the C library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The subcommands of ``flux sched``: each asks one service of the scheduler and prints the answer.
 
-A new subcommand is a class here with ``add_options`` and ``run``, and a line in `COMMANDS`.
+A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 """
+
+from __future__ import annotations
 
 import argparse
 import errno
@@ -11,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
 import flux
 from flux.job import JobID
@@ -32,31 +34,42 @@ from flux.scheduler.reservations.times import (
     parse_duration,
 )
 
-Ask = Callable[..., Dict[str, Any]]
-
-#: Jobs in the way of a reservation that the list of reservations names.
+#: How many of the jobs that are in the way of a reservation are named in the list of reservations.
 MAX_CONFLICTS_SHOWN = 3
 
 
 class CommandError(Exception):
-    """Something that the user is told in one line, with exit status 1.
+    """An error that ends the command: it is printed on one line, and the exit status is 1.
 
     Attributes:
-        errno (int): with which a service refused; 0 if none did
+        errno (int): the error number of a request that the scheduler refused; 0 if it was something
+            else
     """
 
     errno = 0
 
     @classmethod
-    def of(cls, text: str, error: OSError) -> "CommandError":
-        """A service refused."""
-        failure = cls(text)
-        failure.errno = error.errno or 0
-        return failure
+    def from_refusal(cls, text: str, error: OSError) -> CommandError:
+        """The error for a request that was refused.
+
+        Args:
+            text: what is printed
+            error: with which the request failed
+        """
+        refusal = cls(text)
+        refusal.errno = error.errno or 0
+        return refusal
 
 
 class Context:
-    """What every subcommand needs: the handle, and how times are shown."""
+    """What every subcommand needs: the connection to the instance, and the time zone for output.
+
+    Args:
+        options: the parsed command line
+
+    Attributes:
+        zone (str): IANA name of the time zone in which times are shown
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -65,45 +78,50 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The Flux handle.
+        """The Flux handle; the connection is made when it is first used.
 
         Raises:
-            CommandError: there is no instance
+            CommandError: no instance can be reached
         """
         if self._handle is None:
             try:
                 self._handle = flux.Flux()
             except OSError as exc:
                 raise CommandError(
-                    f"there is no Flux instance to ask: {exc.strerror or exc}"
+                    f"cannot connect to a Flux instance: {exc.strerror or exc}"
                 ) from None
         return self._handle
 
-    def ask(self, method: str, payload: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-        """The answer of a service of the scheduler.
+    def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request to the scheduler and return its answer.
+
+        Args:
+            method: what follows ``sched.`` in the topic
+            payload: the request; None: an empty one
 
         Raises:
-            CommandError: it has none, or refuses
+            CommandError: the scheduler has no such service, or refuses
         """
         try:
             answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:
-            raise CommandError.of(self._why(method, exc), exc) from None
+            raise CommandError.from_refusal(self._explain(method, exc), exc) from None
         return answer if isinstance(answer, dict) else {}
 
-    def _why(self, method: str, exc: OSError) -> str:
+    def _explain(self, method: str, exc: OSError) -> str:
+        """What a request's failure means for the user."""
         text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
-                f"the scheduler cannot be asked ({method}): none is loaded, or it is not one of "
-                "flux.scheduler (flux module list)"
+                f"no scheduler answers this request ({method}): none is loaded, or the one that is "
+                "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
             )
         if exc.errno == errno.EPERM:
             return f"{method}: only the owner of the instance may do this"
         return text
 
-    def time(self, when: Optional[float], now: float) -> str:
-        """A point in time for a person."""
+    def time(self, when: float | None, now: float) -> str:
+        """A point in time as text; see `format_time`."""
         return format_time(when, now, self.zone)
 
 
@@ -114,7 +132,11 @@ def show_json(answer: Any) -> None:
 
 
 def write_file(path: str, text: str) -> None:
-    """Have `text` in a file at once: whoever reads it finds the old text or the new one, whole.
+    """Write a file atomically: a reader finds either the old text or the new one, never a part.
+
+    Args:
+        path: the file; ``-``: standard output
+        text: what it is to hold
 
     Raises:
         CommandError: it cannot be written
@@ -139,18 +161,45 @@ def write_file(path: str, text: str) -> None:
         raise CommandError(f"{path}: {exc.strerror}") from None
 
 
-class Explain:
-    """why a job is pending, or all jobs"""
+def until_text(end: float | None, now: float, context: Context) -> str:
+    """``until 12:00:00``, for something that ends at `end` (seconds since the epoch; None:
+    unknown)."""
+    return "without a known end" if end is None else f"until {context.time(end, now)}"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+
+class Subcommand:
+    """A subcommand.
+
+    Attributes:
+        help (str): what it does, for ``--help``
+    """
+
+    help = ""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add its options, beside those that all subcommands have."""
+
+    def run(self, context: Context) -> None:
+        """Do it.
+
+        Raises:
+            CommandError: it cannot be done
+            ValueError: an option has a bad value
+        """
+        raise NotImplementedError
+
+
+class Explain(Subcommand):
+    help = "say why a pending job waits, or list all pending jobs with the reasons"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("jobid", nargs="?", metavar="JOBID", help="a pending job")
         parser.add_argument("-a", "--all", action="store_true", help="all pending jobs")
 
     def run(self, context: Context) -> None:
         options = context.options
         if options.all == (options.jobid is not None):
-            raise CommandError("give a job id, or --all")
+            raise CommandError("give either a job id or --all")
         if options.all:
             answer = context.ask("explain", {"all": True})
         else:
@@ -158,31 +207,34 @@ class Explain:
                 jobid = int(JobID(options.jobid))
             except ValueError:
                 raise CommandError(f"{options.jobid!r} is not a job id") from None
-            answer = self.of_one(jobid, context)
+            answer = self.explain_job(jobid, context)
         if options.json:
             show_json(answer)
         elif options.all:
-            rows = [
-                (job["name"], job.get("queue"), context.time(job["t_estimate"], answer["now"])
-                 if job["t_estimate"] else None, job["reason"])
-                for job in answer["jobs"]
-            ]  # fmt: skip
-            print("\n".join(format_table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
-            more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
-            if more > 0:
-                print(
-                    f"{plural(more, 'pending job')} not with the scheduler yet: "
-                    "flux sched explain JOBID says why"
-                )
+            self._print_table(answer, context)
         else:
             for job in answer["jobs"]:
                 print("\n".join(self.lines(job, answer, context)))
 
-    def of_one(self, jobid: int, context: Context) -> Dict[str, Any]:
-        """The scheduler's answer about a job, or what keeps it from the scheduler, in the same form.
+    def _print_table(self, answer: dict[str, Any], context: Context) -> None:
+        rows = []
+        for job in answer["jobs"]:
+            estimate = job["t_estimate"] and context.time(job["t_estimate"], answer["now"])
+            rows.append((job["name"], job.get("queue"), estimate, job["reason"]))
+        print("\n".join(format_table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
+        more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
+        if more > 0:
+            print(
+                f"{plural(more, 'pending job')} not sent to the scheduler yet: "
+                "flux sched explain JOBID says why"
+            )
+
+    def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
+        """Why one job waits: the scheduler's answer or, in the same form, why the job manager has
+        not sent the job to the scheduler yet.
 
         Raises:
-            CommandError: it is not pending, or nothing is known of it
+            CommandError: it is not pending, or nothing is known about it
         """
         handle = context.handle
         name = JobID(jobid).f58
@@ -196,14 +248,15 @@ class Explain:
         if reason is None:
             try:
                 return context.ask("explain", {"id": jobid})
-            except CommandError as failure:
-                if failure.errno != errno.EINVAL:
+            except CommandError as refusal:
+                # The scheduler refuses what it has no request for.
+                if refusal.errno != errno.EINVAL:
                     raise
             try:
                 reason = job_status.reason_of_queue(handle, job)
             except OSError as exc:
-                raise CommandError.of(
-                    f"{name} is not with the scheduler: {exc.strerror}", exc
+                raise CommandError.from_refusal(
+                    f"{name} has not been sent to the scheduler: {exc.strerror}", exc
                 ) from None
         now = time.time()
         found = {
@@ -218,12 +271,13 @@ class Explain:
         }
         return {"now": now, "made": now, "jobs": [found], "others": 0}
 
-    def lines(self, job: Dict[str, Any], answer: Dict[str, Any], context: Context) -> List[str]:
-        """What there is to say of one job, a sentence a line."""
+    def lines(self, job: dict[str, Any], answer: dict[str, Any], context: Context) -> list[str]:
+        """Everything that the scheduler has said about one job, one sentence on each line."""
         now = answer["now"]
-        words = {"waits": "waits", "never": "can never run as things are", "starts": "can start"}
+        verdict = {"waits": "waits", "never": "can never run as things are", "starts": "can start"}
         lines = [
-            f"{job['name']} {words[job['verdict']]}: {job['reason'] or 'nothing is in its way'}"
+            f"{job['name']} {verdict[job['verdict']]}: "
+            f"{job['reason'] or 'nothing keeps it from starting'}"
         ]
         if job.get("total") is not None:
             unit = job["unit"]
@@ -235,16 +289,14 @@ class Explain:
             )
         for one in job.get("excluded") or ():
             lines.append(
-                f"  {one['constraint']} leaves out {plural(one['nodes'], 'node')}: "
+                f"  {one['constraint']} excludes {plural(one['nodes'], 'node')}: "
                 f"rank {one['ranks']}"
             )
         for one in job.get("behind") or ():
-            until = "without a known end" if one["end"] is None else (
-                "until " + context.time(one["end"], now)
-            )  # fmt: skip
+            until = until_text(one["end"], now, context)
             lines.append(f"  behind {one['name']}, {one['state']}, {until}")
         if job.get("behind_more"):
-            lines.append("  and others that end before these")
+            lines.append("  and other jobs that end earlier")
         if job.get("reservation"):
             one = job["reservation"]
             lines.append(
@@ -268,11 +320,10 @@ class Explain:
         return lines
 
 
-class When:
-    """when a job would start if it were submitted now"""
+class When(Subcommand):
+    help = "say when a job would start if it were submitted now"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         jobspec_options.add_options(parser)
         parser.add_argument("--match", action="store_true", help="list the ranks it would get")
 
@@ -288,24 +339,22 @@ class When:
             print(f"unknown: {answer['reason']}")
         else:
             now = answer["now"]
-            late = answer["start"] - now
-            wait = (
-                "now"
-                if late <= 0
-                else f"{context.time(answer['start'], now)}, in {format_duration(late)}"
-            )
-            print(wait)
+            wait = answer["start"] - now
+            if wait <= 0:
+                print("now")
+            else:
+                print(f"{context.time(answer['start'], now)}, in {format_duration(wait)}")
             if answer.get("unplanned"):
-                print(f"({plural(answer['unplanned'], 'pending job')} not counted: too many wait)")
+                left_out = plural(answer["unplanned"], "pending job")
+                print(f"(without {left_out}: too many are pending to plan them all)")
             if context.options.match:
                 print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
 
 
-class Windows:
-    """what could start now, and for how long"""
+class Windows(Subcommand):
+    help = "show how many nodes are free now, and for how long"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--horizon", default="8h", metavar="FSD", help="how far to look (default: 8h)"
         )
@@ -317,23 +366,14 @@ class Windows:
             show_json(answer)
             return
         now = answer["now"]
-        rows: List[List[object]] = []
+        rows: list[tuple[object, ...]] = []
         for kind in answer["kinds"]:
             for count, until in kind["steps"] or [[0, None]]:
-                ends = until is not None and until < answer["until"]
-                rows.append(
-                    [
-                        kind["kind"],
-                        count,
-                        kind["total"],
-                        format_duration(until - now)
-                        if ends
-                        else f"{format_duration(horizon)} or more"
-                        if count
-                        else "",
-                        context.time(until, now) if ends else "",
-                    ]
-                )
+                if until is not None and until < answer["until"]:
+                    lasts, ends = format_duration(until - now), context.time(until, now)
+                else:
+                    lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
+                rows.append((kind["kind"], count, kind["total"], lasts, ends))
         print("\n".join(format_table(("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))))
         width = max(10, terminal_width() - 12)
         for kind in answer["kinds"]:
@@ -341,8 +381,9 @@ class Windows:
                 print(f"\n{printable(kind['kind'])}, free from now on:")
                 print("\n".join(self.picture(kind, answer, width)))
 
-    def picture(self, kind: Dict[str, Any], answer: Dict[str, Any], width: int) -> List[str]:
-        """Bars, the most that is free for so long on top."""
+    def picture(self, kind: dict[str, Any], answer: dict[str, Any], width: int) -> list[str]:
+        """A bar for each number of free nodes, as long as they stay free; the smallest number on
+        top."""
         whole = answer["until"] - answer["now"]
         lines = []
         for count, until in reversed(kind["steps"]):
@@ -351,15 +392,16 @@ class Windows:
         return lines or ["       0"]
 
 
-class Plan:
-    """what runs, is promised and is reserved, over time"""
+class Plan(Subcommand):
+    help = "draw what runs, is promised and is reserved, over time"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--horizon", default="8h", metavar="FSD", help="how far to look (default: 8h)"
         )
-        parser.add_argument("-o", "--output", metavar="FILE.svg", help="write a picture (SVG)")
+        parser.add_argument(
+            "-o", "--output", metavar="FILE.svg", help="write an SVG picture to this file"
+        )
 
     def run(self, context: Context) -> None:
         horizon = parse_duration(context.options.horizon, "horizon")
@@ -374,16 +416,19 @@ class Plan:
             sys.stdout.write(chart.text(terminal_width()))
 
 
-class Stats:
-    """statistics of the scheduler"""
+class Stats(Subcommand):
+    help = "print statistics of the scheduler"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--prometheus", action="store_true", help="in the text format of Prometheus"
+            "--prometheus", action="store_true", help="use the text format of Prometheus"
         )
         parser.add_argument(
-            "-o", "--output", default="-", metavar="FILE", help="write a file, at one stroke"
+            "-o",
+            "--output",
+            default="-",
+            metavar="FILE",
+            help="write to this file, atomically (default: standard output)",
         )
 
     def run(self, context: Context) -> None:
@@ -394,36 +439,58 @@ class Stats:
             write_file(context.options.output, json.dumps(answer, sort_keys=True) + "\n")
 
 
-class Reserve:
-    """keep resources for a group of jobs, from one time to another"""
+class Reserve(Subcommand):
+    help = "reserve resources for a group of jobs, or for nobody, during a period of time"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("name", metavar="NAME")
-        add("--start", required=True, metavar="TIME", help="+2h, 'tuesday 08:00', 2026-12-01T08:00")
-        add("--duration", required=True, metavar="FSD", help="how long: 90m, 4h, 1d")
-        add("--nodes", type=int, metavar="N", help="so many nodes, chosen as late as possible")
-        add("--hosts", metavar="HOSTLIST", help="these nodes")
-        add("--requires", metavar="CONSTRAINT", help="nodes that meet a constraint")
-        add("--users", metavar="LIST", help="users it is for, by comma")
-        add("--queues", metavar="LIST", help="queues it is for, by comma")
-        add("--bank", action="append", default=[], metavar="NAME", help="bank it is for; repeat")
-        add("--every", metavar="FSD", help="repeat: 1d, 1w by the clock on the wall, or hours")
-        add("--zone", metavar="NAME", help="time zone (default: this machine's)")
+        add("name", metavar="NAME", help="name of the reservation")
+        add(
+            "--start",
+            required=True,
+            metavar="TIME",
+            help="when it begins: +2h, 'tuesday 08:00', 2026-12-01T08:00",
+        )
+        add("--duration", required=True, metavar="FSD", help="how long it lasts: 90m, 4h, 1d")
+        add("--nodes", type=int, metavar="N", help="number of nodes, chosen as late as possible")
+        add("--hosts", metavar="HOSTLIST", help="exactly these nodes")
+        add(
+            "--requires",
+            metavar="CONSTRAINT",
+            help="all nodes that meet a constraint or, with --nodes, only such nodes",
+        )
+        add("--users", metavar="LIST", help="users who may use it, separated by commas")
+        add("--queues", metavar="LIST", help="queues whose jobs may use it, separated by commas")
+        add(
+            "--bank",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="bank whose jobs may use it; the option can be repeated",
+        )
+        add(
+            "--every",
+            metavar="FSD",
+            help="repeat it: 1d and 1w keep the time of day when the clocks change; hours do not",
+        )
+        add("--zone", metavar="NAME", help="time zone of the times (default: this machine's)")
         add(
             "--at-end",
             choices=("cancel", "run"),
             default="cancel",
-            help="what becomes of the group's running jobs at the end (default: cancel)",
+            help="end jobs that still run inside at the end, or let them run on (default: cancel)",
         )
         add("--pin", action="store_true", help="choose the nodes now, not as late as possible")
-        add("--dry-run", action="store_true", help="only list the running jobs in the way")
+        add(
+            "--dry-run",
+            action="store_true",
+            help="reserve nothing; list the running jobs that are in the way",
+        )
 
     def run(self, context: Context) -> None:
         options = context.options
         zone = options.zone or local_zone_name()
-        entry: Dict[str, Any] = {
+        entry: dict[str, Any] = {
             "name": options.name,
             "start": options.start,
             "duration": options.duration,
@@ -448,9 +515,9 @@ class Reserve:
             return
         now = answer["now"]
         one = answer["reservation"]
-        word = "would be" if options.dry_run else "is"
+        verb = "would be" if options.dry_run else "is"
         print(
-            f"{one['name']} {word} reserved: {plural(one['nodes'], 'node')}, "
+            f"{one['name']} {verb} reserved: {plural(one['nodes'], 'node')}, "
             f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
             + (f", every {one['every']}" if one.get("every") else "")
         )
@@ -461,20 +528,17 @@ class Reserve:
         else:
             print("  jobs of the group that still run at the end go on as ordinary jobs")
         for job in answer["conflicts"]:
-            until = "without a known end" if job["end"] is None else (
-                "until " + context.time(job["end"], now)
-            )  # fmt: skip
+            until = until_text(job["end"], now, context)
             print(f"  in the way: {job['name']} on {plural(job['nodes'], 'node')}, {until}")
         for text in answer.get("warnings") or ():
             print(f"  warning: {printable(text)}")
 
 
-class Unreserve:
-    """give up a reservation"""
+class Unreserve(Subcommand):
+    help = "remove a reservation"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="NAME")
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="name of the reservation")
 
     def run(self, context: Context) -> None:
         answer = context.ask("unreserve", {"name": context.options.name})
@@ -482,12 +546,11 @@ class Unreserve:
             show_json(answer)
 
 
-class Reservations:
-    """list the reservations"""
+class Reservations(Subcommand):
+    help = "list the reservations"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-n", "--no-header", action="store_true", help="leave out the header")
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
 
     def run(self, context: Context) -> None:
         answer = context.ask("reservations")
@@ -515,13 +578,12 @@ class Reservations:
         for line in lines[1:] if context.options.no_header else lines:
             print(line)
 
-    def note(self, one: Dict[str, Any], now: float, context: Context) -> str:
-        """What is wrong with a reservation, and which jobs are in its way."""
+    def note(self, one: dict[str, Any], now: float, context: Context) -> str:
+        """What is wrong with a reservation, and which running jobs are in its way."""
         parts = [one["note"]] if one.get("note") else []
         jobs = one.get("in_the_way") or []
         parts += [
-            f"{job['name']} {'without a known end' if job['end'] is None else 'until '}"
-            + (context.time(job["end"], now) if job["end"] is not None else "")
+            f"{job['name']} {until_text(job['end'], now, context)}"
             for job in jobs[:MAX_CONFLICTS_SHOWN]
         ]
         if len(jobs) > MAX_CONFLICTS_SHOWN:
@@ -529,15 +591,14 @@ class Reservations:
         return "; ".join(parts)
 
 
-class Top:
-    """a live view of nodes, queue and plan"""
+class Top(Subcommand):
+    help = "show nodes, queue and plan, updated all the time"
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "-d", "--delay", default="2s", metavar="FSD", help="time between updates (default: 2s)"
         )
-        parser.add_argument("--once", action="store_true", help="print one view and end")
+        parser.add_argument("--once", action="store_true", help="print one view and exit")
 
     def run(self, context: Context) -> None:
         from flux.scheduler.command.top import watch
@@ -545,16 +606,16 @@ class Top:
         watch(context, max(0.2, parse_duration(context.options.delay, "delay")))
 
 
-COMMANDS = {
-    "explain": Explain,
-    "when": When,
-    "windows": Windows,
-    "plan": Plan,
-    "top": Top,
-    "stats": Stats,
-    "reserve": Reserve,
-    "unreserve": Unreserve,
-    "reservations": Reservations,
+COMMANDS: dict[str, Subcommand] = {
+    "explain": Explain(),
+    "when": When(),
+    "windows": Windows(),
+    "plan": Plan(),
+    "top": Top(),
+    "stats": Stats(),
+    "reserve": Reserve(),
+    "unreserve": Unreserve(),
+    "reservations": Reservations(),
 }
 
 
@@ -563,37 +624,44 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="flux-sched",
         usage="flux sched [-h] COMMAND [OPTIONS]",
-        description="Ask the scheduler, and reserve resources ahead of time.",
+        description="Ask the scheduler questions, and reserve resources ahead of time.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, kind in COMMANDS.items():
-        text = (kind.__doc__ or "").strip()
+    for name, command in COMMANDS.items():
         sub = commands.add_parser(
             name,
-            help=text,
-            description=text[:1].upper() + text[1:] + ".",
+            help=command.help,
+            description=command.help[:1].upper() + command.help[1:] + ".",
             prog=f"flux sched {name}",
         )
         sub.add_argument("--json", action="store_true", help="print the answer as JSON")
         sub.add_argument("--utc", action="store_true", help="show times in UTC")
-        kind.add_options(sub)  # type: ignore[attr-defined]
+        command.add_options(sub)
     return parser
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``flux sched``; returns its exit status: 1 for what failed, 2 for bad usage."""
+def main(argv: list[str] | None = None) -> int:
+    """Run ``flux sched``.
+
+    Args:
+        argv: the command line without the command itself; None: that of the process
+
+    Returns:
+        int: the exit status: 0; 1 if the command failed; 2 for bad usage
+    """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(argv)
     try:
-        COMMANDS[options.command]().run(Context(options))  # type: ignore[attr-defined]
+        COMMANDS[options.command].run(Context(options))
         sys.stdout.flush()
         return 0
     except (CommandError, ValueError) as exc:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output is gone; keep the interpreter from complaining at exit.
+        # Nobody reads our output any more. Python would report that again when it flushes standard
+        # output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:

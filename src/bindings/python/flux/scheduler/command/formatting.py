@@ -1,42 +1,53 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How times, lengths of time and tables are written for a terminal."""
+"""Durations, points in time, counts and tables as text for a terminal."""
+
+from __future__ import annotations
 
 import math
 import os
 import re
 import unicodedata
-from typing import Iterable, List, Optional, Sequence
+from collections.abc import Iterable, Sequence
 
 from flux.scheduler.reservations.times import iso_time
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
 
 
-def format_duration(seconds: Optional[float]) -> str:
-    """A length of time in at most two units, ``2h45m``; None and infinity are ``no end``.
+def format_duration(seconds: float | None) -> str:
+    """Write a duration in at most two units: ``2h45m``.
 
-    It is rounded down: a limit of that length fits.
+    It is rounded down, so that a job with a time limit of what is printed fits into the duration.
+
+    Args:
+        seconds: the duration; None or infinity is written as ``no end``
     """
     if seconds is None or math.isinf(seconds):
         return "no end"
     left = max(0.0, seconds)
     if left < 1:
         return "0s" if left == 0 else f"{left:.1f}s"
-    words: List[str] = []
+    parts: list[str] = []
     for i, (size, unit) in enumerate(_UNITS):
         number = int(left // size)
-        if number or words:
+        if number or parts:
             if number:
-                words.append(f"{number}{unit}")
+                parts.append(f"{number}{unit}")
             left -= number * size
             following = _UNITS[i + 1] if i + 1 < len(_UNITS) else None
-            if len(words) == 2 or following is None or (words and left < following[0]):
+            if len(parts) == 2 or following is None or (parts and left < following[0]):
                 break
-    return "".join(words)
+    return "".join(parts)
 
 
-def format_time(when: Optional[float], now: float, zone: str) -> str:
-    """A point in time: the time of day if it is today, else the date as well; None is ``unknown``."""
+def format_time(when: float | None, now: float, zone: str) -> str:
+    """Write a point in time: only the time of day if it is today, else the date and the time.
+
+    Args:
+        when: seconds since the epoch; None is written as ``unknown``
+        now: the present time, seconds since the epoch
+        zone: IANA name of the time zone
+    """
     text = iso_time(when, zone)
     if text is None or when is None:
         return "unknown"
@@ -47,12 +58,12 @@ def format_time(when: Optional[float], now: float, zone: str) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
+    """Write a count with its noun: ``1 node``, ``2 nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def display_width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Number of columns that a text takes on a terminal."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -60,19 +71,23 @@ def display_width(text: str) -> int:
 
 
 def printable(text: object) -> str:
-    """A text from outside without control characters, for a terminal."""
+    """Replace the control characters of a text that comes from others, so that it cannot change the
+    terminal."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
 def format_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
-) -> List[str]:
-    """Lines of a table, columns two spaces apart.
+) -> list[str]:
+    """Lay out a table with two spaces between columns.
 
     Args:
         head: the names of the columns
-        rows: a value for each column; None is empty
-        right: names of the columns that line up on the right
+        rows: a value for each column; None is printed as an empty cell
+        right: the names of the columns that are aligned on the right
+
+    Returns:
+        list of str: the lines, the header first
     """
     cells = [
         list(head),
@@ -90,7 +105,8 @@ def format_table(
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 80 off one, or what COLUMNS says."""
+    """Number of columns of the terminal: what COLUMNS says, or the terminal itself; 80 if the
+    output is not one."""
     try:
         return max(20, int(os.environ["COLUMNS"]))
     except (KeyError, ValueError):

@@ -1,33 +1,49 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Why a pending job is not with the scheduler yet, and where it is.
+"""The state of a pending job that has not been sent to the scheduler yet, and the reason why it has
+not.
 
-The job manager hands a job over once its dependencies are met, it has a priority, nobody holds it,
-its queue is started, and fewer jobs than ``queue-depth`` are with the scheduler.  Of a job that is
-still short of one of these the scheduler has never heard, so the job list and the job manager are
-asked.
+The job manager sends the scheduler a request for a job once the job's dependencies are met, it has
+a priority, nobody holds it, its queue is started, and fewer than ``queue-depth`` requests are open.
+Until then the scheduler does not know of the job, so the services ``job-list`` and ``job-manager``
+are asked about it.
 """
 
+from __future__ import annotations
+
 import os
-from typing import Any, Dict, Optional
+from typing import Any
 
 from flux.job import JobInfo
 
 _ATTRIBUTES = ["userid", "state", "result", "urgency", "priority", "dependencies", "queue"]
 
 
-def look_up_job(handle: Any, jobid: int) -> Optional[Dict[str, Any]]:
-    """What the job list has of a job that the caller may ask about; None if it has nothing, or cannot
-    be asked."""
+def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
+    """Look a job up in the job list.
+
+    Args:
+        handle (flux.Flux): a handle
+        jobid (int): the job
+
+    Returns:
+        dict: the job with `_ATTRIBUTES`; None if there is no such job, if it belongs to somebody
+            else and the caller is not the owner of the instance, or if the job list does not answer
+    """
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
     except OSError:
         return None
-    job: Dict[str, Any] = answer["job"]
+    job: dict[str, Any] = answer["job"]
     return job if job["userid"] == _user() or _is_owner(handle) else None
 
 
 def count_pending(handle: Any) -> int:
-    """How many jobs are pending, wherever they are; 0 if that is not known to the caller."""
+    """Count the pending jobs of the instance, whether or not the scheduler has heard of them.
+
+    Returns:
+        int: the number; 0 if the caller is not the owner of the instance, or the job list does not
+            answer
+    """
     if not _is_owner(handle):
         return 0
     try:
@@ -45,14 +61,19 @@ def _is_owner(handle: Any) -> bool:
     return _user() == int(handle.attr_get("security.owner"))
 
 
-def state_or_result(job: Dict[str, Any]) -> str:
-    """Its state, or how it ended: "SCHED", "RUN", "COMPLETED"."""
+def state_or_result(job: dict[str, Any]) -> str:
+    """A job's state or, if it is inactive, its result: "SCHED", "RUN", "COMPLETED"."""
     status: str = JobInfo(job).status
     return status
 
 
-def reason_in_job_manager(job: Dict[str, Any]) -> Optional[str]:
-    """Why the job manager keeps a job to itself, as far as the job tells; None if it does not."""
+def reason_in_job_manager(job: dict[str, Any]) -> str | None:
+    """Why the job manager does not send a job to the scheduler, as far as that can be seen from the
+    job alone.
+
+    Returns:
+        str: the reason; None if there is none in the job
+    """
     state = state_or_result(job)
     if state == "DEPEND":
         dependencies = job.get("dependencies") or ()
@@ -64,11 +85,12 @@ def reason_in_job_manager(job: Dict[str, Any]) -> Optional[str]:
     return None
 
 
-def reason_of_queue(handle: Any, job: Dict[str, Any]) -> str:
-    """Why a job that could be with the scheduler is not: its queue is stopped, or others go first.
+def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
+    """Why a job that is ready has not been sent to the scheduler: its queue is stopped, or other
+    jobs go first.
 
     Raises:
-        OSError: the job manager does not say
+        OSError: the job manager does not answer
     """
     queue = job.get("queue")
     status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
@@ -76,4 +98,6 @@ def reason_of_queue(handle: Any, job: Dict[str, Any]) -> str:
         name = f"queue {queue}" if queue else "the queue"
         why = status.get("stop_reason")
         return f"{name} is stopped{f': {why}' if why else ''}"
-    return "others are handed to the scheduler first: it has as many jobs as queue-depth allows"
+    return (
+        "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows"
+    )

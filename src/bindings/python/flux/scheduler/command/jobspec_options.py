@@ -1,40 +1,46 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job would ask for, from the options that ``flux submit`` has for it."""
+"""Command line options that describe what a job asks for, as in ``flux submit``, and the jobspec
+made of them."""
+
+from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict
+from typing import Any
 
 from flux.job import JobspecV1
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected a number, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected an integer, 1 or more")
     return int(text)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe a job's shape; `jobspec_from_options` reads them."""
+    """Add the options that describe what a job asks for; `jobspec_from_options` reads them."""
     group = parser.add_argument_group("the job, as in flux submit")
     add = group.add_argument
-    add("-n", "--ntasks", type=_count, metavar="N", help="tasks (default: 1)")
-    add("-N", "--nodes", type=_count, metavar="N", help="nodes to spread the tasks over")
+    add("-n", "--ntasks", type=_count, metavar="N", help="number of tasks (default: 1)")
+    add("-N", "--nodes", type=_count, metavar="N", help="number of nodes for the tasks")
     add("-c", "--cores-per-task", type=_count, default=1, metavar="N", help="cores for each task")
     add("-g", "--gpus-per-task", type=_count, metavar="N", help="GPUs for each task")
-    add("-x", "--exclusive", action="store_true", help="whole nodes")
+    add("-x", "--exclusive", action="store_true", help="allocate whole nodes")
     add("-t", "--time-limit", metavar="FSD", help="time limit, such as 90m (default: none)")
-    add("-q", "--queue", metavar="NAME", help="queue")
-    add("-B", "--bank", metavar="NAME", help="bank")
+    add("-q", "--queue", metavar="NAME", help="queue of the job")
+    add("-B", "--bank", metavar="NAME", help="bank that is charged")
     add("--requires", metavar="CONSTRAINT", help="constraint, such as 'bigmem and not rack:3'")
     add("--setattr", action="append", default=[], metavar="KEY[=VALUE]", help="jobspec attribute")
 
 
-def parse_constraint(text: str) -> Dict[str, Any]:
-    """The constraint (RFC 31) that a text (RFC 35) stands for; names without operator are properties.
+def parse_constraint(text: str) -> dict[str, Any]:
+    """Parse the text of ``--requires`` (RFC 35); a name without an operator is a property.
+
+    Returns:
+        dict: the constraint (RFC 31)
 
     Raises:
-        ValueError: it cannot be read
+        ValueError: the text is not a constraint
     """
     from flux.constraint.parser import ConstraintParser, ConstraintSyntaxError
 
@@ -56,16 +62,18 @@ def parse_constraint(text: str) -> Dict[str, Any]:
     return constraint
 
 
-def jobspec_from_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """The jobspec (RFC 14) of a job with these options.
+def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Make the jobspec (RFC 14) of a job with these options.
 
     Raises:
-        ValueError: the options do not go together
+        ValueError: the options contradict each other
     """
     nodes = options.nodes
     ntasks = options.ntasks or nodes or 1
     if nodes is not None and ntasks < nodes:
-        raise ValueError(f"{nodes} nodes cannot have {ntasks} tasks: give as many tasks as nodes")
+        raise ValueError(
+            f"{ntasks} tasks cannot be spread over {nodes} nodes: each node needs a task at least"
+        )
     if options.exclusive and nodes is None:
         raise ValueError("--exclusive needs a number of nodes (-N)")
     jobspec = JobspecV1.from_command(
@@ -86,7 +94,7 @@ def jobspec_from_options(options: argparse.Namespace) -> Dict[str, Any]:
     for entry in options.setattr:
         key, _, value = entry.partition("=")
         jobspec.setattr(key if "." in key else f"system.{key}", value or 1)
-    spec: Dict[str, Any] = jobspec.jobspec
+    spec: dict[str, Any] = jobspec.jobspec
     spec["attributes"]["system"].pop("environment", None)
     spec["attributes"]["system"].setdefault("cwd", os.sep)
     return spec

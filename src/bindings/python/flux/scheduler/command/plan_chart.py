@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A plan as a chart: ranks down the page, time across it.
+"""The plan of a scheduler as a chart: time from left to right, ranks from top to bottom.
 
-`Chart` takes what the service ``sched.plan`` answers and draws it as text for a terminal, or as an
-SVG picture. Ranks that look alike over the whole span share a row. What is promised or reserved
-by number, with no ranks chosen yet, has rows of its own below.
+`Chart` takes an answer of the service ``sched.plan`` and draws it as text for a terminal, or as an
+SVG picture. Ranks on which the same happens all the time share a row. A promise or reservation
+of a number of nodes, with no ranks chosen yet, has a row of its own at the bottom.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from datetime import datetime
 from html import escape
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from flux.idset import IDset
 from flux.scheduler.reservations.times import zone_named
 
-#: What stands for jobs in a row of text, in the order of their starts.
+#: The characters that stand for jobs in the text, given out in the order of their starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
+#: The other characters in the text: a free cell, a reserved one, one that is down, one with several
+#: jobs, and the last one of a job that goes on beyond the horizon.
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
+#: Distances between the times on the axis, seconds.
 _TICK_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
+#: Kind of bar -> its colour in a picture, and that of the text in it.
 _COLOURS_OF_KINDS = {
     "running": ("#3b76b5", "#ffffff"),
     "promised": ("#e3a13b", "#1d1d1d"),
@@ -29,44 +36,54 @@ _COLOURS_OF_KINDS = {
 
 
 class Bar(NamedTuple):
-    """Something that takes ranks from one time to another."""
+    """Something that occupies ranks for some time.
+
+    Attributes:
+        kind (str): ``running``, ``promised``, ``reserved`` or ``down``
+        label (str): the name of the job or reservation
+        start, end (float): seconds since the epoch; infinity for an unknown end
+        nodes (int): number of ranks
+    """
 
     kind: str
     label: str
     start: float
-    #: infinity if nobody knows
     end: float
-    #: how many ranks
-    count: int  # type: ignore[assignment]  # not the tuple's method
+    nodes: int
 
 
 class Row(NamedTuple):
-    """Ranks that have the same bars, or one thing whose ranks are not chosen."""
+    """Ranks that have the same bars, or a bar whose ranks are not chosen yet.
+
+    Attributes:
+        name (str): the ranks, an idset; ``any N`` where they are not chosen
+        bars (tuple): of `Bar`
+    """
 
     name: str
-    bars: Tuple[Bar, ...]
+    bars: tuple[Bar, ...]
 
 
 class Chart:
-    """What runs, is promised and is reserved, by ranks, from now to a horizon.
+    """What runs, is promised and is reserved on which ranks, from now to a horizon.
 
     Args:
-        plan: the answer of ``sched.plan``: ``now``, ``until`` (seconds since the epoch), ``ranks``
-            (idset), ``down`` (idset), and the lists ``running``, ``promised`` and ``reserved``
-            of objects with ``name``, ``start``, ``end`` (None: nobody knows), ``nodes``, and
-            ``ranks`` (None: not chosen)
-        zone: IANA name of the zone in which times are shown
+        plan (dict): the answer of ``sched.plan``: ``now``, ``until`` (seconds since the epoch),
+            ``ranks`` (idset), ``down`` (idset), and the lists ``running``, ``promised`` and
+            ``reserved`` of objects with ``name``, ``start``, ``end`` (None: unknown), ``nodes``,
+            and ``ranks`` (None: not chosen yet)
+        zone (str): IANA name of the time zone in which times are shown
     """
 
-    def __init__(self, plan: Dict[str, Any], zone: str = "UTC") -> None:
+    def __init__(self, plan: dict[str, Any], zone: str = "UTC") -> None:
         self.now = float(plan["now"])
         self.until = max(float(plan["until"]), self.now + 60)
         self.zone = zone_named(zone)
-        self._letters: Dict[str, str] = {}
+        self._letters: dict[str, str] = {}
         self.rows = list(self._rows(plan))
 
-    def _rows(self, plan: Dict[str, Any]) -> Iterable[Row]:
-        by_rank: Dict[int, List[Bar]] = {rank: [] for rank in IDset(plan["ranks"])}
+    def _rows(self, plan: dict[str, Any]) -> Iterable[Row]:
+        by_rank: dict[int, list[Bar]] = {rank: [] for rank in IDset(plan["ranks"])}
         floating = []
         found = []
         for kind in ("running", "promised", "reserved"):
@@ -90,13 +107,13 @@ class Chart:
         for rank in IDset(plan.get("down") or ""):
             if rank in by_rank:
                 by_rank[rank].insert(0, down)
-        alike: Dict[Tuple[Bar, ...], IDset] = {}
+        alike: dict[tuple[Bar, ...], IDset] = {}
         for rank, bars in by_rank.items():
             alike.setdefault(tuple(bars), IDset()).set(rank)
         for same, together in sorted(alike.items(), key=lambda one: one[1].first()):
             yield Row(together.encode(), same)
         for bar in floating:
-            yield Row(f"any {bar.count}", (bar,))
+            yield Row(f"any {bar.nodes}", (bar,))
 
     def _letter(self, label: str) -> str:
         if label not in self._letters:
@@ -107,10 +124,13 @@ class Chart:
     # -- text --------------------------------------------------------------------------------------
 
     def text(self, width: int = 80) -> str:
-        """The chart as lines of text, at most `width` columns wide.
+        """Draw the chart as text.
 
-        A column is a span of time. Of what runs in it, the start counts as early and the end as
-        late, so that nothing is too short to be seen.
+        Each column stands for a span of time. A bar begins in the column in which it starts and
+        ends in the one in which it ends, so that none is too short to be seen.
+
+        Args:
+            width (int): most columns that a line takes
         """
         names = max([len(row.name) for row in self.rows] + [5])
         names = min(names, max(5, width // 3))
@@ -144,8 +164,8 @@ class Chart:
     def _mark(self, bar: Bar) -> str:
         return {"down": DOWN, "reserved": RESERVED}.get(bar.kind) or self._letters[bar.label]
 
-    def _ticks(self, room: float) -> List[Tuple[float, str]]:
-        """Round times of the day to write on an axis with room for so many."""
+    def _ticks(self, room: float) -> list[tuple[float, str]]:
+        """Round times for the axis, at most `room` of them, each with its text."""
         span = self.until - self.now
         step = next((step for step in _TICK_SECONDS if span / step <= room), span)
         start = datetime.fromtimestamp(self.now, self.zone)
@@ -161,41 +181,46 @@ class Chart:
             when += step
         return ticks
 
-    def _axis(self, columns: int) -> List[str]:
+    def _axis(self, columns: int) -> list[str]:
         marks = ["|"] + ["-"] * (columns - 1)
-        words = ["n", "o", "w"] + [" "] * (columns - 3)
+        texts = ["n", "o", "w"] + [" "] * (columns - 3)
         for when, text in self._ticks(columns / 12):
             column = int(self._column(when, columns))
             marks[column] = "+"
-            if column + len(text) <= columns and set(words[column - 1 : column + len(text)]) <= {
+            if column + len(text) <= columns and set(texts[column - 1 : column + len(text)]) <= {
                 " "
             }:
-                words[column : column + len(text)] = text
-        return ["".join(words), "".join(marks)]
+                texts[column : column + len(text)] = text
+        return ["".join(texts), "".join(marks)]
 
-    def _legend(self, width: int) -> List[str]:
+    def _legend(self, width: int) -> list[str]:
         bars = {bar for row in self.rows for bar in row.bars}
-        words = [f"{FREE} free"]
-        words += [f"{DOWN} down"] if any(bar.kind == "down" for bar in bars) else []
+        entries = [f"{FREE} free"]
+        entries += [f"{DOWN} down"] if any(bar.kind == "down" for bar in bars) else []
         reserved = sorted({bar.label for bar in bars if bar.kind == "reserved"})
-        words += [f"{RESERVED} reserved ({', '.join(reserved)})"] if reserved else []
-        words += [f"{BEYOND} goes on", f"{MANY} more than one"]
-        lines = _filled("", words, width)
+        entries += [f"{RESERVED} reserved ({', '.join(reserved)})"] if reserved else []
+        entries += [f"{BEYOND} goes on", f"{MANY} more than one"]
+        lines = _filled("", entries, width)
         for kind in ("running", "promised"):
             labels = {bar.label for bar in bars if bar.kind == kind}
-            words = [
+            entries = [
                 f"{letter} {label}"
                 for label, letter in self._letters.items()
                 if letter != MANY and label in labels
             ]
-            if words:
-                lines += _filled(f"{kind + ':':9} ", words, width)
+            if entries:
+                lines += _filled(f"{kind + ':':9} ", entries, width)
         return lines
 
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self, width: int = 960) -> str:
-        """The chart as one SVG document, for dark and light pages; hovering names each bar."""
+        """Draw the chart as an SVG document for light and dark pages. The pointer shows a bar's
+        name.
+
+        Args:
+            width (int): pixels
+        """
         left, top, height = 110, 28, 22
         across = width - left - 10
         bottom = top + height * len(self.rows)
@@ -251,7 +276,7 @@ class Chart:
         return box + "</g>"
 
     def _span(self, bar: Bar) -> str:
-        def clock(when: Optional[float]) -> str:
+        def clock(when: float | None) -> str:
             if when is None or when == float("inf"):
                 return "without a known end"
             return datetime.fromtimestamp(when, self.zone).strftime("%Y-%m-%d %H:%M:%S")
@@ -259,12 +284,16 @@ class Chart:
         return f"{clock(bar.start)} to {clock(bar.end)}"
 
 
-def _filled(head: str, words: List[str], width: int) -> List[str]:
-    """Words in lines of at most `width` columns, where that can be; under a head."""
-    lines = [head + words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + 3 + len(word) > width:
-            lines.append(" " * len(head) + word)
+def _filled(head: str, entries: list[str], width: int) -> list[str]:
+    """Lay entries out in lines of at most `width` columns, if they are not wider themselves.
+
+    Args:
+        head: what the first line begins with; the others are indented as far
+    """
+    lines = [head + entries[0]]
+    for entry in entries[1:]:
+        if len(lines[-1]) + 3 + len(entry) > width:
+            lines.append(" " * len(head) + entry)
         else:
-            lines[-1] += "   " + word
+            lines[-1] += "   " + entry
     return lines

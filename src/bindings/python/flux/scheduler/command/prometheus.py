@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Statistics in the text format that Prometheus reads (version 0.0.4).
+"""Statistics of the scheduler in the text format of Prometheus (version 0.0.4).
 
-Durations and times are in seconds and counters end in ``_total``, as that format's conventions
-have it. No series carries a job id, a user or a sentence: their number would grow without end.
+As Prometheus recommends, durations and times are in seconds, and the names of counters end in
+``_total``. No label holds a job id, a user or a sentence, since the number of series would then
+grow without limit.
 """
+
+from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Tuple
 
+#: Labels and value of one series.
 Sample = Tuple[Mapping[str, str], float]
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -28,8 +33,8 @@ def _number(value: float) -> str:
     )
 
 
-def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> List[str]:
-    """The lines of one metric: what it is, and its samples.
+def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[str]:
+    """Write one metric: its HELP and TYPE lines and its samples.
 
     Args:
         name: ``flux_sched_...``; a counter's ends in ``_total``
@@ -38,10 +43,10 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> List[s
         samples: labels and value of each series
 
     Raises:
-        ValueError: the name is not one that Prometheus takes
+        ValueError: Prometheus does not accept the name for such a metric
     """
     if not _NAME.fullmatch(name) or (kind == "counter") != name.endswith("_total"):
-        raise ValueError(f"{name!r} is no name for a {kind}")
+        raise ValueError(f"{name!r} is not a valid name of a {kind}")
     lines = []
     for labels, value in samples:
         inside = ",".join(f'{key}="{_escape(str(labels[key]))}"' for key in sorted(labels))
@@ -53,13 +58,13 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> List[s
 
 
 #: key of the statistics -> (name, kind, help)
-_METRICS_OF_STATS: Dict[str, Tuple[str, str, str]] = {
+_METRICS_OF_STATS: dict[str, tuple[str, str, str]] = {
     "sched_passes": ("flux_sched_passes_total", "counter", "Completed scheduling passes."),
     "sched_yields": ("flux_sched_steps_total", "counter", "Steps of scheduling passes."),
     "sched_closed": (
         "flux_sched_passes_closed_total",
         "counter",
-        "Passes cut short by an event that a new pass had to see.",
+        "Passes ended early because of an event that needed a new pass.",
     ),
     "forecast_passes": ("flux_sched_forecasts_total", "counter", "Completed forecasts."),
     "commits": (
@@ -75,21 +80,21 @@ _METRICS_OF_STATS: Dict[str, Tuple[str, str, str]] = {
     "sched_delay": (
         "flux_sched_delay_seconds",
         "gauge",
-        "Delay that gathers bursts into one pass.",
+        "Delay before a pass, so that a burst of events is handled by one.",
     ),
     "pending_jobs": ("flux_sched_pending_jobs", "gauge", "Jobs with an open request."),
     "reserved": ("flux_sched_promised_jobs", "gauge", "Pending jobs that were promised a start."),
-    "parked": ("flux_sched_parked_jobs", "gauge", "Jobs set aside until ranks come up."),
+    "parked": ("flux_sched_parked_jobs", "gauge", "Jobs set aside until more nodes come up."),
     "unlooked": (
         "flux_sched_oldest_look_seconds",
         "gauge",
-        "How long the job that waits longest for a look has waited.",
+        "How long the pending job that was examined least recently has waited for it.",
     ),
 }
 
 
 def exposition(answer: Mapping[str, Any]) -> str:
-    """The whole text for one answer of ``sched.stats``.
+    """Write all metrics for one answer of the service ``sched.stats``.
 
     Args:
         answer: ``name`` of the module, ``started`` (seconds since the epoch), ``stats`` (what
@@ -99,12 +104,12 @@ def exposition(answer: Mapping[str, Any]) -> str:
     name = str(answer.get("name", ""))
     stats = answer.get("stats") or {}
     lines = family("flux_sched_info", "gauge", "The scheduler module.", [({"module": name}, 1)])
-    started: Optional[float] = answer.get("started")
+    started: float | None = answer.get("started")
     if started is not None:
         lines += family(
             "flux_sched_start_timestamp_seconds",
             "gauge",
-            "When the scheduler was loaded; counters begin at 0 then.",
+            "When the scheduler was loaded, and counters began at 0.",
             [({}, started)],
         )
     for key, (metric, kind, text) in _METRICS_OF_STATS.items():
@@ -138,7 +143,7 @@ def exposition(answer: Mapping[str, Any]) -> str:
     lines += family(
         "flux_sched_reservation_nodes",
         "gauge",
-        "Nodes that active reservations have, and lack.",
+        "Nodes that active reservations hold, and nodes that they are short of.",
         [
             ({"name": entry["name"], "state": state}, entry[state])
             for entry in answer.get("reservations") or ()

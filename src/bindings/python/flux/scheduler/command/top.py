@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux sched top``: what the scheduler is doing, at a glance, again and again.
+"""``flux sched top``: nodes, queue, promises and reservations at a glance, updated all the time.
 
-On a terminal the view is redrawn in place, with ``rich`` where it is installed and with plain
-lines elsewhere. Off a terminal each update is one JSON object on a line of its own.
+On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output
+is not a terminal, each update is one JSON object on a line of its own.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from flux.scheduler.command.formatting import format_duration, format_table, plural, printable
 
 if TYPE_CHECKING:
     from flux.scheduler.command.cli import Context
 
-#: Colours of the states of nodes; what they say is written beside them as well.
+#: Colours of the states of nodes. The states are written out as well, for those who see no colours.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
 
-#: What the states look like in a bar, and what of a kind of wait a user should read.
+#: The character that stands for a state of nodes in the bar.
 _BAR_MARKS = {"allocated": "#", "reserved": "=", "down": "x", "free": "."}
+#: Kind of pending reason -> what is printed for it.
 _WAIT_TEXTS = {
     "order": "jobs ahead of them",
     "resources": "nodes in use",
@@ -34,23 +35,25 @@ _WAIT_TEXTS = {
     "reservation": "a reservation",
 }
 
-#: Enter and leave the terminal's other screen, and go to its top left corner.
+#: Terminal control sequences: enter and leave the alternate screen, go to its top left corner,
+#: clear the rest.
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 
 
 class TopView:
-    """The text of one update, and what it takes from the one before.
+    """Turns answers of ``sched.stats`` into lines; remembers the last one, to compute rates.
 
     Args:
-        context: for how times are written
+        context (Context): how times are shown
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._before: Optional[Dict[str, Any]] = None
+        self._before: dict[str, Any] | None = None
 
-    def rates(self, answer: Dict[str, Any]) -> Dict[str, float]:
-        """Passes and starts a second since the last update; nothing the first time."""
+    def rates(self, answer: dict[str, Any]) -> dict[str, float]:
+        """Passes and job starts per second since the last update; empty the first time, and after a
+        reload."""
         before, self._before = self._before, answer
         if before is None or before.get("started") != answer.get("started"):
             return {}
@@ -61,10 +64,18 @@ class TopView:
         passes = answer["stats"]["sched_passes"] - before["stats"]["sched_passes"]
         return {"passes": passes / seconds, "starts": starts / seconds}
 
-    def lines(self, answer: Dict[str, Any], width: int, height: int) -> List[str]:
-        """The view in at most `height` lines of at most `width` columns."""
+    def lines(self, answer: dict[str, Any], width: int, height: int) -> list[str]:
+        """The view as text.
+
+        Args:
+            answer (dict): an answer of ``sched.stats``
+            width (int): most columns that a line takes
+            height (int): most lines
+        """
         now = answer["now"]
         clock = self._context.time
+        rows: list[tuple[object, ...]]
+        columns: tuple[str, ...]
         rates = self.rates(answer)
         lines = [
             f"{answer['name']}  {clock(now, now)}  up {format_duration(now - answer['started'])}",
@@ -75,49 +86,53 @@ class TopView:
             f", {answer['stats'].get('reserved', 0)} with a promise",
             "passes  "
             + (
-                f"{rates['passes']:.1f} a second   {rates['starts']:.1f} jobs started a second   "
+                f"{rates['passes']:.1f} per second   {rates['starts']:.1f} job starts per second   "
                 if rates
                 else ""
             )
             + plural(answer["stats"]["errors"], "error"),
         ]
         if answer["reasons"]:
-            lines += ["", *format_table(
-                ("QUEUE", "JOBS", "WAIT FOR"),
-                [
-                    (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))
-                    for one in answer["reasons"]
-                ],
-                ("JOBS",),
-            )]  # fmt: skip
+            rows = [
+                (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))
+                for one in answer["reasons"]
+            ]
+            lines += ["", *format_table(("QUEUE", "JOBS", "WAIT FOR"), rows, ("JOBS",))]
         if answer["promises"]:
-            lines += ["", *format_table(
-                ("NEXT PROMISES", "NODES", "START", "IN"),
-                [
-                    (one["name"], one["nodes"], clock(one["start"], now), format_duration(one["start"] - now))
-                    for one in answer["promises"]
-                ],
-                ("NODES",),
-            )]  # fmt: skip
+            rows = [
+                (one["name"], one["nodes"], clock(one["start"], now), self._until(one, now))
+                for one in answer["promises"]
+            ]
+            columns = ("NEXT PROMISES", "NODES", "START", "IN")
+            lines += ["", *format_table(columns, rows, ("NODES",))]
         if answer["reservations"]:
-            lines += ["", *format_table(
-                ("RESERVATION", "STATE", "NODES", "START", "IN"),
-                [
-                    (one["name"], one["state"], one["nodes"], clock(one["start"], now),
-                     format_duration(one["start"] - now) if one["start"] > now else "")
-                    for one in answer["reservations"]
-                ],
-                ("NODES",),
-            )]  # fmt: skip
+            rows = [
+                (
+                    one["name"],
+                    one["state"],
+                    one["nodes"],
+                    clock(one["start"], now),
+                    self._until(one, now) if one["start"] > now else "",
+                )
+                for one in answer["reservations"]
+            ]
+            columns = ("RESERVATION", "STATE", "NODES", "START", "IN")
+            lines += ["", *format_table(columns, rows, ("NODES",))]
         shown = [printable(line) for line in lines[: max(1, height - 1)]]
         if len(lines) > len(shown):
             shown[-1] = f"... {len(lines) - len(shown) + 1} more lines: make the window taller"
         shown += ["", "q: quit"] if len(shown) < height - 1 else ["q: quit"]
         return [line if len(line) <= width else line[: width - 1] + "+" for line in shown]
 
+    @staticmethod
+    def _until(one: dict[str, Any], now: float) -> str:
+        """How long it is until something starts."""
+        return format_duration(one["start"] - now)
 
-def state_bar(counts: Dict[str, int], width: int) -> str:
-    """Counts of states as a bar: each that is not 0 has a column at least."""
+
+def state_bar(counts: dict[str, int], width: int) -> str:
+    """Draw the numbers of nodes in each state as a bar, in which every state that occurs has a
+    column at least."""
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
@@ -131,11 +146,11 @@ def state_bar(counts: Dict[str, int], width: int) -> str:
 
 
 def watch(context: Context, delay: float) -> None:
-    """Show updates until the user quits.
+    """Show the view until the user quits, or once with ``--once``.
 
     Args:
-        context: who to ask, and the options of the command line
-        delay: seconds from one answer to the next question
+        context (Context): the connection, and the command line
+        delay (float): seconds from one answer to the next request
     """
     view = TopView(context)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -154,7 +169,7 @@ def watch(context: Context, delay: float) -> None:
 
 
 class _AlternateScreen:
-    """The terminal's other screen: left as it was, whatever ends the view."""
+    """The alternate screen of the terminal. The terminal is restored however the view ends."""
 
     def __init__(self, keys: TextIO, out: TextIO) -> None:
         self._keys = keys
@@ -185,14 +200,14 @@ class _AlternateScreen:
             self._out.write(_LEAVE)
             self._out.flush()
 
-    def _draw(self, view: TopView, answer: Dict[str, Any]) -> None:
+    def _draw(self, view: TopView, answer: dict[str, Any]) -> None:
         size = shutil.get_terminal_size()
         lines = view.lines(answer, size.columns, size.lines - 1)
         self._out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
         self._out.flush()
 
     def _wait(self, delay: float) -> bool:
-        """Wait for the next update; True if the user wants to quit."""
+        """Wait `delay` seconds; returns True at once if the user quits."""
         until = time.monotonic() + delay
         while True:
             left = until - time.monotonic()
@@ -210,7 +225,7 @@ def _quit(*_: Any) -> None:
 
 
 def _coloured(line: str) -> str:
-    """The line with the states of nodes in colour, if there is rich and colour is wanted."""
+    """A line with the states of nodes in colour, if ``rich`` is installed and NO_COLOR is not set."""
     if os.environ.get("NO_COLOR"):
         return line
     try:

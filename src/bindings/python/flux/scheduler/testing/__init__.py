@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Tests of a scheduler without a Flux instance.
 
-`FakeInstance` holds a scheduler, yours or one of flux-scheduler, and plays everything around it. A test submits jobs,
-lets time pass, and looks at what the scheduler did::
+`FakeInstance` holds a scheduler, yours or one of flux-scheduler, and plays everything around it. A
+test submits jobs, lets time pass, and looks at what the scheduler did::
 
     from flux.scheduler.testing import FakeInstance
 
@@ -16,9 +16,9 @@ lets time pass, and looks at what the scheduler did::
         instance.advance(600)
         assert instance.running() == [second] and second.t_start == first.t_start + 600
 
-It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the scheduler runs in the
-process of the test, under a virtual clock. What depends on real processes, several brokers or the KVS of a real
-instance is tested in an instance (doc/guide/testing.rst).
+It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the
+scheduler runs in the process of the test, under a virtual clock. What depends on real processes,
+several brokers or the KVS of a real instance is tested in an instance (doc/guide/testing.rst).
 
 ``instance.py``      `FakeInstance`: start here
 ``job_manager.py``   `FakeJob`, and the job manager that sends requests for jobs

@@ -74,7 +74,8 @@ def make_R(
 ) -> dict[str, Any]:
     """Build an R of version 1 whose ranks are all alike.
 
-    Ranks, cores and GPUs are a number, which are then numbered from 0, or an idset (RFC 22) such as ``"0-3,7"``.
+    Ranks, cores and GPUs are a number, which are then numbered from 0, or an idset (RFC 22) such as
+    ``"0-3,7"``.
 
     Args:
         ranks (int or str): the ranks

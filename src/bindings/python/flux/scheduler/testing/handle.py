@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The scheduler's handle in a fake instance: requests, responses, watchers and futures without a broker.
+"""The scheduler's handle in a fake instance: requests, responses, watchers and futures without a
+broker.
 
-It has what schedulers use of ``flux.Flux``, with the same arguments and errors. A function of the bindings that
-takes a handle, such as those of ``flux.kvs``, does not take this one; what `flux.scheduler` needs of them are
-methods here (`flux.scheduler.handle_functions`).
+It has what schedulers use of ``flux.Flux``, with the same arguments and errors. A function of the
+bindings that takes a handle, such as those of ``flux.kvs``, does not take this one; what
+`flux.scheduler` needs of them are methods here (`flux.scheduler.handle_functions`).
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ class FakeFuture:
     def then(
         self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
     ) -> FakeFuture:
-        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response; returns the future."""
+        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response; returns
+        the future."""
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         self._callback = lambda: callback(self, *args, **kwargs)
@@ -212,7 +214,8 @@ class FakeFuture:
 
 
 class _Watcher:
-    """What all watchers share: ``callback(handle, watcher, revents, args)`` is called by the reactor."""
+    """What all watchers share: ``callback(handle, watcher, revents, args)`` is called by the
+    reactor."""
 
     def __init__(self, handle: FakeHandle, callback: Callable[..., Any] | None, args: Any) -> None:
         self.flux_handle = handle
@@ -256,8 +259,8 @@ class _Watcher:
 class TimerWatcher(_Watcher):
     """Calls back after a time, and then again and again if it repeats.
 
-    As in the bindings, a timer that was stopped goes on with what was left, and `reset` of one that runs does
-    nothing.
+    As in the bindings, a timer that was stopped goes on with what was left, and `reset` of one that
+    runs does nothing.
     """
 
     def __init__(
@@ -408,8 +411,9 @@ class _ModuleTask:
 
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The ``flux_t`` that the BrokerModule of flux-core's bindings asks for the module's name and state, and
-    what has to be kept with it. Nothing is ever sent on it. None where the bindings are not flux-core's.
+    """The ``flux_t`` that the BrokerModule of flux-core's bindings asks for the module's name and
+    state, and what has to be kept with it. Nothing is ever sent on it. None where the bindings are
+    not flux-core's.
     """
     try:
         core = importlib.import_module("_flux._core")
@@ -450,7 +454,7 @@ class FakeHandle:
         self.closed = False
         self.handle, self._kept = _bindings_handle(name)
 
-    # -- requests and responses ----------------------------------------------------------------------
+    # -- requests and responses --------------------------------------------------------------------
 
     def rpc(
         self, topic: str, payload: Any = None, nodeid: int = 0xFFFFFFFF, flags: int = 0
@@ -540,7 +544,7 @@ class FakeHandle:
         if watcher.callback is not None:
             watcher.callback(self, watcher, msg, watcher.args)
 
-    # -- watchers --------------------------------------------------------------------------------------
+    # -- watchers ----------------------------------------------------------------------------------
 
     def msg_watcher_create(
         self,
@@ -588,11 +592,11 @@ class FakeHandle:
         for watcher in list(self.watchers):
             watcher.destroy()
 
-    # -- the reactor -----------------------------------------------------------------------------------
+    # -- the reactor -------------------------------------------------------------------------------
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Where a module's ``run()`` stays on a real instance. Here it comes back at once, since it is the
-        test that has the reactor turn."""
+        """Where a module's ``run()`` stays on a real instance. Here it comes back at once, since it
+        is the test that has the reactor turn."""
         self.in_reactor = True
         return 0
 
@@ -621,7 +625,7 @@ class FakeHandle:
         """Seconds to time code with; see `VirtualClock.stopwatch`."""
         return float(self.reactor.clock.stopwatch())
 
-    # -- the broker ------------------------------------------------------------------------------------
+    # -- the broker --------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
         """Log a line at a syslog level, 0 to 7."""
@@ -650,7 +654,7 @@ class FakeHandle:
             value = value[part]
         return json.loads(json.dumps(value))
 
-    # -- functions of the bindings that take a handle (flux.scheduler.handle_functions) ------------------
+    # -- functions of the bindings that take a handle (flux.scheduler.handle_functions) ------------
 
     def kvs_get(self, key: str) -> Any:
         """What is stored under a key: parsed as JSON where it can be, else the text.

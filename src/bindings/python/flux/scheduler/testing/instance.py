@@ -47,9 +47,10 @@ class SchedulerErrors(AssertionError):
 class FakeInstance:
     """A Flux instance as one scheduler sees it, in the process of the test.
 
-    The scheduler is the real one; the job manager, the resource service and all others are fake. Nothing happens
-    until the test says so: `run_until_idle` lets the scheduler do what it can do without time passing, `advance`
-    lets time pass. Time is virtual: an hour of it costs what happens in it.
+    The scheduler is the real one; the job manager, the resource service and all others are fake.
+    Nothing happens until the test says so: `run_until_idle` lets the scheduler do what it can do
+    without time passing, `advance` lets time pass. Time is virtual: an hour of it costs what
+    happens in it.
 
     A scheduler's ``run()`` comes back at once here, when its reactor would start.
 
@@ -61,8 +62,8 @@ class FakeInstance:
         up (str): the ranks that are up, an idset; default: all
         config (dict): the configuration of the instance: tables as dicts
         start_time (float): seconds since the epoch at which the clock starts; default: a fixed time
-        check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what the scheduler logs
-            at ``err`` or worse
+        check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what
+            the scheduler logs at ``err`` or worse
         clock: in place of the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
 
     Attributes:
@@ -120,14 +121,15 @@ class FakeInstance:
         self._unanswered: dict[int, FakeMessage] = {}
         self._lines_checked = 0
 
-    # -- the scheduler ---------------------------------------------------------------------------------
+    # -- the scheduler -----------------------------------------------------------------------------
 
     def load(self, policy: Any, *args: str, name: str | None = None) -> Any:
         """Load a scheduler.
 
         Args:
-            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`; or the path of a module file; or the
-                name of a scheduler of flux-scheduler, such as ``sched-backfill``
+            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`; or the path of a
+                module file; or the name of a scheduler of flux-scheduler, such as
+                ``sched-backfill``
             *args (str): module arguments, such as ``queue-depth=8``
             name (str): the module's name; default: that of the file, or of the class
 
@@ -207,7 +209,7 @@ class FakeInstance:
         for msg in unanswered.values():
             msg.answer(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
 
-    # -- jobs ------------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -228,16 +230,18 @@ class FakeInstance:
         """Submit a job.
 
         Args:
-            nodes (int or str): number of nodes, or a range of RFC 14 such as ``2-8``; None: its slots may share nodes
+            nodes (int or str): number of nodes, or a range of RFC 14 such as ``2-8``; None: its
+                slots may share nodes
             slots (int or str): slots on each of the nodes, or in all if `nodes` is None
             cores (int or str): cores in each slot
             gpus (int): GPUs in each slot
             duration (float): time limit, seconds; 0: none
             priority (int): 0 to 4294967295
             userid (int): who submits it; default: the owner of the instance
-            runtime (float): seconds after its start at which it ends; default: its time limit. One without either
-                runs until its `FakeJob.end` is called
-            jobspec (dict): what it asks for (RFC 14), instead of the five first and the three following
+            runtime (float): seconds after its start at which it ends; default: its time limit. One
+                without either runs until its `FakeJob.end` is called
+            jobspec (dict): what it asks for (RFC 14), instead of the five first and the three
+                following
             exclusive (bool): take whole nodes
             constraints (dict): what nodes must have (RFC 31)
             **system: further keys of ``attributes.system`` of the jobspec, such as ``queue``
@@ -280,7 +284,7 @@ class FakeInstance:
         lines = [f"{job.name}: {job.describe(self.start_time)}" for job in self.jobs.values()]
         return "\n".join(lines)
 
-    # -- nodes -----------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
         """Take nodes out of use. What runs there goes on, as on drained nodes.
@@ -306,7 +310,7 @@ class FakeInstance:
         """
         self.resource.remove(ranks)
 
-    # -- time ------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -319,7 +323,8 @@ class FakeInstance:
         Raises:
             SchedulerErrors: the scheduler has logged errors
             RuntimeError: it does not come to rest
-            Exception: whatever has left a callback of the scheduler's; it has ended then, as on a real broker
+            Exception: whatever has left a callback of the scheduler's; it has ended then, as on a
+                real broker
         """
         self._run(self.reactor.run_until_idle)
 
@@ -352,7 +357,7 @@ class FakeInstance:
         if new:
             raise SchedulerErrors("the scheduler has logged:\n" + "\n".join(new))
 
-    # -- messages --------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def request(self, topic: str, payload: Any = None, userid: int | None = None) -> Any:
         """Send a request to the scheduler, and run until it is answered or nothing more can happen.
@@ -391,7 +396,8 @@ class FakeInstance:
         Args:
             topic (str): such as ``sched.alloc``
             payload: None, text as it is, else what JSON can hold
-            answered: ``answered(errnum, payload)`` is called for each response; the payload of an error is its text.
+            answered: ``answered(errnum, payload)`` is called for each response; the payload of an
+                error is its text.
                 None: no response is wanted
             userid (int): as for `request`
         """
@@ -452,13 +458,13 @@ class FakeInstance:
 
         Args:
             name (str): what its topics begin with
-            methods (dict): what follows the name and a dot -> function of the request's payload. It returns the
-                payload of the response, or raises OSError, which is the response then
+            methods (dict): what follows the name and a dot -> function of the request's payload. It
+                returns the payload of the response, or raises OSError, which is the response then
         """
         self.services[name] = FunctionService(self, name, methods)
 
 
-# -- finding and starting policies -------------------------------------------------------------------------
+# -- finding and starting policies -----------------------------------------------------------------
 
 
 def find_module(policy: Any) -> Path:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager of a fake instance, and its jobs: the protocol with the scheduler (RFC 27), and what it leads to."""
+"""The job manager of a fake instance, and its jobs: the protocol with the scheduler (RFC 27), and
+what it leads to."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 class FakeJob:
     """A job of a fake instance. `FakeInstance.submit` makes it.
 
-    Times are in seconds since the epoch. What a method does reaches the scheduler when the instance runs next.
+    Times are in seconds since the epoch. What a method does reaches the scheduler when the instance
+    runs next.
 
     Attributes:
         id (int): the job id
@@ -45,7 +47,8 @@ class FakeJob:
         R (dict): its resources (RFC 20), once it runs; None before
         t_start (float): when it started; None before
         t_end (float): when it ended; None before
-        annotations (dict): what the scheduler has told about it (RFC 27), as ``flux jobs`` would show it
+        annotations (dict): what the scheduler has told about it (RFC 27), as ``flux jobs`` would
+            show it
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class FakeJob:
         self._withdrawn: str | None = None
         self._end_timer: Timer | None = None
 
-    # -- what can be seen ------------------------------------------------------------------------------
+    # -- what can be seen --------------------------------------------------------------------------
 
     @property
     def ranks(self) -> str | None:
@@ -141,7 +144,7 @@ class FakeJob:
         text = f"{self.result} at {_seconds((self.t_end or 0.0) - since)}"
         return f"{text}: {self.note}" if self.note else text
 
-    # -- what can be done ------------------------------------------------------------------------------
+    # -- what can be done --------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Cancel it, as its owner does: a pending job's request is withdrawn, a running one ends."""
@@ -193,7 +196,8 @@ class FakeJob:
         self._manager.tell("sched.free", {"id": self.id, "R": R, "final": True})
 
     def release(self, ranks: str) -> None:
-        """Some of its ranks go back to the scheduler before the others, as after housekeeping (RFC 27).
+        """Some of its ranks go back to the scheduler before the others, as after housekeeping (RFC
+        27).
 
         Args:
             ranks (str): an idset; `end` returns the rest
@@ -211,7 +215,8 @@ class FakeJob:
         self._manager.tell("sched.free", {"id": self.id, "R": part, "final": False})
 
     def set_expiration(self, expiration: float) -> None:
-        """Move the end of its resources, and have the instance run until the scheduler has answered.
+        """Move the end of its resources, and have the instance run until the scheduler has
+        answered.
 
         Args:
             expiration (float): seconds since the epoch; 0: they never expire
@@ -235,7 +240,7 @@ class FakeJob:
             return self.R
         return _part(self.R, set(ranks_of(self.R)) - set(self._released))
 
-    # -- what the job manager does with it -----------------------------------------------------------------
+    # -- what the job manager does with it ---------------------------------------------------------
 
     def hello(self) -> dict[str, Any]:
         """What a scheduler that starts is told of it."""
@@ -279,7 +284,8 @@ class FakeJob:
 
 
 class JobManager(FakeService):
-    """``job-manager``: sends requests for pending jobs to the scheduler, as many as that takes at a time.
+    """``job-manager``: sends requests for pending jobs to the scheduler, as many as that takes at a
+    time.
 
     Args:
         instance: where it is
@@ -305,7 +311,7 @@ class JobManager(FakeService):
         self.raised: list[dict[str, Any]] = []
         self._waiting: list[tuple[int, int, FakeJob]] = []  # heap of (-priority, id, job)
 
-    # -- to the scheduler ------------------------------------------------------------------------------
+    # -- to the scheduler --------------------------------------------------------------------------
 
     def submitted(self, job: FakeJob) -> None:
         """A job wants resources."""
@@ -353,7 +359,7 @@ class JobManager(FakeService):
                 job.annotations.clear()
                 self.queue(job)
 
-    # -- from the scheduler ------------------------------------------------------------------------------
+    # -- from the scheduler ------------------------------------------------------------------------
 
     def _answered(self, errnum: int, payload: Any) -> None:
         if not errnum:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Time and turns: a reactor whose clock stands still until nothing else is left to do.
 
-What happens is either a call that was posted, or a timer that is due. Both are taken in one fixed order, so that the
-same test gives the same run. Each belongs to the scheduler or to one of the services around it: while the scheduler
-waits for an answer, only the services go on.
+What happens is either a call that was posted, or a timer that is due. Both are taken in one fixed
+order, so that the same test gives the same run. Each belongs to the scheduler or to one of the
+services around it: while the scheduler waits for an answer, only the services go on.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import heapq
 from collections import deque
 from typing import Any, Callable
 
-#: Where the clock starts, seconds since the epoch: a fixed time, so that every run has the same times.
+#: Where the clock starts, seconds since the epoch: a fixed time, so that every run has the same
+#: times.
 START_TIME = 1_700_000_000.0
 
-#: Turns at one moment after which nobody believes that the scheduler comes to rest. A pass over 10,000 jobs
-#: that yields after each takes 10,000 turns.
+#: Turns at one moment after which nobody believes that the scheduler comes to rest. A pass over
+#: 10,000 jobs that yields after each takes 10,000 turns.
 MAX_TURNS_AT_ONE_TIME = 1_000_000
 
 
@@ -75,7 +76,8 @@ class Reactor:
     Attributes:
         turns (int): turns so far
         every_turn (list): functions called at the beginning of each turn
-        idle (list): functions called at the end of each turn; while there are any, the reactor has something to do
+        idle (list): functions called at the end of each turn; while there are any, the reactor has
+            something to do
     """
 
     def __init__(self, clock: Any = None) -> None:
@@ -91,14 +93,15 @@ class Reactor:
         """Seconds since the epoch."""
         return float(self.clock.now())
 
-    # -- what is to be called ------------------------------------------------------------------------
+    # -- what is to be called ----------------------------------------------------------------------
 
     def post(self, function: Callable[[], Any], of_scheduler: bool = False) -> None:
         """Have ``function()`` called in the next turn.
 
         Args:
             function: what is called
-            of_scheduler: it is the scheduler's, and does not happen while the scheduler waits for an answer
+            of_scheduler: it is the scheduler's, and does not happen while the scheduler waits for
+                an answer
         """
         self._posted.append((function, of_scheduler))
 
@@ -131,7 +134,7 @@ class Reactor:
         for _, _, timer in self._timers:
             timer.cancelled |= timer.of_scheduler
 
-    # -- turning -------------------------------------------------------------------------------------
+    # -- turning -----------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Let one turn pass."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the broker's own.
+"""The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the
+broker's own.
 
-Each does what a scheduler sees of the real one (RFC 27, RFC 28), and no more. They answer as soon as they are asked,
-unless it says otherwise.
+Each does what a scheduler sees of the real one (RFC 27, RFC 28), and no more. They answer as soon
+as they are asked, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class FakeService:
     Args:
         instance: where it is
         name: what its topics begin with
-        methods: what follows the name in a topic -> function of the request. It answers with `respond`, or raises
-            OSError, which is answered
+        methods: what follows the name in a topic -> function of the request. It answers with
+            `respond`, or raises OSError, which is answered
 
     Attributes:
         methods (dict): as given; a test may replace one
@@ -66,7 +67,8 @@ class FakeService:
 
 
 class FunctionService(FakeService):
-    """A service made of functions: each takes the payload of a request and returns that of the response."""
+    """A service made of functions: each takes the payload of a request and returns that of the
+    response."""
 
     def __init__(
         self, instance: FakeInstance, name: str, functions: dict[str, Callable[[Any], Any]]
@@ -119,7 +121,8 @@ class ResourceService(FakeService):
         up (IDset): the ranks that are up
         stream (FakeMessage): the scheduler's request; None: there is none
         error (tuple): errno and text with which it refuses the request; None: it does not
-        discovering (bool): it does not know yet what there is, and answers when `discovered` is called
+        discovering (bool): it does not know yet what there is, and answers when `discovered` is
+            called
     """
 
     def __init__(self, instance: FakeInstance, R: dict[str, Any], up: str | None = None) -> None:
@@ -150,8 +153,8 @@ class ResourceService(FakeService):
         """Tell the scheduler of changes.
 
         Args:
-            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``, ``shrink="7"``,
-                ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
+            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``,
+                ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
         """
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
@@ -185,8 +188,8 @@ class ResourceService(FakeService):
 class JobInfo(FakeService):
     """``job-info``: R, jobspec and eventlog of jobs.
 
-    Answers come in the next turn, all that were asked for by then at once: a client that waits for each before it
-    asks for the next takes a turn for each.
+    Answers come in the next turn, all that were asked for by then at once: a client that waits for
+    each before it asks for the next takes a turn for each.
 
     Attributes:
         R (dict): job id -> R of jobs that are not in `FakeInstance.jobs`
