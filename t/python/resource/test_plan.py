@@ -619,3 +619,54 @@ def test_part_of_a_node_is_not_taken_for_a_whole_one():
     assert pool.earliest(pool.parse_resource_request(ask.jobspec())) is None
     ask = Ask(([1], 1), ([1], 1), 4, 0, True, 10.0, {"ranks": ["1,3"]})
     assert pool.earliest(pool.parse_resource_request(ask.jobspec())) == NOW
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_fits_says_what_alloc_would_do(seed):
+    """Beside all promises but its own, for jobs with and without one, counted and bound to ranks."""
+    chance = random.Random(seed)
+    kinds = [({0, 1, 2, 3}, set())]
+    if seed % 2:
+        kinds.append((set(range(8)), set()))
+    pool = make_pool([chance.choice(kinds) for _ in range(5)])
+    plan = pool.plan()
+    requests = {}
+    for jobid in range(1, 60):
+        request = job(pool, chance.randint(1, 4), 1, 4, chance.choice([5.0, 10.0, 40.0, 100.0]))
+        what = chance.choice(["start", "promise", "promise", "hold", "ask"])
+        requests[jobid] = request
+        try:
+            if what == "start":
+                plan.alloc(jobid, request)
+            elif what == "promise":
+                after = NOW + chance.choice([0.0, 0.0, 20.0])
+                plan.reserve(jobid, request, plan.earliest(request, after=after) or NOW)
+            elif what == "hold" and seed > 8 and chance.random() < 0.2:
+                plan.hold(jobid, request)
+        except InsufficientResources:
+            pass
+        for other in chance.sample(sorted(requests), min(4, len(requests))):
+            if other in dict(pool.job_end_times()):
+                pool.free(other)
+                continue
+            before = plan.promises()
+            fits = plan.fits(requests[other], jobid=other)
+            assert plan.promises() == before
+            try:
+                plan.alloc(other, requests[other])
+                started = True
+            except InsufficientResources:
+                started = False
+            assert fits == started, (jobid, other)
+
+
+def test_fits_for_another_duration():
+    pool = make_pool([({0, 1, 2, 3}, set())] * 2)
+    plan = pool.plan()
+    plan.reserve(1, job(pool, 2, 1, 4), NOW + 100)
+    assert plan.fits(job(pool, 1, 1, 4, duration=100.0))
+    assert not plan.fits(job(pool, 1, 1, 4, duration=101.0))
+    assert plan.fits(job(pool, 1, 1, 4, duration=101.0), duration=50.0)
+    assert not plan.fits(job(pool, 1, 1, 4, duration=10.0), duration=0)
+    assert plan.fits(job(pool, 1, 1, 4, duration=101.0), jobid=1)
+    assert plan.has_free(job(pool, 2, 1, 4)) and not plan.has_free(job(pool, 3, 1, 4))

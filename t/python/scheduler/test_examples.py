@@ -145,7 +145,9 @@ def test_widest():
     assert rig.started() == [3, 4]
 
 
-@pytest.mark.parametrize("name", ["widest", "lookahead", "shortest", "aging", "fairshare"])
+@pytest.mark.parametrize(
+    "name", ["widest", "lookahead", "shortest", "aging", "fairshare", "debugfirst"]
+)
 def test_policies_keep_reservations(name):
     rig = load(name)
     entry = {"name": "dat", "start": rig.now + 100, "duration": 50, "zone": "UTC", "nodes": 4}
@@ -312,3 +314,19 @@ def test_the_users_own_minimal_example(shared_data, tmp_path):
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 3, 4]
+
+
+def test_debugfirst():
+    rig = load("debugfirst")
+    start = rig.now
+    whole = {"nodes": 4, "exclusive": True}
+    rig.alloc(1, jobspec(1, duration=100, **whole))
+    rig.settle()
+    rig.alloc(2, jobspec(1, duration=3600, **whole))
+    rig.alloc(3, jobspec(1, duration=1800, **whole))
+    rig.settle()
+    latest = [rig.annotations(jobid)["sched"]["t_latest"] - start for jobid in (2, 3)]
+    assert latest == [86400, 7200]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]

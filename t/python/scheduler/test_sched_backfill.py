@@ -10,7 +10,7 @@ from flux.scheduler import request_facts
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
-    " this scheduler also has reason-depth, order, reservations, promises, guarantee"
+    " this scheduler also has reason-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
 )
 
 
@@ -43,9 +43,8 @@ def test_bad_reservations(value):
     rig = Rig(R(1, 1))
     with pytest.raises(ValueError) as caught:
         rig.load_file("sched-backfill", "reservations=" + value)
-    assert (
-        str(caught.value) == f"reservations={value!r} is invalid: expected a number or 'unlimited'"
-    )
+    expected = "expected a number, 'head', 'unlimited' or 'all'"
+    assert str(caught.value) == f"reservations={value!r} is invalid: {expected}"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,25 @@ MODULES = {
     "conservative-plan": ("sched-backfill", ("reservations=unlimited", "guarantee=none")),
 }
 
+#: The same for the recordings of golden/schedules/ranked.
+RANKED = {
+    "easy-sjbf": ("candidates=shortest",),
+    "easy-saf": ("rank=area",),
+    "easy-expansion": ("rank=expansion",),
+    "easy-wfp3": ("rank=wfp3",),
+    "easy-f1": ("rank=f1",),
+    "bounded-fcfs-0h": ("promise=all", "within=0"),
+    "bounded-area-24h": ("promise=all", "rank=area", "within=24h"),
+    "bounded-expansion-24h": ("promise=all", "rank=expansion", "within=24h"),
+    "bounded-expansion-24h-class": (
+        "promise=all",
+        "rank=expansion",
+        "within=24h",
+        "predict=class",
+    ),
+    "bounded-wfp3-72h-class": ("promise=all", "rank=wfp3", "within=72h", "predict=class"),
+}
+
 #: How the units of a trace become a machine and what jobs ask for: (machine of so many units, shape of so many).
 UNITS = {
     "nodes of one core": (uniform, lambda size: Shape(size, 1)),
@@ -47,9 +66,14 @@ class Starts:
 
     def __init__(self):
         self.start = {}
+        #: the latest starts that jobs were promised, as they know when they start
+        self.latest = {}
 
     def began(self, active):
         self.start[active.job.id] = active.start
+        latest = active.annotations.get("sched", {}).get("t_latest")
+        if latest is not None:
+            self.latest[active.job.id] = latest
 
     def rejected(self, active, note):
         self.start[active.job.id] = None
@@ -62,12 +86,21 @@ class Starts:
 
 
 def play(
-    rows, procs, module, args=(), grain="batch", units="nodes of one core", observer=None, **options
+    rows,
+    procs,
+    module,
+    args=(),
+    grain="batch",
+    units="nodes of one core",
+    observer=None,
+    users=None,
+    **options,
 ):
     """Run jobs given as (id, submit, run, limit, procs); returns {id: start, seconds}.
 
     Args:
         rows (list): the jobs, by time of submission
+        users (dict): whose they are, by id; None: all have one user
         procs (int): size of the machine
         module (str): one of src/modules, or a file
         args (list of str): its arguments
@@ -76,7 +109,11 @@ def play(
         observer: what notes the starts, in place of a `Starts`
     """
     machine, shape = UNITS[units]
-    jobs = [Job(id, submit, run, limit, shape(size), size) for id, submit, run, limit, size in rows]
+    users = users or {}
+    jobs = [
+        Job(id, submit, run, limit, shape(size), size, user=users.get(id))
+        for id, submit, run, limit, size in rows
+    ]
     starts = observer or Starts()
     path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
     engine = LeanEngine(machine(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import textbook
-from golden_schedules import MODULES, UNITS, differences, play
+from golden_schedules import MODULES, RANKED, UNITS, Starts, differences, play
 from shared import data_dir, load_json, recorded_cases
 
 
@@ -76,3 +76,34 @@ def test_the_definition_agrees_with_the_recordings(policy, grain):
     rows = load_json("golden/schedules/input-sdsc-sp2.json")["jobs"][:1000]
     got = textbook.schedule(rows, recorded["procs"], policy, grain)
     assert differences(got, recorded["start"]) == []
+
+
+def users_of_sdsc():
+    """Whose the jobs of input-sdsc-sp2.json are: field 12 of the log, of which it has the jobs in order."""
+    path = data_dir() / "traces" / "SDSC-SP2-pyss-5k.swf"
+    users = {}
+    for line in path.read_text().splitlines():
+        fields = line.split()
+        if fields and fields[0] != ";" and float(fields[3]) >= 0:
+            if int(fields[7]) > 0 or int(fields[4]) > 0:
+                users[len(users) + 1] = fields[11]
+    return users
+
+
+@pytest.mark.parametrize("policy", recorded_cases(sorted(RANKED)))
+def test_ranked_and_bounded(policy):
+    recorded = load_json(f"golden/schedules/ranked/sdsc-sp2-{policy}.json")
+    trace = load_json("golden/schedules/input-sdsc-sp2.json")
+    assert list(users_of_sdsc()) == [row[0] for row in trace["jobs"]]
+    starts = Starts()
+    play(
+        trace["jobs"],
+        trace["procs"],
+        "sched-backfill",
+        RANKED[policy],
+        observer=starts,
+        users=users_of_sdsc(),
+    )
+    assert differences(starts.start, recorded["start"]) == []
+    assert differences(starts.latest, recorded.get("latest", {})) == []
+    assert len(starts.latest) == len(recorded.get("latest", {}))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
+from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -28,6 +29,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
 from flux.scheduler.base import Scheduler
+from flux.scheduler.history import RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, attributes_of_running
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
@@ -91,6 +93,7 @@ class PolicyScheduler(Scheduler):
         queue_order (QueueOrder): who waits for whom
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
+        running (dict): by job id, the jobs that hold resources: `StartedJob`
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -114,6 +117,8 @@ class PolicyScheduler(Scheduler):
         super().__init__(h, *args)
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
+        self.running: dict[int, StartedJob] = {}
+        self._history: RunTimes | None = None
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
@@ -176,6 +181,49 @@ class PolicyScheduler(Scheduler):
             self.by_queue = value == "queue"
         if self.by_queue and "queue_depth" not in self.__dict__:
             self.queue_depth = "unlimited"
+
+    # -- run times ---------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> RunTimes:
+        """The run times of jobs that have ended, from when this is first asked for."""
+        if self._history is None:
+            self._history = RunTimes()
+        return self._history
+
+    def predicted(self, job: PendingJob) -> float | None:
+        """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
+        predicts overrides it; what it says is kept with the running job
+        (`StartedJob.predicted`)."""
+        return None
+
+    def _prediction(self, job: PendingJob) -> float | None:
+        """What `predicted` says; None if it raises, so that a job is started all the same."""
+        try:
+            return self.predicted(job)
+        except Exception as exc:
+            self._errors.report(f"predicted: {job.name}", exc)
+            return None
+
+    def ended(self, job: StartedJob, run: float, result: str | None) -> None:
+        """Called when a job has ended, before the pass that follows; learns its run time.
+
+        Args:
+            job (StartedJob): the job
+            run (float): for how many seconds it ran: to the return of its resources, and no longer
+                than its limit, which leaves out the clean-up after a job that ran to its limit
+            result (str): "timeout" of a job that ran to its limit; None: not known
+        """
+        if self._history is not None:
+            self._history.learn(job.userid, job.size, job.limit, run)
+
+    def _has_ended(self, jobid: int) -> None:
+        job = self.running.pop(jobid, None)
+        if job is not None:
+            run = self.now() - job.start
+            granted = job.end - job.start
+            result = "timeout" if run >= granted else None
+            self._errors.guard("ended", self.ended, job, min(run, granted), result)
 
     # -- the pool, and the plan --------------------------------------------------------------------
 
@@ -307,6 +355,7 @@ class PolicyScheduler(Scheduler):
             for jobid, attributes in attributes_of_running(self.handle, sorted(by_id), self.log):
                 by_id[jobid].attributes = attributes
         for job in jobs:
+            self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
 
@@ -366,6 +415,16 @@ class PolicyScheduler(Scheduler):
         if admission.engaged:
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.started, job, alloc)
+        request = job.resource_request
+        self.running[job.jobid] = StartedJob(
+            job.jobid,
+            job.userid,
+            getattr(request, "ncores", 0),
+            duration or inf,
+            now,
+            end or inf,
+            self._prediction(job),
+        )
         alloc.set_starttime(now)
         alloc.set_expiration(end)
         summary = alloc.dumps()
@@ -440,6 +499,8 @@ class PolicyScheduler(Scheduler):
     # -- events ------------------------------------------------------------------------------------
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        if jobid in self.running:
+            self.running[jobid].end = expiration or inf
         if self.admission.engaged and self._requests.is_running(jobid):
             told = [rule.extended(jobid, expiration) for rule in self.admission.rules]
             if not any(told):
@@ -467,6 +528,8 @@ class PolicyScheduler(Scheduler):
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
+        if final:
+            self._has_ended(jobid)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
 
@@ -569,6 +632,17 @@ class PolicyScheduler(Scheduler):
         if cause is not None:
             return cause.reason
         return describe(facts or self.facts.explain(job.resource_request))
+
+    def rank_facts(self, job: PendingJob) -> dict[str, Any]:
+        """What ``sched.explain`` adds to its answer about a job that is ordered by more than its
+        priority: ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch,
+        or None)."""
+        return {}
+
+    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
+        """What a job that asks for `request` would be told as its latest start, if it came now,
+        beside all that is in `plan`; None: nothing."""
+        return None
 
     # -- requests ----------------------------------------------------------------------------------
 

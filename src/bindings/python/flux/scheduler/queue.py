@@ -317,9 +317,9 @@ class Backlog(PendingQueue):
         self._fresh: list[PendingJob] = []
         #: by signature, the first job of the shortest limit that was refused in this epoch
         self._refused: dict[Any, PendingJob] = {}
-        # by signature of the jobs in the heap, how many there are, and no limit that is longer than
-        # any's
-        self._signatures: dict[Any, tuple[int, float]] = {}
+        # by signature of the jobs in the heap, how many there are, no limit that is longer than
+        # any's, and the request of one of them
+        self._signatures: dict[Any, tuple[int, float, Any]] = {}
         # gives the jobs that are `PendingJob.exempt`, in order
         self.exempt_jobs: Callable[[], Iterable[PendingJob]] = tuple
 
@@ -328,13 +328,13 @@ class Backlog(PendingQueue):
     def push(self, job: PendingJob) -> None:
         job.examined_epoch = 0
         job.queued = True
+        request = job.resource_request
         if job.limit < 0:
-            request = job.resource_request
             job.limit = getattr(request, "duration", 0.0) or inf
             if job.signature is None:
                 job.signature = getattr(request, "shape", None)
-        count, shortest = self._signatures.get(job.signature, (0, inf))
-        self._signatures[job.signature] = (count + 1, min(shortest, job.limit))
+        count, shortest, _ = self._signatures.get(job.signature, (0, inf, None))
+        self._signatures[job.signature] = (count + 1, min(shortest, job.limit), request)
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -344,11 +344,11 @@ class Backlog(PendingQueue):
             if index is not None:
                 job.queued = False
                 del self.heap[index]
-                count, shortest = self._signatures[job.signature]
+                count, shortest, request = self._signatures[job.signature]
                 if count == 1:
                     del self._signatures[job.signature]
                 else:
-                    self._signatures[job.signature] = (count - 1, shortest)
+                    self._signatures[job.signature] = (count - 1, shortest, request)
                 if self._refused and self._refused.get(job.signature) is job:
                     del self._refused[job.signature]
 
@@ -442,6 +442,20 @@ class Backlog(PendingQueue):
         parked, self.parked = self.parked, {}
         for job in parked.values():
             self.push(job)
+
+    def take_newcomers(self) -> list[PendingJob]:
+        """The jobs that came in since this was asked, or are worth another look, in order; for a
+        policy that does not go by `to_examine`."""
+        fresh, self._fresh = self._fresh, []
+        fresh = [job for job in fresh if job.queued and not job.request.finalized]
+        fresh.sort()
+        return fresh
+
+    def signatures(self) -> Iterator[tuple[Any, Any]]:
+        """The signatures of the jobs in the heap, each with a request like theirs but for its
+        duration."""
+        for signature, (_, _, request) in self._signatures.items():
+            yield signature, request
 
     def stats(self, now: float) -> dict[str, float]:
         """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been
@@ -577,7 +591,7 @@ class Backlog(PendingQueue):
         if len(self._signatures) > MAX_SIGNATURES_COMPARED:
             return False
         place = (job.order, job.jobid)
-        for signature, (_, shortest) in self._signatures.items():
+        for signature, (_, shortest, _) in self._signatures.items():
             refused = self._refused.get(signature)
             if refused is None or refused.limit > shortest:
                 return False

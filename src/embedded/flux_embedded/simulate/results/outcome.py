@@ -122,11 +122,14 @@ class Outcome:
         index = active.index
         if index >= 0 and self.promise[index] != self.promise[index]:
             sched = active.annotations.get("sched")
+            if not isinstance(sched, dict):
+                return
+            when = sched.get("t_latest")
             # Other estimates say what is likely, and bind nobody.
-            if isinstance(sched, dict) and sched.get("t_estimate_kind") == "promised":
+            if when is None and sched.get("t_estimate_kind") == "promised":
                 when = sched.get("t_estimate")
-                if isinstance(when, (int, float)) and when:
-                    self.promise[index] = when - self.epoch
+            if isinstance(when, (int, float)) and when:
+                self.promise[index] = when - self.epoch
 
     def available(self, history):
         """Which units could be used when, of a history of ranks: [[seconds, interval set]], by time."""

@@ -96,6 +96,20 @@ class BoundStrategy(Strategy):
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         return self._profile.fits(request, start, end)
 
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        own = self.withdraw(jobid) if jobid is not None else None
+        try:
+            return self.place(request, now, end) is not None
+        finally:
+            if own is not None and jobid is not None:
+                self.restore(jobid, own)
+
+    def is_free(self, request: ResourceRequest) -> bool:
+        pool = self._pool
+        return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
+
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._profile.count(request.shape, start, end)
 

@@ -158,6 +158,37 @@ class CountedStrategy(Strategy):
         profile, count = self._find(request)
         return profile.room(start, end) >= count
 
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        profile, count = self._find(request)
+        if profile.free < count:
+            return False
+        own = self.promises.get(jobid) if jobid is not None else None
+        if (
+            own is None
+            or jobid is None
+            or own.start >= end
+            or self._profiles[own.demand.kind] is not profile
+        ):
+            return profile.room(now, end) >= count
+        if own.is_open:
+            self.withdraw(jobid)
+            fits = profile.room(now, end) >= count
+            self.restore(jobid, own)
+            return fits
+        if own.end <= now:  # it is late, and its time has passed
+            return profile.room(now, end) >= count
+        # Up to its own promise it counts in full, and from there beside what that keeps.
+        if own.start > now and profile.room(now, own.start) < count:
+            return False
+        if profile.room(max(own.start, now), min(end, own.end)) + own.demand.count < count:
+            return False
+        return end <= own.end or profile.room(own.end, end) >= count
+
+    def is_free(self, request: ResourceRequest) -> bool:
+        return self.may_start(request)
+
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._find(request)[0].room(start, end)
 

@@ -136,6 +136,29 @@ class Plan:
         found = strategy.earliest(request, start, now)
         return None if found == INFINITY else found
 
+    def fits(
+        self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None
+    ) -> bool:
+        """Whether a request could start now and keep all promises but a job's own.
+
+        Where promises are counted that costs a search of the span, and changes nothing.
+
+        Args:
+            duration (float): for so many seconds, 0: without end; None: for the request's own
+            jobid (int): the job whose promise does not count, since it would be over
+        """
+        self._in_step()
+        strategy = self._strategy_for(request)
+        now = self._pool.clock()
+        end = now + (length_of(request) if duration is None else duration or INFINITY)
+        return strategy.fits_without(jobid, request, now, end)
+
+    def has_free(self, request: ResourceRequest) -> bool:
+        """Whether a request would fit now if nothing were promised. O(1) where promises are
+        counted, else as looking for a place."""
+        self._in_step()
+        return self._strategy_for(request).is_free(request)
+
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and for how long.
 

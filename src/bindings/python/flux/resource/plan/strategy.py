@@ -68,6 +68,17 @@ class Strategy(ABC):
         """Whether a request fits all through a span."""
 
     @abstractmethod
+    def fits_without(
+        self, jobid: int | None, request: ResourceRequest, now: float, end: float
+    ) -> bool:
+        """Whether a request could start now and end at a time, beside all promises but that of a
+        job."""
+
+    @abstractmethod
+    def is_free(self, request: ResourceRequest) -> bool:
+        """Whether a request could start now if nothing were promised."""
+
+    @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         """How many nodes (slots, if it asks for no nodes) of a request fit all through a span."""
 

@@ -311,6 +311,13 @@ class Explain(Subcommand):
         if fits.get("count"):
             unit = job["unit"]
             lines.append(f"  it could start now with {plural(fits['count'], unit[:-1])}")
+        if job.get("rank") is not None:
+            lines.append(
+                f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for "
+                f"{format_duration(job['expected_run'])}"
+            )
+        if job.get("t_latest"):
+            lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
         if job.get("t_estimate"):
             kind = job.get("t_estimate_kind") or "planned"
             lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")
@@ -344,6 +351,8 @@ class When(Subcommand):
                 print("now")
             else:
                 print(f"{context.time(answer['start'], now)}, in {format_duration(wait)}")
+            if answer.get("t_latest"):
+                print(f"at the latest {context.time(answer['t_latest'], now)}")
             if answer.get("unplanned"):
                 left_out = plural(answer["unplanned"], "pending job")
                 print(f"(without {left_out}: too many are pending to plan them all)")

@@ -22,6 +22,8 @@ file with a class derived from one of them, and ``mod_main``::
 
 Read ``fifo`` first: it is one method. ``backfill`` is one pass, job by job; which job has which
 promise is kept in ``promise_book``, and where a promise fits is found by `flux.resource.plan`.
+``ranked`` and ``bounded`` are the passes that go by ranks, with promises to heads and with a latest
+start for every job; the formulas of ranks are in ``ranks``.
 
 What may be touched: anything, as long as every start in the recorded schedules stays what the
 definitions of EASY and conservative backfill say (``t/python/simulate``,

@@ -17,19 +17,25 @@ its way (`Backfill.overtake`); otherwise it waits, and is promised a time if it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
+from flux.scheduler.history import narrow_to_wide, user_only
+from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
+from flux.scheduler.policies.ranked import RankedPasses
+from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog, in_order
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
-    from flux.scheduler.requests import PendingJob
 
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
@@ -43,6 +49,32 @@ JOBS_PER_TURN = 64
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
 #: ended then.
 LATE_S = 1e-3
+
+#: No job is expected to run for less than so many seconds: ranks divide by it.
+LEAST_RUN_S = 1.0
+
+#: What a job without a limit counts as in ranks, seconds.
+NO_LIMIT_S = 365 * 86400.0
+
+#: Arguments that go together, by the value of ``profile=``. The guide has what was measured of
+#: them.
+PROFILES = {
+    "short-waits": ("rank=expansion", "predict=class", "promise=all", "within=24h"),
+}
+
+#: Classes of jobs by what ``predict=`` says: see `flux.scheduler.history`.
+PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
+
+
+def _rank_of(option: str, value: str) -> tuple[Formula, Callable[..., Any] | None]:
+    """The formula, or the function of a file, that an argument names."""
+    if value in RANKS:
+        return RANKS[value], None
+    if ":" not in value:
+        raise ValueError(
+            f"{option}={value!r} is invalid: expected {', '.join(RANKS)} or FILE:FUNCTION"
+        )
+    return RANKS["fcfs"], function_of_file(option, value)
 
 
 class Backfill(PolicyScheduler):
@@ -60,15 +92,27 @@ class Backfill(PolicyScheduler):
     Jobs without a rank in common do not count against each other, so that queues with ranks of
     their own do not stop one another; with ``order=strict`` all do.
 
+    With ``promise=all`` every job is promised a latest start when it comes
+    (`flux.scheduler.policies.bounded`); with ``rank=`` or ``candidates=`` jobs are asked in another
+    order than the queue's (`flux.scheduler.policies.ranked`). Then promises to heads are made anew
+    in each pass.
+
+    A site's own class overrides `rank`, `candidate_rank`, `predicted` or `latest_start`.
+
     Args:
         h: the Flux handle
-        *args (str): module arguments: ``promises=N|unlimited``, how many blocked jobs get a promise
-            (default 1, which is EASY; 0 lets any job start that fits; unlimited is conservative
-            backfill; ``reservations=`` is the older name); ``guarantee=kept|none`` (default kept);
+        *args (str): module arguments: ``promise=N|head|unlimited|all``, how many blocked jobs get a
+            promise (default 1, which is EASY and the same as head; 0 lets any job start that fits;
+            unlimited is conservative backfill; all: every job, when it comes); ``promises=`` and
+            ``reservations=`` are older names of it; ``within=DURATION`` (default 24h);
+            ``guarantee=kept|none`` (default kept); ``rank=`` and ``candidates=``, names of
+            `flux.scheduler.policies.ranks.RANKS` or ``FILE:FUNCTION``;
+            ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of `PROFILES`;
             ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of `Scheduler`
 
     Attributes:
-        promises_limit (int or None): as ``promises=``; None: unlimited
+        promises_limit (int or None): as ``promise=``; None: unlimited, or all
+        promises_all (bool): whether it is all
         guarantee (str): as ``guarantee=``
         promises (PromiseBook): the promises there are
     """
@@ -78,28 +122,174 @@ class Backfill(PolicyScheduler):
     #: The plan that promises are made in, during a pass.
     plan: Plan
     promises_limit: int | None = 1
+    promises_all = False
     guarantee = "kept"
+    within = 86400.0
+    predict = "limits"
     looks_past_heads = True
     by_queue = True
+    #: who makes passes in an order of ranks; None: passes go by the queue
+    ranked: RankedPasses | None = None
+    has_candidate_ranks = False
+    #: what the times that heads keep are to users: "planned" where the next pass may have another head
+    promise_kind = "promised"
+    #: the first submission of a job that was ever pending here, seconds since the epoch
+    first_submission = inf
+    _rank_formula = _candidate_formula = staticmethod(RANKS["fcfs"])
+    _rank_function: Callable[..., Any] | None = None
+    _candidate_function: Callable[..., Any] | None = None
+    _prediction_function: Callable[..., Any] | None = None
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.take_order()
-        for name in ("reservations", "promises"):
+        self.take_profile()
+        for name in ("reservations", "promises", "promise"):
             for value in self.take_argument(name):
-                if value != "unlimited" and not (value.isascii() and value.isdigit()):
-                    raise ValueError(
-                        f"{name}={value!r} is invalid: expected a number or 'unlimited'"
-                    )
-                self.promises_limit = None if value == "unlimited" else int(value)
+                self.take_promises(name, value)
         for value in self.take_argument("guarantee"):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
+        self.take_ranks()
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
+
+    def take_profile(self) -> None:
+        """Put the arguments that ``profile=`` stands for before all others, which so count more."""
+        for value in self.take_argument("profile"):
+            if value not in PROFILES:
+                raise ValueError(
+                    f"profile={value!r} is invalid: expected {' or '.join(map(repr, PROFILES))}"
+                )
+            self._pending_args = [*PROFILES[value], *self._pending_args]
+
+    def take_promises(self, name: str, value: str) -> None:
+        """Take how many jobs are promised a start from an argument, whatever it is called."""
+        self.promises_all = value == "all"
+        if value == "head":
+            self.promises_limit = 1
+        elif value in ("all", "unlimited"):
+            self.promises_limit = None
+        elif value.isascii() and value.isdigit():
+            self.promises_limit = int(value)
+        else:
+            raise ValueError(
+                f"{name}={value!r} is invalid: expected a number, 'head', 'unlimited' or 'all'"
+            )
+
+    def take_ranks(self) -> None:
+        """Take the arguments that say who is asked first, and choose how passes are made."""
+        own = type(self)
+        ranked = own.rank is not Backfill.rank
+        for value in self.take_argument("rank"):
+            self._rank_formula, self._rank_function = _rank_of("rank", value)
+            ranked = value != "fcfs"
+        candidates = self.take_argument("candidates")
+        for value in candidates:
+            self._candidate_formula, self._candidate_function = _rank_of("candidates", value)
+        for value in self.take_argument("predict"):
+            self._prediction_function = None
+            self.predict = value
+            if value in PREDICTIONS:
+                self.history.classes = PREDICTIONS[value]
+            elif value != "limits":
+                if ":" not in value:
+                    names = ", ".join(["limits", *PREDICTIONS])
+                    raise ValueError(
+                        f"predict={value!r} is invalid: expected {names} or FILE:FUNCTION"
+                    )
+                self._prediction_function = function_of_file("predict", value)
+        for value in self.take_argument("within"):
+            self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
+        self.has_candidate_ranks = (
+            bool(candidates) or own.candidate_rank is not Backfill.candidate_rank
+        )
+        self._predicts = self.predict != "limits" or own.predicted is not Backfill.predicted
+        if self.promises_all:
+            self.ranked = LatestStartPasses(self, self._backlog)
+        elif ranked or self.has_candidate_ranks:
+            self.promise_kind = "planned" if ranked else "promised"
+            self.ranked = RankedPasses(self, self._backlog)
+
+    # -- who is asked first ------------------------------------------------------------------------
+
+    def rank(self, job: PendingJob) -> float:
+        """What jobs of equal priority are ordered by when it is decided who may start, the smallest
+        first.
+
+        Called for each pending job in a pass in which one may start; override it for ranks of a
+        site's own.
+
+        Args:
+            job (PendingJob): the job; `expected_run` says how long it is expected to run
+        """
+        if self._rank_function is not None:
+            return usable(self._asked("rank", self._rank_function, job))
+        return self._by(self._rank_formula, job)
+
+    def candidate_rank(self, job: PendingJob) -> float:
+        """What jobs are ordered by that may go ahead of one that waits, whatever their priority, if
+        ``candidates=`` was given or this is overridden; otherwise they are asked in the order of
+        `rank`."""
+        if self._candidate_function is not None:
+            return usable(self._asked("candidates", self._candidate_function, job))
+        return self._by(self._candidate_formula, job)
+
+    def predicted(self, job: PendingJob) -> float | None:
+        """How long a job is expected to run, in seconds, as ``predict=`` says; None: nobody knows.
+
+        Promises never rest on this. What is below 0, infinite or NaN counts as not known.
+        """
+        if self._prediction_function is not None:
+            guess = self._asked("predict", self._prediction_function, job)
+            return guess if isinstance(guess, (int, float)) else None
+        if self.predict == "limits":
+            return None
+        return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
+
+    def latest_start(self, job: PendingJob) -> float:
+        """The time (seconds since the epoch) from which on the latest start of a job is looked for:
+        with ``promise=all``, its submission and ``within=``. Called once for each job."""
+        return job.t_submit + self.within
+
+    def expected_run(self, job: PendingJob) -> float:
+        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at
+        most its limit; its limit, where nothing is."""
+        limit = min(job.limit, NO_LIMIT_S)
+        if self._predicts:
+            guess = self.predicted(job)
+            # A NaN fails this comparison, too.
+            if isinstance(guess, (int, float)) and 0 <= guess < limit:
+                limit = guess
+        return max(LEAST_RUN_S, limit)
+
+    def _queued(self, job: PendingJob, jobspec: Any) -> None:
+        super()._queued(job, jobspec)
+        self.first_submission = min(self.first_submission, job.t_submit)
+
+    def _by(self, formula: Formula, job: PendingJob) -> float:
+        waited = max(0.0, self.now() - job.t_submit)
+        since = max(0.0, job.t_submit - self.first_submission)
+        return formula(waited, self.expected_run(job), job.resource_request.ncores, since + 1)
+
+    def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
+        """What a site's function says of a job; None if it raises, which is logged once."""
+        try:
+            return function(self, job)
+        except Exception as exc:
+            if option not in self._warned:
+                self._warned.add(option)
+                self._errors.report(f"{option}: {function.__name__} of {job.name}", exc)
+            return None
+
+    @property
+    def has_priorities(self) -> bool:
+        """Whether pending jobs differ in priority.  O(1)."""
+        queue = self._backlog.heap
+        return bool(queue) and queue[0].order != queue[-1].order
 
     # -- a pass ------------------------------------------------------------------------------------
 
@@ -108,6 +298,9 @@ class Backfill(PolicyScheduler):
         if plan is None:
             return
         self.plan = self.promises.plan = plan
+        if self.ranked is not None:
+            yield from self.ranked.schedule()
+            return
         if self.guarantee == "kept":
             for job in self.promises.due(self.now()):
                 self.examine(job)
@@ -173,6 +366,9 @@ class Backfill(PolicyScheduler):
         """Start a job."""
         head = self.head_of(job)
         promised = job in self.promises
+        if isinstance(self.ranked, LatestStartPasses):
+            self.ranked.begin(job, alloc)
+            return
         self.forget(job)
         if promised:
             self._backlog.allow()  # another job may be promised something now
@@ -250,7 +446,7 @@ class Backfill(PolicyScheduler):
             self.wake_at(when)
         self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
-        self.show_estimate(job, when, "promised")
+        self.show_estimate(job, when, self.promise_kind)
 
     def renew(self, job: PendingJob) -> None:
         """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
@@ -282,6 +478,8 @@ class Backfill(PolicyScheduler):
 
     def forget(self, job: PendingJob) -> None:
         """A job is about to leave the queue, or its place there."""
+        if self.ranked is not None:
+            self.ranked.forget(job)
         self.promises.drop(job)
         self.blocked.drop(job)
 
@@ -306,12 +504,21 @@ class Backfill(PolicyScheduler):
 
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The first job ahead of this one that has a promise it could delay."""
+        if self.ranked is not None:
+            return self.ranked.head_of(job)
         for other in self.promises:
             if not other < job:
                 return None
             if self.shares_ranks(job, other):
                 return other
         return None
+
+    def show_latest_start(self, job: PendingJob, when: float | None) -> None:
+        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more.
+
+        A simulation that wants no estimates is told as well: it asks whether promises are kept.
+        """
+        job.request.annotate({"sched": {"t_latest": when}})
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -327,7 +534,9 @@ class Backfill(PolicyScheduler):
     def leave_place(self, jobid: int) -> None:
         """A pending job is about to leave its place in the queue, and gives up its promise."""
         job = self.pending(jobid)
-        if job is not None:
+        if job is not None and self.ranked is not None:
+            self.forget(job)
+        elif job is not None:
             self.blocked.drop(job)
             if job in self.promises:
                 self.revoke(job)
@@ -342,6 +551,8 @@ class Backfill(PolicyScheduler):
     def ranks_lost(self) -> None:
         # A new plan is cheaper than to see which promises can still be kept.
         lost, self.promises = self.promises, PromiseBook()
+        if self.ranked is not None:
+            self.ranked.plan_void()
         for job in lost:
             job.exempt = False
             self.show_estimate(job, None)
@@ -352,7 +563,21 @@ class Backfill(PolicyScheduler):
         self._backlog.unpark()
         self.released()
 
+    def start_schedule(self) -> None:
+        if self.ranked is not None and self._passes.main.active:
+            self.ranked.again = True
+        else:
+            super().start_schedule()
+
+    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        super().expiration(msg, jobid, expiration)
+        if self.ranked is not None:
+            self.ranked.doubt("extended")
+
     def released(self) -> None:
+        if self.ranked is not None:
+            self.ranked.released()
+            return
         self._backlog.wake(self.now())
         if self.promises and self._promise_timer is None:
             self.wake_at(self.promises.next_after(self.now()))
@@ -386,7 +611,23 @@ class Backfill(PolicyScheduler):
         head = self.head_of(job)
         if head is not None and facts["available"] >= facts["needed"]:
             return f"behind {head.name}"
-        return describe(facts)
+        found = describe(facts)
+        if found is None and self.promises_all:
+            return "it would keep another job from its latest start"
+        return found
+
+    def rank_facts(self, job: PendingJob) -> dict[str, Any]:
+        if self.ranked is None:
+            return {}
+        answer = {"rank": usable(self.rank(job)), "expected_run": self.expected_run(job)}
+        return {**answer, **self.ranked.facts(job)}
+
+    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
+        if not self.promises_all:
+            return None
+        now = self.now()
+        job = PendingJob(0, 0, now, None, request)
+        return plan.earliest(request, after=max(now, self.latest_start(job)))
 
     def forecast(self) -> Iterator[None]:
         yield from self.reasons()
@@ -437,6 +678,9 @@ class Backfill(PolicyScheduler):
         """Enter a job into a plan behind all that is there, and return when it would start; None if
         that is not known."""
         try:
+            plan.cancel(
+                job.jobid
+            )  # its latest start, if it has one, does not keep it from starting earlier
             when = plan.earliest(job.resource_request)
             if when is not None:
                 plan.reserve(job.jobid, job.resource_request, when)
@@ -447,4 +691,6 @@ class Backfill(PolicyScheduler):
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
         stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
+        if self.ranked is not None:
+            stats.update(self.ranked.stats())
         return stats

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.requests import PendingJob
 
@@ -166,3 +167,102 @@ class BlockedByRanks:
             mask & ranks and jobs[0] < job and jobs[0] is not job
             for mask, jobs in self._jobs.items()
         )
+
+
+class LatestStarts:
+    """The latest starts that pending jobs were promised, and what became of all that were promised.
+
+    What the plan has to keep for them is in the plan, by job id.
+
+    Attributes:
+        made (int): promises made
+        kept (int): jobs that started by the time they were promised
+        void_by (dict): how many were void, by cause; see `policies.bounded.VOID_CAUSES`
+        violated (int): promises that were broken without a cause, which is a bug
+        spare (float): by how much jobs started before their latest starts, in seconds, all together
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[int, tuple[float, PendingJob]] = {}
+        self._heap: list[tuple[float, int]] = []  # with entries that are over
+        #: ids of jobs that were to have started by now: any pass may start them
+        self.overdue: set[int] = set()
+        self.made = 0
+        self.kept = 0
+        self.void_by: dict[str, int] = {}
+        self.violated = 0
+        self.spare = 0.0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __iter__(self) -> Iterator[PendingJob]:
+        """The jobs, in no order."""
+        return iter([job for _, job in self._times.values()])
+
+    def __contains__(self, job: object) -> bool:
+        """Whether a job (or job id) has a latest start."""
+        return getattr(job, "jobid", job) in self._times
+
+    def when(self, job: PendingJob) -> float:
+        """The latest start of a job, seconds since the epoch.
+
+        Raises:
+            KeyError: it was promised none
+        """
+        return self._times[job.jobid][0]
+
+    def make(self, job: PendingJob, when: float) -> None:
+        """Promise a job to start by `when`, seconds since the epoch. What it was promised is
+        replaced."""
+        self.made += 1
+        self.overdue.discard(job.jobid)
+        self._times[job.jobid] = (when, job)
+        heapq.heappush(self._heap, (when, job.jobid))
+
+    def drop(self, job: PendingJob) -> None:
+        """A job has no promise any more."""
+        self._times.pop(job.jobid, None)
+        self.overdue.discard(job.jobid)
+
+    def started(self, job: PendingJob, now: float) -> None:
+        """A job has started, and its promise was kept."""
+        found = self._times.pop(job.jobid, None)
+        late = job.jobid in self.overdue
+        self.overdue.discard(job.jobid)
+        if found is not None and not late:
+            self.kept += 1
+            self.spare += max(0.0, found[0] - now)
+
+    def void(self, job: PendingJob, cause: str) -> None:
+        """The promise to a job cannot be kept."""
+        self.void_by[cause] = self.void_by.get(cause, 0) + 1
+
+    def next_due(self) -> float | None:
+        """The first latest start of all; None: there is none."""
+        heap, times = self._heap, self._times
+        while heap and (heap[0][1] not in times or times[heap[0][1]][0] != heap[0][0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, now: float) -> list[PendingJob]:
+        """The jobs whose latest start has come, in order of the queue."""
+        due = [self._times[jobid][1] for jobid in self.overdue]
+        while True:
+            when = self.next_due()
+            if when is None or when > now:
+                break
+            when, jobid = heapq.heappop(self._heap)
+            due.append(self._times[jobid][1])
+        return sorted(due)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in
+        seconds."""
+        return {
+            "made": self.made,
+            "kept": self.kept,
+            "void": dict(self.void_by),
+            "violated": self.violated,
+            "mean_spare": self.spare / self.kept if self.kept else 0.0,
+        }

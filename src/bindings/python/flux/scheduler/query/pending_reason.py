@@ -91,8 +91,8 @@ class PendingReason:
 
         Returns:
             dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
-            ``reservation``; ``behind``, with ``behind_more`` if that is not all; what of it
-            ``fits``
+            ``reservation``; `PolicyScheduler.rank_facts`; ``behind``, with ``behind_more`` if that
+            is not all; what of it ``fits``
         """
         policy = self._policy
         answer = self.line(job, caller)
@@ -104,6 +104,7 @@ class PendingReason:
         expected, _ = self._source.estimate_of(job)
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
+        answer.update(policy.rank_facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
         if not policy.admission.is_deferred(job.jobid):

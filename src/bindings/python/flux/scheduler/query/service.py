@@ -113,7 +113,8 @@ class QueryService:
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``, and
             ``ranks``: an idset, or None where ranks are chosen only when it starts; ``unplanned``:
-            how many pending jobs there was no time to plan
+            how many pending jobs there was no time to plan; ``t_latest``, if the policy promises
+            latest starts
 
         Raises:
             ValueError: the jobspec cannot be read
@@ -138,6 +139,9 @@ class QueryService:
         ruled = self._by_rule(plan, request, SystemAttributes.of(jobspec), caller)
         if ruled is not None:
             return {**answer, **ruled}
+        latest = self._policy.latest_start_of_newcomer(request, plan)
+        if latest is not None:
+            answer["t_latest"] = latest
         plan, start, unplanned = yield from self._start_of(request)
         answer["unplanned"] = unplanned
         if start is None:

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""How long jobs ran, and how long others like them may be expected to.
+
+Users ask for more time than their jobs need, often for ten times as much, and submit the same job
+again and again. So the mean of the last two run times of a class of jobs is a better guess than a
+limit (Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
+
+A prediction must never be what a promise rests on: it is wrong every other time. Rank jobs by it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from flux.resource.pool.masks import popcount
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import RunningJob
+
+#: Run times of a class that are remembered, and averaged. Two is what was measured best: users
+#: change what they run, and longer memories are slow to follow.
+RUNS_PER_CLASS = 2
+
+#: Classes that are remembered, the ones used last: some 200 bytes each. A busy site has a few
+#: thousand in a month.
+MAX_CLASSES = 20000
+
+#: Version of what `RunTimes.to_dict` writes.
+VERSION = 1
+
+#: Gives the classes of (userid, size, limit), from the narrowest to the widest.
+Classes = Callable[[Any, int, float], Iterable[Hashable]]
+
+
+def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
+    """What ``predict=class`` goes by: jobs of a user of the same size and limit; of the same limit;
+    of the user."""
+    return (userid, size, limit), (userid, limit), (userid,)
+
+
+def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
+    """What ``predict=last2`` goes by: all jobs of a user."""
+    return ((userid,),)
+
+
+class RunTimes:
+    """The last run times of each class of jobs.
+
+    A user's job is in classes of his own only, unless a function says otherwise: what one user's
+    jobs do then changes nothing for others.
+
+    Args:
+        classes: function giving the classes of a job's userid, size (cores) and limit (seconds), from
+            the narrowest to the widest: tuples of str, int, float or None, if they are to be kept
+            over a restart
+        most (int): classes to remember
+
+    Attributes:
+        classes: as given; a site may set its own before the first job ends
+        seen (int): how many run times were learnt
+    """
+
+    def __init__(self, classes: Classes = narrow_to_wide, most: int = MAX_CLASSES) -> None:
+        self.classes = classes
+        self.seen = 0
+        self._most = most
+        self._runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
+        # What was answered since the user's last job ended, by user, then by size and limit.
+        self._answers: dict[Any, dict[tuple[int, float], Optional[float]]] = {}
+
+    def __len__(self) -> int:
+        """How many classes are remembered."""
+        return len(self._runs)
+
+    def learn(self, userid: Any, size: int, limit: float, run: float) -> None:
+        """A job has ended after `run` seconds. O(classes of a job).
+
+        What is no time (below 0, infinite, NaN) is not learnt.
+        """
+        if not isfinite(run) or run < 0:
+            return
+        self.seen += 1
+        runs = self._runs
+        for kind in self.classes(userid, size, limit):
+            runs[kind] = (*runs.get(kind, ())[1 - RUNS_PER_CLASS :], run)
+            runs.move_to_end(kind)
+        while len(runs) > self._most:
+            runs.popitem(last=False)
+        if self.classes in (narrow_to_wide, user_only):
+            self._answers.pop(userid, None)
+        else:
+            self._answers.clear()
+
+    def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
+        """The mean of the last two run times of the narrowest class of such a job that has two, in
+        seconds; None: there is none. A look-up in a table until a job of the user ends.
+        """
+        answers = self._answers.get(userid)
+        if answers is None:
+            if len(self._answers) >= self._most:
+                self._answers.clear()
+            answers = self._answers[userid] = {}
+        try:
+            return answers[size, limit]
+        except KeyError:
+            answer = None
+            for kind in self.classes(userid, size, limit):
+                runs = self._runs.get(kind, ())
+                if len(runs) == RUNS_PER_CLASS:
+                    answer = sum(runs) / RUNS_PER_CLASS
+                    break
+            if len(answers) >= self._most:
+                answers.clear()
+            answers[size, limit] = answer
+            return answer
+
+    # -- over a restart ----------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is remembered, to be stored as JSON. O(classes)."""
+        classes = [
+            [list(kind), list(runs)]
+            for kind, runs in self._runs.items()
+            if isinstance(kind, tuple) and all(map(_storable, kind))
+        ]
+        return {"version": VERSION, "classes": classes}
+
+    def restore(self, stored: Any) -> None:
+        """Remember again what `to_dict` gave, before anything that was learnt since.
+
+        Raises:
+            ValueError: it is of another version, or not what `to_dict` gives
+        """
+        try:
+            if stored["version"] != VERSION:
+                raise ValueError(f"history of version {stored['version']}, expected {VERSION}")
+            runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
+            for kind, seconds in stored["classes"]:
+                if all(isfinite(one) and one >= 0 for one in seconds):
+                    runs[tuple(kind)] = tuple(map(float, seconds))[-RUNS_PER_CLASS:]
+        except (KeyError, TypeError) as exc:
+            raise ValueError(f"history cannot be read: {exc!r}") from None
+        runs.update(self._runs)
+        self._runs = runs
+        self._answers.clear()
+        while len(runs) > self._most:
+            runs.popitem(last=False)
+
+
+class StartedJob:
+    """A job that holds resources.
+
+    Attributes:
+        jobid (int): the job id
+        userid (int): whose it is; None: not known
+        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was
+            loaded
+        limit (float): seconds it may run by its request; infinite without a limit
+        start (float): when it started, seconds since the epoch
+        end (float): when it has to end, seconds since the epoch; infinite: nobody knows
+        predicted (float): how long it was expected to run when it started, in seconds; None: not
+            known
+    """
+
+    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted")
+
+    def __init__(
+        self,
+        jobid: int,
+        userid: Optional[int],
+        size: int,
+        limit: float,
+        start: float,
+        end: float,
+        predicted: Optional[float] = None,
+    ) -> None:
+        self.jobid = jobid
+        self.userid = userid
+        self.size = size
+        self.limit = limit
+        self.start = start
+        self.end = end
+        self.predicted = predicted
+
+    @classmethod
+    def found(cls, job: RunningJob) -> StartedJob:
+        """One that was running when the scheduler was loaded; it is not known what it asked for."""
+        R = job.R
+        execution = R.to_dict().get("execution") or {}
+        start = execution.get("starttime") or job.t_submit
+        end = R.expiration or inf
+        cores = sum(cores * popcount(ranks) for cores, _, ranks in R.node_kinds())
+        return cls(job.jobid, job.userid, cores, end - start, start, end)
+
+
+def _storable(part: Any) -> bool:
+    """Whether a part of a class is the same after a way through JSON."""
+    return (
+        part is None or isinstance(part, (str, int)) or (isinstance(part, float) and isfinite(part))
+    )

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Passes over the queue in an order of ranks, as sched-backfill makes them with ``rank=`` or
+``candidates=``.
+
+A pass looks at the jobs in the order of their priorities, among equals of their ranks
+(`Backfill.rank`). Each starts if it fits. The first that does not is the head: it keeps the
+earliest time at which enough running jobs will have ended. The others may start now if they leave
+it that time; they are asked in the order of `Backfill.candidate_rank`, if ``candidates=`` says so.
+
+Ranks change, with the time that jobs have waited and with what is predicted of them, so nothing but
+a request's own facts is remembered from one pass to the next: heads are found anew, and keep their
+times until the pass after. Most passes need no order at all, since no job that fits what is free
+may start: that costs a look at each of these, and ranks are computed only if there is one. A pass
+over a long queue is made in steps, and finished before another begins, so that every job has its
+turn.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.policies.ranks import usable
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.queue import Backlog
+    from flux.scheduler.requests import PendingJob
+
+#: Jobs that are ranked in one reactor turn: at 2 to 3 microseconds each.
+RANKED_PER_TURN = 256
+
+#: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
+#: turn.
+TRIED_PER_TURN = 64
+
+#: What a step of a pass yields: nothing, for the reactor.
+Steps = Iterator[None]
+
+
+class RankedPasses:
+    """Makes the passes of a `Backfill`: EASY, and so many heads as ``promise=`` says, in the order
+    of ranks.
+
+    Args:
+        policy (Backfill): whose jobs and plan
+        backlog (Backlog): its queue
+    """
+
+    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+        self.policy = policy
+        self.backlog = backlog
+        #: set while a pass is under way: another one is wanted after it
+        self.again = False
+        # Whether a request of this signature fits what is free, until something starts.
+        self._free: dict[Any, bool] = {}
+
+    def schedule(self) -> Steps:
+        """Make passes until nothing has happened during one."""
+        policy = self.policy
+        while True:
+            self.again = False
+            plan = policy.require_plan()
+            if plan is None:
+                return
+            policy.plan = policy.promises.plan = plan
+            yield from self.one_pass()
+            if not self.again:
+                return
+
+    def must_begin_anew(self) -> bool:
+        """Whether the plan has become void since this pass began."""
+        if self.policy.current_plan() is self.policy.plan:
+            return False
+        self.again = True
+        return True
+
+    def one_pass(self) -> Steps:
+        policy = self.policy
+        self.backlog.take_newcomers()
+        self._free.clear()
+        if not self.any_could_start(policy.plan):
+            return
+        for head in list(policy.promises):
+            policy.promises.drop(head)
+        ordered = yield from self.in_order()
+        covered = 0  # mask of the ranks that as many heads want as may
+        beyond = 0  # mask of the ranks that jobs want which wait for heads
+        candidates: list[PendingJob] = []
+        for looked, job in enumerate(ordered, 1):
+            if looked % TRIED_PER_TURN == 0:
+                yield
+            if self.must_begin_anew():
+                return
+            if job.request.finalized or not job.queued:
+                continue
+            ranks = policy.queue_order.turn_of(job)
+            if ranks & covered and policy.has_candidate_ranks:
+                candidates.append(job)
+                continue
+            if self.is_free(job) and policy.plan.fits(job.resource_request):
+                if self.try_to_start(job):
+                    yield
+                    continue
+            elif self.set_aside(job):
+                continue
+            if not ranks & (covered | beyond) and self.may_lead(job):
+                policy.promise(job, policy.plan.earliest(job.resource_request))
+                if not self.may_lead(job, beside=1):
+                    covered |= ranks
+            elif policy.promises_limit != 0:
+                beyond |= ranks
+        for job in self.by_candidate_rank(candidates):
+            if self.must_begin_anew():
+                return
+            if job.request.finalized or not job.queued or not self.is_free(job):
+                continue
+            if policy.plan.fits(job.resource_request) and self.try_to_start(job):
+                yield
+
+    def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
+        """Whether another head of the ranks that a job could want may be promised a time."""
+        policy = self.policy
+        if policy.promises_limit is None:
+            return True
+        heads = sum(1 for head in policy.promises if policy.shares_ranks(job, head))
+        return heads < policy.promises_limit
+
+    # -- what all passes by ranks need -------------------------------------------------------------
+
+    def is_free(self, job: PendingJob) -> bool:
+        """Whether a job would fit now if nothing were promised."""
+        free = self._free.get(job.signature)
+        if free is None or job.signature is None:
+            free = self.policy.plan.has_free(job.resource_request)
+            self._free[job.signature] = free
+        return free
+
+    def any_could_start(self, plan: Plan) -> bool:
+        """Whether one of the jobs that fit what is free may be one that starts in this pass."""
+        for signature, request in self.backlog.signatures():
+            if signature is None or plan.has_free(request):
+                return True
+        return False
+
+    def try_to_start(self, job: PendingJob) -> bool:
+        """Start a job that fits, or let an admission rule have it; whether it has left the
+        queue."""
+        left = self.policy.try_to_start(job)
+        if left:
+            self._free.clear()
+        return left
+
+    def set_aside(self, job: PendingJob) -> bool:
+        """Set a job aside until ranks come up, if that is what it waits for; whether it was."""
+        policy = self.policy
+        if not policy.facts.waits_for_down_ranks(job.resource_request):
+            return False
+        policy.forget(job)
+        self.backlog.park(job)
+        return True
+
+    def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
+        """The pending jobs in the order of priorities and ranks, as the value of this generator,
+        which yields after each `RANKED_PER_TURN` jobs."""
+        policy = self.policy
+        rank = policy.rank
+
+        def key(job: PendingJob) -> Any:
+            return job.order, usable(rank(job)), job.jobid, job
+
+        return (yield from in_steps(self.backlog.heap[:], key))
+
+    def by_candidate_rank(self, jobs: list[PendingJob]) -> Iterable[PendingJob]:
+        """Jobs in the order in which they may go ahead of heads."""
+        if not self.policy.has_candidate_ranks:
+            return jobs
+        rank = self.policy.candidate_rank
+        ranked = sorted((usable(rank(job)), job.order, job.jobid, job) for job in jobs)
+        return [entry[-1] for entry in ranked]
+
+    # -- what happens to jobs ----------------------------------------------------------------------
+
+    def forget(self, job: PendingJob) -> None:
+        """A job leaves the queue, or its place there."""
+
+    def released(self) -> None:
+        """Something was released, came up or changed."""
+
+    def plan_void(self) -> None:
+        """The plan is void, and with it all that was promised in it."""
+
+    def doubt(self, cause: str) -> None:
+        """Something happened to a running job for which promises may not be kept any more."""
+
+    def head_of(self, job: PendingJob) -> PendingJob | None:
+        """The head that a job leaves its time; None: it is one itself, or there is none."""
+        heads = self.heads()
+        if job in heads:
+            return None
+        for head in heads:
+            if not head.request.finalized and self.policy.shares_ranks(job, head):
+                return head
+        return None
+
+    def heads(self) -> list[PendingJob]:
+        """The heads of the last pass that had to find them."""
+        return list(self.policy.promises)
+
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """What ``flux sched explain`` tells of a job beside its rank."""
+        return {}
+
+    def stats(self) -> dict[str, Any]:
+        """What ``flux module stats`` and ``flux sched stats`` show of promises."""
+        return {}
+
+
+def in_steps(
+    jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
+) -> Generator[None, None, Iterable[PendingJob]]:
+    """Sort jobs by a key that ends with the job; a generator, whose value they are. What is never
+    asked for of a long list is not put in order either."""
+    if len(jobs) <= RANKED_PER_TURN:
+        return [entry[-1] for entry in sorted(map(key, jobs))]
+    parts = []
+    for at in range(0, len(jobs), RANKED_PER_TURN):
+        parts.append(sorted(map(key, jobs[at : at + RANKED_PER_TURN])))
+        yield
+    return (entry[-1] for entry in heapq.merge(*parts))

@@ -1,0 +1,349 @@
+"""sched-backfill with promise=all: every job has a latest start, and what makes it void."""
+
+import pytest
+from peers import R, Rig, jobspec
+from test_sched_backfill import sched
+
+HOUR = 3600
+
+
+def rig_with(*args, nodes=4):
+    rig = Rig(R(nodes, 4))
+    rig.load_file("sched-backfill", "promise=all", *args)
+    return rig
+
+
+def whole(nodes, duration=0):
+    return jobspec(1, nodes=nodes, cores=4, duration=duration)
+
+
+def stats(rig):
+    return rig.sched.stats_get()["latest_starts"]
+
+
+@pytest.fixture
+def rig():
+    """Four nodes; job 1 has three of them for 100 s, job 2 wants four for 50 s within an hour."""
+    rig = rig_with("within=1h")
+    rig.begin = rig.now
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    return rig
+
+
+def test_each_job_is_told_its_latest_start(rig):
+    assert sched(rig)[2]["t_latest"] == rig.begin + HOUR
+    # One that starts at once is told with its resources, and keeps it for the record.
+    assert rig.success(1)["annotations"]["sched"]["t_latest"] == rig.begin + HOUR
+    rig.alloc(3, whole(4, 50))
+    rig.settle()
+    # Beside job 2, which has four nodes from an hour on.
+    assert sched(rig)[3]["t_latest"] == rig.begin + HOUR + 50
+
+
+def test_a_job_starts_at_its_latest_start_without_any_other_event():
+    rig = rig_with("within=1h", "rank=shortest")
+    begin = rig.now
+    rig.alloc(1, whole(3, 7200))
+    rig.settle()
+    rig.alloc(2, whole(2, 100))
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == begin + 7200  # by the limit of job 1
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    # Short jobs come all the time, and go before the one of two hours until its latest start.
+    rig = rig_with("within=1h", "rank=shortest", nodes=1)
+    begin = rig.now
+    rig.alloc(1, whole(1, 600))
+    rig.settle()
+    rig.alloc(2, whole(1, 7200))
+    rig.settle()
+    latest = sched(rig)[2]["t_latest"]
+    assert latest == begin + HOUR
+    for jobid in range(3, 13):
+        rig.alloc(jobid, whole(1, 590))
+        rig.settle()
+        rig.wait(590)
+        rig.free(rig.started()[-1])
+        rig.settle()
+        if 2 in rig.started():
+            break
+    assert rig.started()[-1] == 2
+    assert begin + HOUR - 600 < rig.now <= latest
+    assert stats(rig)["violated"] == 0
+
+
+def test_who_would_break_a_promise_waits(rig):
+    rig.alloc(3, whole(1, HOUR + 1))
+    rig.settle()
+    assert rig.started() == [1]
+    # It fits now, and so it does for one second less; but the head, job 2, would wait for it.
+    rig.alloc(4, whole(1, HOUR - 1))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.alloc(5, whole(1, 100))
+    rig.settle()
+    assert rig.started() == [1, 5]
+    assert sched(rig)[5]["selection_type"] == "backfilled"
+    assert sched(rig)[5]["backfill"] == "ƒ3"
+
+
+def test_a_job_that_is_canceled_keeps_nothing_any_more(rig):
+    rig.cancel(2)
+    rig.settle()
+    assert rig.sched.current_plan().promises() == {}
+    rig.alloc(3, whole(1, HOUR + 1))
+    rig.settle()
+    assert rig.started() == [1, 3]
+
+
+def test_a_drain_makes_promises_void_that_need_the_nodes():
+    rig = rig_with("within=1h")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.settle()
+    rig.alloc(2, whole(3, 50))
+    rig.settle()
+    rig.alloc(3, whole(1, 2 * HOUR))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert sched(rig)[2]["t_latest"] == begin + HOUR
+    rig.resource.update(down="0")
+    rig.settle()
+    # Three nodes are left, of which job 3 has one.
+    assert sched(rig)[2]["t_latest"] == begin + 2 * HOUR
+    assert stats(rig)["void"] == {"resources": 1}
+    assert stats(rig)["violated"] == 0
+    assert any("ƒ3" in line and "void" in line for line in rig.logged(6))
+
+
+def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
+    rig.expire(1, rig.begin + 2 * HOUR)
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == rig.begin + 2 * HOUR
+    assert stats(rig)["void"] == {"extended": 1}
+    rig.expire(1, rig.begin + 2 * HOUR + 1000)
+    rig.wait(2 * HOUR + 500)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert stats(rig)["void"] == {"extended": 2}
+    assert stats(rig)["kept"] == 2 and stats(rig)["violated"] == 0
+
+
+def test_a_job_that_outlives_its_limit_makes_a_promise_void():
+    rig = rig_with("within=0")
+    rig.alloc(1, whole(4, 100))
+    rig.settle()
+    rig.alloc(2, whole(1, 100))
+    rig.settle()
+    rig.wait(150)
+    assert rig.started() == [1]
+    assert stats(rig)["void"] == {"late": 1}
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert stats(rig)["violated"] == 0
+
+
+def test_a_job_of_higher_priority_goes_before():
+    rig = rig_with("within=0")
+    begin = rig.now
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == begin + 100
+    rig.alloc(3, whole(4, 70), priority=30)
+    rig.settle()
+    assert sched(rig)[3]["t_latest"] == begin + 100
+    assert sched(rig)[2]["t_latest"] == begin + 170
+    assert stats(rig)["void"] == {"priority": 1}
+    # Not only in the plan: it starts where it could not if the promises below it had to be kept.
+    rig.alloc(4, whole(1, 5000), priority=31)
+    rig.settle()
+    assert rig.started() == [1, 4]
+    assert sched(rig)[2]["t_latest"] == begin + 5070
+    assert stats(rig)["violated"] == 0
+
+
+def test_a_promise_holds_against_jobs_of_the_same_and_of_lower_priority(rig):
+    for jobid, priority in enumerate([16, 0, 3, 15], 10):
+        rig.alloc(jobid, whole(1, 5000), priority=priority)
+    rig.settle()
+    assert rig.started() == [1]
+    assert sched(rig)[2]["t_latest"] == rig.begin + HOUR
+    assert stats(rig)["void"] == {}
+
+
+def test_a_job_of_a_new_priority_keeps_its_latest_start(rig):
+    rig.alloc(3, whole(4, 50))
+    rig.settle()
+    before = sched(rig)[3]["t_latest"]
+    rig.prioritize((3, 20))
+    rig.settle()
+    assert sched(rig)[3]["t_latest"] <= before
+
+
+def test_a_job_behind_one_without_a_limit_has_no_latest_start_until_it_ends(rig):
+    rig = rig_with("within=1h")
+    rig.alloc(1, whole(3))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.alloc(3, whole(1, 50))
+    rig.settle()
+    assert "t_latest" not in sched(rig).get(2, {})
+    # What the head will need is kept for it all the same.
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+def test_queues_without_a_common_node_do_not_hold_up_each_other():
+    rig = rig_with("within=1h")
+    rig.alloc(1, jobspec(1, nodes=2, cores=4, duration=100, constraints={"ranks": ["0-1"]}))
+    rig.alloc(2, jobspec(1, nodes=2, cores=4, duration=50, constraints={"ranks": ["0-1"]}))
+    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=5000, constraints={"ranks": ["2-3"]}))
+    rig.settle()
+    assert rig.started() == [1, 3]
+
+
+def test_nodes_of_several_kinds():
+    """Promises are bound to ranks there, and kept as well."""
+    rig = rig_with("within=100", nodes=4)
+    begin = rig.now
+    rig.alloc(1, jobspec(1, nodes=1, cores=2, duration=500))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.alloc(3, jobspec(1, nodes=2, cores=2, duration=499))
+    rig.alloc(4, jobspec(1, nodes=2, cores=2, duration=501))
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == begin + 500
+    assert rig.started() == [1, 3]
+    rig.wait(499)
+    rig.free(3)
+    rig.wait(1)
+    rig.free(1)
+    rig.settle()
+    assert 2 in rig.started()
+    assert stats(rig)["violated"] == 0
+
+
+@pytest.mark.parametrize("what", ["1/0", "float('nan')", "None", "'x'", "-1", "1e99"])
+@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
+def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, what):
+    (tmp_path / "site.py").write_text(f"def f(scheduler, job):\n    return {what}\n")
+    rig = rig_with("within=1h", "rank=expansion", f"{option}={tmp_path / 'site.py'}:f")
+    rig.alloc(1, whole(3, 100))
+    rig.alloc(2, whole(4, 50))
+    rig.alloc(3, whole(1, 50))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.free(1)
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    errors = rig.logged(3)
+    assert len(errors) == (1 if what == "1/0" else 0), errors
+
+
+def test_a_site_derives_from_it(tmp_path):
+    from flux.scheduler.policies import Backfill
+
+    class LongestFirst(Backfill):
+        def rank(self, job):
+            return -self.expected_run(job)
+
+        def latest_start(self, job):
+            return job.t_submit + (60 if job.resource_request.nnodes > 1 else 600)
+
+    rig = Rig(R(4, 4))
+    rig.load(LongestFirst, "promise=all")
+    begin = rig.now
+    rig.alloc(1, whole(4, 50))
+    rig.settle()
+    for jobid, nodes, duration in [(2, 4, 10), (3, 1, 20), (4, 4, 30)]:
+        rig.alloc(jobid, whole(nodes, duration))
+    rig.settle()
+    assert [sched(rig)[id]["t_latest"] - begin for id in (2, 3, 4)] == [60, 600, 70]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 4]
+
+
+@pytest.mark.parametrize(
+    "arg, text",
+    [
+        ("rank=slowest", "expected fcfs, shortest, area"),
+        ("candidates=x", "or FILE:FUNCTION"),
+        ("predict=users", "expected limits, class, last2 or FILE:FUNCTION"),
+        ("rank=/nowhere/x.py:f", "FileNotFoundError"),
+        ("profile=best", "expected 'short-waits'"),
+        ("within=soon", "expected a length of time"),
+        ("promise=some", "expected a number, 'head', 'unlimited' or 'all'"),
+    ],
+)
+def test_bad_arguments(arg, text):
+    with pytest.raises(ValueError, match=text):
+        rig_with(arg)
+
+
+@pytest.mark.parametrize(
+    "args, kind", [(["candidates=shortest"], "promised"), (["rank=shortest"], "planned")]
+)
+def test_a_head_by_a_rank_that_changes_is_promised_nothing(args, kind):
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", *args)
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.alloc(3, whole(1, 5000))
+    rig.settle()
+    assert sched(rig)[2]["t_estimate"] == rig.sched.running[1].end
+    assert sched(rig)[2]["t_estimate_kind"] == kind
+
+
+def test_a_profile_stands_for_arguments_and_others_count_more():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "within=2h", "profile=short-waits")
+    policy = rig.sched
+    assert policy.promises_all and policy.within == 2 * HOUR and policy.predict == "class"
+    assert policy.has_candidate_ranks is False
+
+
+def test_questions_know_ranks_and_latest_starts():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "profile=short-waits", "within=1h")
+    begin = rig.now
+    rig.alloc(1, whole(3, 100))
+    rig.settle()
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    rig.alloc(3, whole(1, 5000))
+    rig.settle()
+    rig.wait(2)
+    _, answer = rig.ask("sched.explain", {"id": 2})
+    job = answer["jobs"][0]
+    assert job["t_latest"] == begin + HOUR
+    assert job["expected_run"] == 50
+    assert -2 < job["rank"] < -1
+    assert job["reason"].startswith("insufficient resources")
+    _, answer = rig.ask("sched.explain", {"id": 3})
+    why = "it would keep another job from its latest start"
+    assert answer["jobs"][0]["reason"] == why
+    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
+    assert answer["t_latest"] == pytest.approx(begin + HOUR + 5050, abs=5)
+    _, answer = rig.ask("sched.stats", {})
+    assert answer["stats"]["latest_starts"] == {
+        "made": 3,
+        "kept": 1,
+        "void": {},
+        "violated": 0,
+        "mean_spare": HOUR,
+    }
+    # An estimate is no later than what was promised.
+    assert sched(rig)[2]["t_estimate"] == begin + 100
