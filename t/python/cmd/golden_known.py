@@ -120,7 +120,7 @@ SET_ASIDE.update(
         "options": [(r"overlay disconnect", GONE)],
         "various": [
             (r"flux dmesg -c ", LEFT_OUT),
-            (r"flux proxy .*exit 4", "the exit status of what runs in the instance is kept")
+            (r"flux proxy .*exit 4", "the exit status of what runs in the instance is kept"),
         ],
         "submit-raw": [(r"jq", "the validator has a rule more, or less")],
         "mock": [(r"exec\.test", "the reason is whatever errno was")],
