@@ -118,7 +118,7 @@ def flux_aux_set(h, name, aux, destroy):
 
 @function("const char *flux_conf_builtin_get (const char *name, int flag)")
 def flux_conf_builtin_get(name, flag):
-    from flux_embedded.broker import paths
+    from flux_embedded import paths
 
     if name not in paths.BUILTIN:
         raise failure(errno.EINVAL)

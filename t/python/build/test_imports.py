@@ -3,6 +3,7 @@
 Each case runs in a Python of its own, because an import happens once.
 """
 
+import ast
 import os
 import subprocess
 import sys
@@ -11,6 +12,11 @@ import textwrap
 import pytest
 
 import _flux
+
+#: The layers of the embedded instance: each imports those before it, and none behind it.
+LAYERS = ["about", "paths", "formats", "kernel", "services", "broker", "cmd", "simulate"]
+#: What else they may import of ``flux``: what runs in a module, and this project's own packages.
+BINDINGS = {"services": ("flux.jobtap", "flux.resource"), "broker": ("flux.brokermod", "flux.core")}
 
 # What flux-core itself imports from flux.resource.
 CLASSES = [
@@ -188,3 +194,45 @@ def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, ho
         run("import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path)
         == "True"
     )
+
+
+def imports(path):
+    """The names of all that a file imports, in functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def test_no_layer_of_the_instance_imports_one_above_it(embedded):
+    found = []
+    root = embedded / "flux_embedded"
+    for path in sorted(root.rglob("*.py")):
+        layer = path.relative_to(root).parts[0].removesuffix(".py")
+        if layer in ("__init__", "cmd", "simulate"):
+            continue
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "flux_embedded" and LAYERS.index(parts[1]) > LAYERS.index(layer):
+                found.append(f"{path.relative_to(root)}: {name}")
+            elif parts[0] == "flux" and not name.startswith(BINDINGS.get(layer, ())):
+                found.append(f"{path.relative_to(root)}: {name}")
+    assert not found
+
+
+def test_commands_do_not_import_the_simulator(embedded):
+    root = embedded / "flux_embedded" / "cmd"
+    found = {
+        path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
+    }
+    assert found == {"simulate.py"}
+
+
+def test_the_version_is_that_of_configure(srcdir):
+    sys.path.insert(0, str(srcdir / "src" / "embedded"))
+    try:
+        from flux_embedded.about import VERSION
+    finally:
+        sys.path.pop(0)
+    assert f"AC_INIT([flux-scheduler], [{VERSION}])" in (srcdir / "configure.ac").read_text()

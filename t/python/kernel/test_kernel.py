@@ -480,6 +480,25 @@ def test_prepare_and_check(h):
     assert order[:2] == ["prepare", "check"]
 
 
+def test_a_file_is_always_readable(h, tmp_path):
+    import os
+
+    (tmp_path / "file").write_bytes(b"hello")
+    fd = os.open(tmp_path / "file", os.O_RDONLY)
+    seen = []
+
+    def readable(handle, watcher, fd, revents, args):
+        seen.append(os.read(fd, 4))
+        if not seen[-1]:
+            watcher.stop()
+
+    h.fd_watcher_create(fd, readable).start()
+    h.timer_watcher_create(0.01, lambda h, w, revents, args: h.reactor_stop()).start()
+    h.reactor_run()
+    os.close(fd)
+    assert seen == [b"hell", b"o", b""]
+
+
 def test_fd_watcher(h):
     import os
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance in this process: kernel, broker services and modules, without socket or command.
 
     instance = Instance(size=4, clock=VirtualClock())
@@ -13,7 +14,8 @@ import os
 
 from greenlet import getcurrent
 
-from flux_embedded.broker import defaults, paths
+from flux_embedded import paths
+from flux_embedded.broker import defaults
 from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
 from flux_embedded.broker.infra import (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The module manager, service ``module``: load, unload, list (RFC 5).
 
 ====================  ============================================================================

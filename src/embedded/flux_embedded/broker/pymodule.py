@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Broker modules written in Python: how the file is executed, and what its end means.
 
 A module runs as a task of the instance's kernel. On a real host it is a process of its own; what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The modules that are part of the instance, by the names a real host gives them.
 
 Where one service of ours plays the part of several real modules (the KVS keeps its content in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The life of an instance that runs a command: start scripts, the user's command, clean shutdown.
 
 The stages run one after the other in the instance's own task, the conductor: rc1 (load modules),
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 
+from flux_embedded import about
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import Instance
@@ -248,6 +250,7 @@ class Session:
                 self.ctx.log(LOG_CRIT, "stdin is not a tty - can't run interactive shell")
                 self.exit_code = 1
                 return
+            print(f"This is the {about.describe()}.", file=sys.stderr)
             argv = [os.environ.get("SHELL") or "/bin/sh"]
         code = self._run("rc2.0", argv, terminal=sys.stdin is not None and sys.stdin.isatty())
         if self.stopping is None or isinstance(self.stopping, int):

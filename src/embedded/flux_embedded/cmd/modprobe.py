@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux modprobe``: modules in the order in which they depend on one another.
 
 What it does is `flux.modprobe` of flux-core's bindings; here are its subcommands, and where this instance's files are.
@@ -7,9 +8,9 @@ import json
 import os
 import sys
 
-from flux_embedded.broker import paths
+from flux_embedded import paths
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 
 
 def make_modprobe(dry_run=False, verbose=False):
@@ -85,10 +86,10 @@ def rc3(args):
 
 
 def make_parser():
-    parser = Parser(prog="flux-modprobe")
+    parser = Parser("flux-modprobe")
 
     def command(name, function, text, *arguments):
-        one = parser.command(name, function, metavar="COMMAND", help=text)
+        one = parser.command(name, function, text)
         for argument in arguments:
             one.add_argument(argument)
         return one

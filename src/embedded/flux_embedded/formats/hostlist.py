@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Ordered lists of host names as text (RFC 29)."""
 
 import re

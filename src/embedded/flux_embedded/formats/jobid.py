@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Encodings of job ids (RFC 19)."""
 
 import locale

@@ -16,7 +16,7 @@ import json
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
 from flux_embedded.simulate.results import reading
 

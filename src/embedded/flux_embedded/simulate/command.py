@@ -4,8 +4,8 @@ import os
 import shlex
 import sys
 
-from flux_embedded.cmd.lib.errors import CommandError, UsageError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.simulate import __version__
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
@@ -126,10 +126,7 @@ def main(argv):
     # Options may stand between the traces.
     options = parser.parse_intermixed_args(argv)
     if bool(options.traces) + bool(options.model) + options.live != 1:
-        raise UsageError(
-            f"{parser.format_usage()}flux-simulate: error: give one of TRACE..., --model and --live\n",
-            code=2,
-        )
+        parser.error("give one of TRACE..., --model and --live")
     try:
         return Call(options, argv).run()
     except ValueError as exc:

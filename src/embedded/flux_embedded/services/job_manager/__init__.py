@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager: service ``job-manager`` (RFC 21, 27, 30, 32, 33).
 
 `service.JobManager` lists its methods and puts its parts together. Each file here has one part of a job's life, and is

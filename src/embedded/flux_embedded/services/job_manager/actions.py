@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests that act on jobs from outside: raise, kill, urgency, memo, and their bulk forms.
 
 Errors are what the commands print: ``unknown job id``, ``job is inactive`` and so on.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Posting of job events: the per-job queue, the eventlog, the journal and what is sent afterwards.
 
 An event posted to a job that is idle is processed at once, with all that follows from it; one posted

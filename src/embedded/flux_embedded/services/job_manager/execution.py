@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Execution as a peer: start requests and what comes back (RFC 32)."""
 
 import os

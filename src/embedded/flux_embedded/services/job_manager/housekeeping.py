@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Housekeeping: a script on each node after a job, before the node is given to another.
 
 No RFC has it. Configuration is the real one's: ``[job-manager.housekeeping]`` with ``command`` (array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Streams of all job events: ``job-manager.events-journal``, and ``journal-batches`` for job-list.
 
 ``events-journal``: ``{full?: bool, allow?: {NAME: 1}, deny?: {NAME: 1}}``. Each response is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the job manager does when a job enters a state or an event arrives in one (RFC 21).
 
 `Life.after_event` is called for every event after it was applied and recorded. What it posts to the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The purge of inactive jobs.
 
 Configuration: ``job-manager.inactive-age-limit`` (FSD) and ``job-manager.inactive-num-limit`` (int).

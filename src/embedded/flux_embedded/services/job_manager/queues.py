@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job queues: submission, scheduling, status (RFC 33).
 
 Methods ``queue-status``, ``queue-list``, ``queue-enable`` and ``queue-start``. Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped

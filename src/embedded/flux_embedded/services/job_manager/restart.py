@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs that are in the KVS when the job manager starts.
 
 Eventlogs are replayed with the same functions that live events go through (RFC 21).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
 
 A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent

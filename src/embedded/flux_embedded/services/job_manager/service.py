@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``job-manager``: its methods, and the jobs.
 
 ======================  ====================================================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs as the KVS has them: a directory each, with jobspec, eventlog and R."""
 
 import json

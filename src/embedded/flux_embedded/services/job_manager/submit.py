@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``job-manager.submit``: jobs from ingest enter the job manager.
 
 Request ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}``; their jobspec and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Updates of a job's jobspec: ``job-manager.update`` and the plugins' own (RFC 21, jobtap document).
 
 A request names dotted keys and values. Each key needs a plugin that handles ``job.update.KEY``; then the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests that are answered when something has come to an end: wait, drain, idle.
 
 ==========  ==========================================================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What plugins ask of the job manager: the calls that `flux.jobtap.Plugin` comes down to."""
 
 import errno

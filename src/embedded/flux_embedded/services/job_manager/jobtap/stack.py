@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The plugins of the job manager: loading, configuring and calling them; methods ``jobtap`` and ``jobtap-query``.
 
 Handlers are looked up once per topic; a topic nobody handles costs one dict lookup. A callback that raises

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.dependency-singleton``: scheme ``singleton``, one job of a name and user at a time, in order.
 
 The job waits until all earlier jobs of the same user and the same ``attributes.system.job.name`` are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.history``: ``job-manager.history.get`` ``{slice}`` -> ``{jobs: [id, ...]}``: the sender's own jobs, latest first.
 
 The slice is written as in Python, in brackets: ``[0:1]`` is the latest, ``[::-1]`` all of them, oldest first.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.post-event``: ``job-manager.post-event.post`` ``{id, name, context?}`` posts an event to a job."""
 
 import errno

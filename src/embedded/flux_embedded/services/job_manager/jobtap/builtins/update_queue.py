@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.update-queue``: move a pending job to another queue, with the constraints that go with it.
 
 A job with constraints of its own stays where it is: all of them would be replaced.

@@ -1,14 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux resource topology``: nodes, what is free on them and who holds what."""
 
 import json
 import sys
 
-from flux_embedded.cmd.lib.client import connect
+import flux
+from flux.idset import IDset
+from flux.job import JobList
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.formats import idset
-from flux_embedded.formats.jobid import f58
 
-RUN_OR_CLEANUP = 48
+#: a flag of job-info.lookup: with the updates applied
 CURRENT = 2
 
 
@@ -56,28 +57,25 @@ def _given(path):
 
 def _live():
     """R of the instance, with its topology; the R of every job that holds resources; who is down."""
-    client = connect()
-    robj = json.loads(client.rpc("kvs.lookup", {"key": "resource.R"})["value"])
-    status = client.rpc("resource.status")
-    down = set()
+    handle = flux.Flux()
+    robj = json.loads(handle.rpc("kvs.lookup", {"key": "resource.R"}).get()["value"])
+    status = handle.rpc("resource.status").get()
+    down = IDset()
     for text in (status.get("offline", ""), status.get("exclude", ""), *status.get("drain", {})):
-        down.update(idset.members(idset.decode(text)))
-    constraint = {"states": [RUN_OR_CLEANUP]}
-    listed = client.rpc(
-        "job-list.list", {"max_entries": 0, "attrs": ["state"], "constraint": constraint}
-    )["jobs"]
-    calls = [
+        down.add(IDset(text))
+    listed = JobList(handle, attrs=["state"], filters=["running"], user="all", max_entries=0).jobs()
+    futures = [
         (
-            job["id"],
-            client.send("job-info.lookup", {"id": job["id"], "keys": ["R"], "flags": CURRENT}),
+            job.id,
+            handle.rpc("job-info.lookup", {"id": int(job.id), "keys": ["R"], "flags": CURRENT}),
         )
         for job in listed
     ]
     jobs = []
-    for jobid, call in calls:
+    for id, future in futures:
         try:
-            jobs.append((f58(jobid), json.loads(call.get()["R"])))
+            jobs.append((id.f58, json.loads(future.get()["R"])))
         except OSError:
             # it ended in the meantime, before it was given any
             continue
-    return robj, jobs, idset.text(down)
+    return robj, jobs, str(down)

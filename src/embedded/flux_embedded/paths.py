@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where the parts of this installation are: source tree and installed tree have one layout."""
 
 import glob
@@ -5,9 +6,10 @@ import os
 import sys
 
 #: The directory that holds ``embedded/``, ``modules/`` and ``bindings/``.
-BASE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BASE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-COMMANDS = os.path.join(BASE, "embedded", "flux_embedded", "cmd")
+#: Commands that are programs of their own, as a real flux has them in FLUX_EXEC_PATH.
+COMMANDS = os.path.join(BASE, "cmd")
 BINDINGS = os.path.join(BASE, "bindings", "python")
 EMBEDDED = os.path.join(BASE, "embedded")
 
