@@ -657,6 +657,30 @@ def fact_ten_thousand_requests_leave_nothing(h):
     assert ask(10000) - before < 500
 
 
+def fact_a_child_that_ends_leaves_the_connection(h):
+    if h.attr_get("rank") != "0" or os.environ.get("FLUX_URI") is None:
+        return  # inside an instance, which does not fork
+    mine = flux.Flux()
+    assert mine.rpc("kvs.ping", {"n": 1}).get()["n"] == 1
+    child = os.fork()
+    if child == 0:
+        del mine
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert mine.rpc("kvs.ping", {"n": 2}).get()["n"] == 2
+
+
+def fact_a_handle_that_nobody_has_is_closed(h):
+    before = len(os.listdir("/proc/self/fd"))
+    if os.environ.get("FLUX_URI") is not None:
+        other = flux.Flux()
+        assert other.rpc("kvs.ping", {}).get() is not None
+        del other
+        gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def fact_close(h):
     raises(RuntimeError, h.close)
 

@@ -364,3 +364,24 @@ def test_decorators_leave_the_method_callable(instance):
 
     M(instance.handle).both("direct")
     assert M.calls == ["direct"]
+
+
+def test_a_module_that_waits_for_what_never_comes_is_ended(instance, tmp_path):
+    """What ends it passes through the bindings: no callback or exception handler of theirs keeps it."""
+    path = tmp_path / "stuck.py"
+    path.write_text(
+        "from flux.brokermod import BrokerModule\n"
+        "import flux.future\n"
+        "class Stuck(BrokerModule):\n"
+        "    def run(self):\n"
+        "        self.set_running()\n"
+        "        timer = self.handle.timer_watcher_create(0.0, self.wait).start()\n"
+        "        super().run()\n"
+        "    def wait(self, *args):\n"
+        "        self.handle.rpc('stuck.never').get()\n"
+    )
+    instance.load_module(path)
+    instance.kernel.run_until_idle()
+    task = instance.modules.table["stuck"].task
+    instance.kill_module("stuck")
+    assert task.greenlet.dead and "stuck" not in instance.modules.table

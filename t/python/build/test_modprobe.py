@@ -1,0 +1,47 @@
+"""flux modprobe: what it says of the instance's modules is what a real host says."""
+
+import json
+
+import pytest
+import shared
+
+from flux_embedded.cmd import modprobe as command
+
+
+class Args:
+    def __init__(self, module):
+        self.module = module
+
+
+def recorded():
+    lines = shared.optional_jsonl("golden/cli-misc.jsonl")
+    return [line for line in lines if line.get("cmd", "").startswith("flux modprobe")]
+
+
+@pytest.fixture
+def instance(monkeypatch):
+    """Enough of a handle: rank 0 of one, without a configuration."""
+    import flux.modprobe
+
+    class Handle:
+        def conf_get(self, key=None, default=None, update=False):
+            return default if key else {}
+
+        def get_rank(self):
+            return 0
+
+        def attr_get(self, name):
+            return {"rank": "0", "size": "1"}[name]
+
+    monkeypatch.setattr(flux.modprobe.flux, "Flux", Handle)
+
+
+@pytest.mark.parametrize("line", recorded(), ids=lambda line: line["cmd"])
+def test_entries_and_trees(line, instance, capsys):
+    words = line["cmd"].split()
+    if words[2] == "show":
+        command.show(Args(words[3]))
+        assert json.loads(capsys.readouterr().out) == json.loads(line["stdout"])
+    elif words[2] == "list-dependencies":
+        command.list_dependencies(Args(words[3]))
+        assert capsys.readouterr().out == line["stdout"]
