@@ -92,14 +92,14 @@ def flux_module_debug_test(h, flag, clear):
 
 @function("void *flux_aux_get (flux_t *h, const char *name)")
 def flux_aux_get(h, name):
+    found = h.task.aux.get(name)
+    if found is not None:
+        return found
     if name == "flux::name":
         return bytes_of(h.task.name)
     if name == "flux::uuid":
         return bytes_of(h.task.uuid)
-    found = h.task.aux.get(name)
-    if found is None:
-        raise failure(errno.ENOENT)
-    return found
+    raise failure(errno.ENOENT)
 
 
 @function(

@@ -9,7 +9,7 @@ import sys
 
 from _flux import ffi as _ffi
 from _flux.function import failure, function
-from flux_embedded.kernel import current
+from flux_embedded.kernel import Kernel, VirtualClock, current
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import Task
@@ -36,7 +36,16 @@ def flux_open_ex(uri, flags, error):
         raise failure(exc.errno) from None
 
 
+class LoopKernel(Kernel):
+    """The kernel behind ``loop://``: requests go back to the handle that sends them, as with the connector of flux-core."""
+
+    def request(self, msg):
+        self.send(msg.sender, msg)
+
+
 def _open(uri, flags):
+    if uri == "loop://":
+        return Flux(Task(LoopKernel(VirtualClock()), "loop"))
     # Imported here: a module has its handle, and needs no socket code.
     from flux_embedded.kernel.link import open_handle
 

@@ -777,6 +777,28 @@ def fact_job_ids(h):
     raises(OSError, lambda: id.encode("nosuch"), errno.EPROTO)
 
 
+def fact_a_loop(h):
+    """Without an instance, ``loop://`` brings requests back to the handle that sends them, and keeps what is put into it."""
+    loop = flux.core.handle.Flux("loop://")
+    got = []
+    watcher = loop.msg_watcher_create(
+        lambda handle, watcher, msg, args: handle.respond(msg, {"topic": msg.topic}),
+        FLUX_MSGTYPE_REQUEST,
+        "echo.it",
+    )
+    watcher.start()
+    loop.rpc("echo.it", {}).then(lambda future: (got.append(future.get()), loop.reactor_stop()))
+    loop.reactor_run()
+    assert got == [{"topic": "echo.it"}]
+    watcher.destroy()
+    name = ffi.new("char[]", b"sched-mine")
+    assert lib.flux_aux_set(loop.handle, b"flux::name", name, ffi.NULL) == 0
+    assert (
+        ffi.string(ffi.cast("char *", lib.flux_aux_get(loop.handle, b"flux::name")))
+        == b"sched-mine"
+    )
+
+
 FACTS = {
     name[5:]: function for name, function in list(globals().items()) if name.startswith("fact_")
 }
