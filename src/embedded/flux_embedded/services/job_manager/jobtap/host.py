@@ -3,15 +3,16 @@
 import errno
 import os
 
-from flux.jobtap import validation
+from flux.jobtap import perilogs, validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, brief
 from flux.jobtap.frozen_json import freeze
+from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_resources import (
-    EVENTS_BACK_TO_PRIORITY,
     MAX_POSTS_PER_TURN,
-    MAX_RETURNS_PER_TURN,
+    MAX_RARE_POSTS_PER_TURN,
+    RARE_EVENTS,
     PluginResources,
     endless_posting,
     plugin_handle_class,
@@ -20,6 +21,7 @@ from flux.jobtap.plugin_resources import (
 from flux.jobtap.validation import CURRENT_JOB
 from flux_embedded.formats import states
 from flux_embedded.formats.dotted import update_paths
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
 from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.handle import Flux
@@ -56,6 +58,8 @@ class Builtin(Plugin):
         jm (JobManager): the job manager
     """
 
+    _check_event = staticmethod(validation.event)
+
     def __init__(self, host, name):
         super().__init__(host, name, "builtin", {}, handle=host.jm.h)
         self.jm = host.jm
@@ -68,16 +72,16 @@ class State:
         sort_order (str): see `Plugin.set_load_sort_order`
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
-        perilogs (list): (job, "prolog" or "epilog", description) that it has open
+        perilogs (Perilogs): the prologs and epilogs that it has open
         plugin_resources (PluginResources): what it has running
         is_builtin (bool): it is a rule of the job manager's own
     """
 
-    def __init__(self, name, plugin_resources, is_builtin):
+    def __init__(self, name, plugin_resources, is_builtin, perilogs):
         self.sort_order = "none"
         self.service = service_name(name)
         self.services = []
-        self.perilogs = []
+        self.perilogs = perilogs
         self.plugin_resources = plugin_resources
         self.is_builtin = is_builtin
 
@@ -92,7 +96,7 @@ class Host:
     def __init__(self, jm):
         self.jm = jm
         self.states = {}
-        self._posts = {}  # job -> [events, those that send it back], in the running cascade
+        self._posts = {}  # job -> [events, those of RARE_EVENTS], in the running cascade
         self._cascade = None
 
     # -- plugins ------------------------------------------------------------------------------------
@@ -105,12 +109,12 @@ class Host:
             lambda: self.jm.jobtap.guest(plugin),
         )
         plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, plugin_resources))
-        self.states[plugin] = State(name, plugin_resources, False)
+        self.states[plugin] = State(name, plugin_resources, False, self._perilogs())
         return plugin
 
     def create_builtin(self, name):
         plugin = Builtin(self, name)
-        self.states[plugin] = State(name, None, True)
+        self.states[plugin] = State(name, None, True, self._perilogs())
         return plugin
 
     def is_builtin(self, plugin):
@@ -133,24 +137,23 @@ class Host:
         state = self.states[plugin]
         for method in state.services:
             self.jm.remove_method(method)
-        self._end_perilogs(plugin, state)
+        state.perilogs.end(plugin.name)
         plugin.end()
         if state.plugin_resources is not None:
             state.plugin_resources.end(lambda future: future.stop())
         del self.states[plugin]
 
-    def _end_perilogs(self, plugin, state):
-        """Nobody is left to finish what `plugin` has open: that failed, and a job whose prolog failed does not run."""
-        for job, kind, description in state.perilogs:
-            if job.state not in (RUN, CLEANUP):
-                continue
-            severity = 0 if kind == "prolog" else 1
-            note = f"plugin {plugin.name} was removed during {kind} {description!r}"
-            self.jm.raise_exception(job, kind, severity, note)
-            self.jm.events.post(
-                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
-            )
-        state.perilogs = []
+    def _perilogs(self):
+        return Perilogs(self._finish, lambda text: self.jm.log(LOG_ERR, f"jobtap: {text}"))
+
+    def _finish(self, perilog, status, note):
+        """Finish a prolog or an epilog in its plugin's place; a job whose prolog has failed does not run."""
+        job = self._job(perilog.id)
+        if note is not None:
+            severity = 0 if perilog.kind == "prolog" else 1
+            self.jm.raise_exception(job, perilog.kind, severity, note)
+        context = {"description": perilog.description, "status": status}
+        self.jm.events.post(job, f"{perilog.kind}-finish", context)
 
     # -- jobs -----------------------------------------------------------------------------------------
 
@@ -169,18 +172,22 @@ class Host:
             raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
         return job
 
-    def _post(self, plugin, job, name, context):
-        """Post an event for a plugin, unless it posts without end."""
+    def _count(self, plugin, job, name):
+        """Count an event that a plugin posts; OSError (ELOOP) if it posts without end."""
         events = self.jm.events
         if self._cascade != events.cascade:
             self._cascade = events.cascade
             self._posts.clear()
         counts = self._posts.setdefault(job.id, [0, 0])
         counts[0] += 1
-        counts[1] += name in EVENTS_BACK_TO_PRIORITY
-        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RETURNS_PER_TURN:
+        counts[1] += name in RARE_EVENTS
+        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RARE_POSTS_PER_TURN:
             raise endless_posting(plugin.name, name, job.id)
-        events.post(job, name, context)
+
+    def _post(self, plugin, job, name, context):
+        """Post an event for a plugin, unless it posts without end."""
+        self._count(plugin, job, name)
+        self.jm.events.post(job, name, context)
 
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
@@ -204,7 +211,9 @@ class Host:
         self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
 
     def raise_exception(self, plugin, id, type, severity, note):
-        self.jm.raise_exception(self._job(id), type, severity, note)
+        job = self._job(id)
+        self._count(plugin, job, "exception")
+        self.jm.raise_exception(job, type, severity, note)
 
     def event_post(self, plugin, id, name, context):
         job = self._job(id)
@@ -309,14 +318,16 @@ class Host:
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
-    def perilog_start(self, plugin, id, kind, description):
+    def perilog_start(self, plugin, id, kind, description, if_removed):
         job = self._job(id)
         if kind == "prolog":
             if job.state > RUN or job.start_pending or job.was_posted("start"):
                 raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
         elif job.state != CLEANUP:
             raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
-        self.states[plugin].perilogs.append((job, kind, description))
+        open_now = sum(state.perilogs.count(job.id) for state in self.states.values())
+        perilogs.check_room(open_now, job.id, kind)
+        self.states[plugin].perilogs.started(Perilog(job.id, kind, description, if_removed))
         self._post(plugin, job, f"{kind}-start", {"description": description})
 
     def perilog_finish(self, plugin, id, kind, description, status):
@@ -324,10 +335,7 @@ class Host:
         queued = [event["name"] for event in job.queue]
         if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
-        for state in self.states.values():
-            if (job, kind, description) in state.perilogs:
-                state.perilogs.remove((job, kind, description))
-                break
+        any(state.perilogs.finished(job.id, kind, description) for state in self.states.values())
         context = {"description": description, "status": status}
         self._post(plugin, job, f"{kind}-finish", context)
 
@@ -354,7 +362,7 @@ class Host:
             if not msg.rolemask & (rolemask | ROLE_OWNER):
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             try:
-                with self.jm.jobtap.guest(plugin):
+                with self.jm.jobtap.guest(plugin, f"service {full}"):
                     callback(plugin, msg)
             except OSError:
                 raise

@@ -81,13 +81,15 @@ class Jobtap:
         return self._current[-1] if self._current else None
 
     @contextmanager
-    def guest(self, plugin):
-        """While code of `plugin` runs: what it makes on a handle is its own."""
+    def guest(self, plugin, what="callback"):
+        """While code of `plugin` runs: what it makes on a handle is its own, and what it starts is ended if it fails."""
         task = self.jm.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
+        perilogs = self.host.states[plugin].perilogs
         try:
-            yield
+            with perilogs.call(f"{plugin.name}: {what}"):
+                yield
         finally:
             self._guests.remove(plugin)
             task.handle = former
@@ -215,7 +217,7 @@ class Jobtap:
         """One callback; returns a dict or None, and raises what it raises or means by its answer."""
         if self.host.is_builtin(plugin):
             return callback(plugin, topic, views.raw())
-        with self.guest(plugin):
+        with self.guest(plugin, topic):
             answer = callback(plugin, topic, views.frozen())
             if answer is None:
                 return None
