@@ -169,11 +169,14 @@ def test_duration_is_a_finite_number(value):
         check.validate(made(system={"duration": value}))
 
 
-def test_depth_is_bounded():
+@pytest.mark.parametrize("levels", [100, 10000])
+def test_a_graph_may_be_deep(levels):
     deep = CORE
-    for _ in range(10000):
+    for _ in range(levels):
         deep = {"type": "x", "count": 1, "with": [deep]}
-    with pytest.raises(ValueError, match="nested too deeply"):
+    check.validate(made([deep]))
+    deep = {"type": "x", "count": 1, "with": [deep, {"type": "y", "count": 1, "unit": 5}]}
+    with pytest.raises(ValueError, match="unit must be a string"):
         check.validate(made([deep]))
 
 
