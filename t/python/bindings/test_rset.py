@@ -45,17 +45,6 @@ class TestRSet:
             == rset.to_dict()["execution"]["R_lite"]
         )
 
-    def test_remap_and_rerank(self):
-        rset = RSet(R2).select({1, 3})
-        assert rset.remap().short() == "rank0/core[0-3],gpu1 rank1/core[0-1]"
-        turned = rset.rerank(["m", "n1"])
-        assert (
-            turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1"
-            and turned.encode_hosts() == "m,n1"
-        )
-        with pytest.raises(ValueError, match="Host x not found"):
-            rset.rerank(["m", "x"])
-
     @pytest.mark.parametrize(
         "robj, text",
         [

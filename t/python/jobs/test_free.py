@@ -152,7 +152,7 @@ def test_hello_without_partial_ok_ends_housekeeping(four):
     four.load_sched(partial_ok=False)
     assert [job["id"] for job in four.sched.hello] == [whole]
     assert "free" not in four.sched.hello[0]
-    assert partly not in four.jm.housekeeping.jobs
+    assert partly not in four.jm.housekeeping.visits
     four.advance(5)
     assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [
         ("0-3", True)
@@ -165,7 +165,7 @@ def test_housekeeping_without_scheduler(four):
     four.advance(1)
     four.unload_sched()
     four.advance(20)
-    assert id not in four.jm.housekeeping.jobs
+    assert id not in four.jm.housekeeping.visits
     four.load_sched()
     assert four.sched.hello == []
 
@@ -248,7 +248,7 @@ def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
         inst.submit(run_duration=0)
         inst.kernel.run(until=lambda: len(frees(inst)) == 3 and (tmp_path / "2").exists())
         offline(inst, 2)
-        (visit,) = inst.jm.housekeeping.jobs.values()
+        (visit,) = inst.jm.housekeeping.visits.values()
         inst.kernel.run(until=lambda: visit.waiting == {2})
         assert len(frees(inst)) == 3
         (tmp_path / "go").write_text("")

@@ -47,7 +47,7 @@ def test_the_first_example_works(guide, inst, tmp_path):
     inst.rpc("job-manager.jobtap", {"load": str(tmp_path / "limits.py")})
     with pytest.raises(OSError, match="a time limit is required"):
         inst.submit()
-    assert inst.jm.jobs[inst.submit(duration=60)].priority == 160
+    assert inst.jm.jobs.active[inst.submit(duration=60)].priority == 160
 
 
 def test_example_plugins_are_described(guide):

@@ -148,7 +148,7 @@ def test_restart(inst):
     assert inst.events(held)[-2:] == ["flux-restart", "priority"]
     assert inst.events(running)[-1] == inst.events(dependent)[-1] == "flux-restart"
     assert inst.events(done)[-1] == "clean"
-    assert inst.jm.jobs[waiting].priority == 20
+    assert inst.jm.jobs.active[waiting].priority == 20
     inst.unload_sched()
     inst.load_sched()
     assert [job["id"] for job in inst.sched.hello] == [running]
@@ -184,17 +184,17 @@ def test_jobspec_and_R_updates_survive(inst):
     inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
     id = inst.submit(run_duration=100)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 50}})
-    expiration = inst.jm.jobs[id].R["execution"]["expiration"]
+    expiration = inst.jm.jobs.active[id].R["execution"]["expiration"]
     restart(inst)
-    assert inst.jm.jobs[id].R["execution"]["expiration"] == expiration
-    assert inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 50
+    assert inst.jm.jobs.active[id].R["execution"]["expiration"] == expiration
+    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 50
 
 
 def test_events_are_not_lost_at_unload(inst):
     """What was posted and not committed yet when the job manager is unloaded is in the eventlog."""
     id = inst.submit()
     jm = inst.jm
-    jm.events.post(jm.jobs[id], "debug.last")
+    jm.events.post(jm.jobs.active[id], "debug.last")
     inst.unload("job-manager")
     inst.run()
     assert inst.events(id)[-1] == "debug.last"
@@ -223,7 +223,7 @@ def test_damaged_job_directory(inst):
     inst.unload("job-manager")
     inst.load_module("job-manager")
     inst.run()
-    assert list(inst.jm.jobs) == [id]
+    assert list(inst.jm.jobs.active) == [id]
     assert any("cannot be loaded" in entry.text for entry in inst.ctx.ring.entries())
 
 

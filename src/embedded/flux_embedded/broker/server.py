@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The socket of the instance: programs outside are endpoints of the kernel like everybody else."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints as objects (RFC 31): checking them, and which ranks they match."""
 
 from flux_embedded.formats import hostlist, idset

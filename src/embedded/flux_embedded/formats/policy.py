@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the tables ``[policy]`` and ``[queues]`` may hold (RFC 33).
 
 A key that nobody knows is an error: a limit with a typo would limit nothing.

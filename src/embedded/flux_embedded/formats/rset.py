@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
 
 `RSet` is the one model of R. The functions below it are for whoever has the R of every job in
@@ -322,13 +323,12 @@ class RSet:
         )
         return result
 
-    def renumber(self, number=None):
-        """The same with other ranks: {rank: new}, or 0, 1, ... in their order.
+    def renumber(self):
+        """The same with ranks 0, 1, ... in their order.
 
         ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
         """
-        if number is None:
-            number = {rank: new for new, rank in enumerate(self.rank_list())}
+        number = {rank: new for new, rank in enumerate(self.rank_list())}
         result = self.copy()
         result.have = {number[rank]: have for rank, have in self.have.items()}
         result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
@@ -336,39 +336,6 @@ class RSet:
             name: {number[rank] for rank in members} for name, members in self.properties.items()
         }
         return result
-
-    def remap(self):
-        """Ranks and what they have renumbered from 0, as a sub-instance sees them.
-
-        GPUs keep their numbers: CUDA_VISIBLE_DEVICES knows them by no other.
-        """
-        result = self.renumber()
-        for rank, have in result.have.items():
-            result.have[rank] = tuple(
-                (kind, bounds if kind == "gpu" else (0, idset.count(bounds)))
-                for kind, bounds in have
-            )
-        return result
-
-    def rerank(self, names):
-        """Ranks renumbered in the order of hosts.
-
-        Raises:
-            ValueError: the hosts are not those of this set
-        """
-        if len(names) != len(self.have):
-            raise ValueError(
-                f"Number of hosts ({len(names)}) does not match node count ({len(self.have)})"
-            )
-        free = {}
-        for rank in self.rank_list():
-            free.setdefault(self.hosts.get(rank), []).append(rank)
-        number = {}
-        for new, name in enumerate(names):
-            if not free.get(name):
-                raise ValueError(f"Host {name} not found in resources")
-            number[free[name].pop(0)] = new
-        return self.renumber(number)
 
 
 def kinds(children):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job states and the table that derives them from the eventlog (RFC 21).
 
 `next_state` is the only place where a state follows from an event: the job manager uses it for live

@@ -36,6 +36,9 @@ class Flux:
     __module__ = "flux.core.handle"
     rpc_class = RPC
 
+    #: How many refer to it, as the C API counts them (`_flux.handle`): the kernel itself is the first.
+    refs = 1
+
     def __init__(self, task):
         self.task = task
         self.kernel = task.kernel
@@ -85,6 +88,15 @@ class Flux:
             task.futures[tag] = future
         self.kernel.request(msg)
         return future
+
+    def forward(self, msg):
+        """Send a request message that somebody else has made."""
+        copy = Message(message.REQUEST, msg.topic, msg.payload_str, None, msg.matchtag, msg.flags)
+        copy.nodeid = msg.nodeid
+        copy.sender = self.task
+        copy.userid = self.task.userid
+        copy.rolemask = self.task.rolemask
+        self.kernel.request(copy)
 
     def send_untagged(self, topic, obj):
         """Send a request with matchtag 0: its responses come to a response watcher (RFC 27)."""
@@ -170,7 +182,7 @@ class Flux:
                 "initializer for ctype 'char *' must be a cdata pointer, "
                 f"not {type(topic_glob).__name__}"
             )
-        return self.task.take_message(type_mask, wait=not flags & O_NONBLOCK)
+        return self.task.take_message(lambda msg: msg.type & type_mask, wait=not flags & O_NONBLOCK)
 
     def event_recv(self, topic=None):
         """Wait for the next event and return its message (see `recv`)."""
@@ -349,6 +361,21 @@ class Flux:
 
     def __exit__(self, *exc):
         self.task.close()
+
+    @property
+    def handle(self):
+        """Itself: what the bindings call the handle of a handle."""
+        return self
+
+    def about_to_wait(self, future):
+        """Called before somebody waits for an answer; may raise."""
+
+    def disconnect(self):
+        """Close it: an outside program's connection ends, and a task's requests find nobody any more."""
+        self.task.close()
+        if self.kernel.uplink is not None:
+            self.kernel.uplink.close()
+            self.kernel.dispose()
 
     def pollfd(self):
         """The descriptor that becomes readable when something arrives, of an outside program."""

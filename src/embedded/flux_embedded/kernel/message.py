@@ -160,6 +160,10 @@ class Message:
         except (ValueError, RecursionError):
             return False
 
+    def set_text(self, text):
+        """Have this payload, a text; None for none."""
+        self._text, self._obj = text, None
+
     def drop_payload(self):
         """Be a message without one: for whoever takes none, and is handed something."""
         self._text = self._obj = None

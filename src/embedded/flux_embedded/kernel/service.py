@@ -294,6 +294,11 @@ class Service:
     def log(self, level, text):
         self.notify("log.append", {"level": level, "name": self.name, "text": text})
 
+    def report(self, exception):
+        """Log the traceback of an exception that has left a callback."""
+        lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
+        self.log(LOG_ERR, "".join(lines).rstrip())
+
     def defer(self, function):
         """Call ``function()`` when all messages that are on their way now have been handled.
 

@@ -101,12 +101,19 @@ class TimerWatcher(Watcher):
         self._entry[2] = None
         self._entry = None
 
+    def set_times(self, after, repeat):
+        """Have the next `start` wait for `after` seconds; no effect on a running timer."""
+        if not self.active:
+            self._left = after
+            self._every = repeat
+
     def reset(self, after=None, repeat=None):
         """Arm a timer that is not running for the full delay; no effect on a running one."""
-        if not self.active:
-            self._left = float(self.after if after is None else after)
-            self._every = float(self.repeat if repeat is None else repeat)
-            self.start()
+        self.set_times(
+            float(self.after if after is None else after),
+            float(self.repeat if repeat is None else repeat),
+        )
+        self.start()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""

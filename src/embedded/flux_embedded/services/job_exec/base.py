@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What mock and real jobs share."""
 
 from flux_embedded.formats import idset, rset
@@ -26,7 +27,7 @@ class ExecJob:
     Attributes:
         msg: the start request, which all responses go to
         id, userid, R, jobspec: from the request
-        critical_ranks (IDset): the ranks it cannot do without, None for all of them
+        critical_ranks (idset.Members): the ranks it cannot do without, None for all of them
         expiration (float): end of its time, seconds since the epoch; 0: none
         alarm (Alarm): the next thing to happen, or None
     """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which task of a job runs where, and with what environment."""
 
 from flux_embedded.formats import idset, jobid, rset, taskmap

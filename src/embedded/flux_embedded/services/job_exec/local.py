@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Real execution: the tasks of a job as processes of this machine.
 
 One process plays the job shells of all nodes: it starts the tasks, collects their output and writes the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Mock execution: a job that only takes time.
 
 ``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a

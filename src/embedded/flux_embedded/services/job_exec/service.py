@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``job-exec``.
 
 =======================  ====================================================================================
@@ -31,7 +32,6 @@ import errno
 import os
 import signal
 
-from flux.idset import IDset
 from flux_embedded.formats import eventlog, fsd, idset, jobid, policy, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel.service import Service, request
@@ -173,7 +173,7 @@ class JobExec(Service):
         ranks = None
         if "ranks" in body:
             try:
-                ranks = IDset(body["ranks"])
+                ranks = idset.Members(idset.decode(body["ranks"]))
             except ValueError as exc:
                 raise OSError(errno.EPROTO, f"write: ranks: {exc}") from None
         job.write(data, body.get("eof", False), ranks)
@@ -206,7 +206,7 @@ class JobExec(Service):
         if msg.is_guest and job.userid != msg.userid:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         try:
-            job.critical_ranks = IDset(msg.body["ranks"])
+            job.critical_ranks = idset.Members(idset.decode(msg.body["ranks"]))
         except ValueError:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
         self.respond(msg)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Streams of job-info: eventlog-watch and update-watch."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """One job of the list: made from the job manager's journal, shown as attributes (RFC 43)."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints of a job query (RFC 43), compiled to a function of a job."""
 
 import errno

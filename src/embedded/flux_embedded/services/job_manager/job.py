@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """One job as the job manager knows it, and what each event changes in it.
 
 `Job.apply` is used for live events and for the eventlog found at restart alike; everything that is

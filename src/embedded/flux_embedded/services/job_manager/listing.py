@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the job manager itself tells of jobs.
 
 ==========  ==========================================================================================
@@ -15,33 +16,38 @@ import os
 
 from flux_embedded.formats import eventlog
 from flux_embedded.formats.states import SCHED
+from flux_embedded.services.job_manager.actions import permit
 
 ATTRS = ("jobspec", "R", "eventlog")
 
 
 class Listing:
-    """Handlers of job manager `jm`."""
+    """Handlers of these requests."""
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, waits):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.waits = waits
 
     def list(self, msg):
         """``list``."""
         most = msg.body["max_entries"]
         if most < 0:
             raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
-        jobs = sorted(self.jm.jobs.values(), key=_place)
+        jobs = sorted(self.jobs.active.values(), key=_place)
         jobs = jobs[:most] if most else jobs
-        self.jm.respond(msg, {"jobs": [_describe(job) for job in [*jobs, *self.jm.waits.zombies]]})
+        self.service.respond(
+            msg, {"jobs": [_describe(job) for job in [*jobs, *self.waits.zombies]]}
+        )
 
     def getattr(self, msg):
         """``getattr``."""
         body = msg.body
-        id = body["id"]
-        job = self.jm.jobs.get(id) or self.jm.inactive.get(id)
+        job = self.jobs.find(body["id"])
         if job is None:
             raise OSError(errno.EINVAL, "unknown job")
-        self.jm.actions.permit(msg, job.userid, "can only access")
+        permit(msg, job.userid, "can only access")
         names = body["attrs"] if isinstance(body["attrs"], list) else ()
         for name in names:
             if not isinstance(name, str):
@@ -53,20 +59,22 @@ class Listing:
         found = {name: getattr(job, name) for name in names if name != "eventlog"}
         if "eventlog" in names:
             # what has happened is in the KVS once it is committed
-            self.jm.events.send(self._lookup, msg, job, found)
+            self.events.send(self._lookup, msg, job, found)
         else:
-            self.jm.respond(msg, found)
+            self.service.respond(msg, found)
 
     def _lookup(self, msg, job, found):
-        self.jm.rpc("kvs.lookup", {"keys": [job.eventlog]}).then(self._looked_up, msg, job, found)
+        self.service.rpc("kvs.lookup", {"keys": [job.eventlog]}).then(
+            self._looked_up, msg, job, found
+        )
 
     def _looked_up(self, future, msg, job, found):
         try:
             text = future.body["values"][job.eventlog]
         except OSError as exc:
-            self.jm.respond_error(msg, exc.errno, exc.strerror)
+            self.service.respond_error(msg, exc.errno, exc.strerror)
             return
-        self.jm.respond(msg, {**found, "eventlog": eventlog.parse(text)})
+        self.service.respond(msg, {**found, "eventlog": eventlog.parse(text)})
 
 
 def _place(job):

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job queues: submission, scheduling, status (RFC 33).
 
-Methods ``queue-status``, ``queue-list``, ``queue-enable`` and ``queue-start``. Without configuration
-there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped
+Methods ``queue-status``, ``queue-list``, ``queue-enable`` and ``queue-start``. Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped
 when they first appear, and keep their state across later configuration changes.
 """
 
@@ -26,10 +26,13 @@ class Queue:
 
 
 class Queues:
-    """All queues of job manager `jm`."""
+    """All queues.
 
-    def __init__(self, jm):
-        self.jm = jm
+    Attributes:
+        table (dict): name -> Queue
+    """
+
+    def __init__(self):
         self.table = {None: Queue(None, {}, True)}
 
     @property
@@ -89,11 +92,21 @@ class Queues:
                 return False
         return queue.started
 
-    # -- requests --------------------------------------------------------------------------------
+
+class QueueRequests:
+    """Handlers of requests about queues."""
+
+    def __init__(self, service, queues, jobs, events, sched):
+        self.service = service
+        self.queues = queues
+        self.jobs = jobs
+        self.events = events
+        self.sched = sched
 
     def status(self, msg):
         """``queue-status``."""
-        self.jm.respond(msg, self._status(self.find((msg.body or {}).get("name"))))
+        queue = self.queues.find((msg.body or {}).get("name"))
+        self.service.respond(msg, self._status(queue))
 
     def _status(self, queue):
         status = {"enable": queue.enabled, "start": queue.started}
@@ -101,13 +114,15 @@ class Queues:
             status["disable_reason"] = queue.disable_reason
         if queue.stop_reason is not None and not queue.started:
             status["stop_reason"] = queue.stop_reason
-        if queue.started and not self.jm.sched.is_ready:
+        if queue.started and not self.sched.is_ready:
             status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
         return status
 
     def list(self, msg):
         """``queue-list``."""
-        self.jm.respond(msg, {"queues": [name for name in self.table if name is not None]})
+        self.service.respond(
+            msg, {"queues": [name for name in self.queues.table if name is not None]}
+        )
 
     def enable(self, msg):
         """``queue-enable``: {enable, all, name?, reason?}; to disable takes a reason."""
@@ -118,7 +133,7 @@ class Queues:
         for queue in self._targets(body):
             queue.enabled = value
             queue.disable_reason = "" if value else reason
-        self.jm.respond(msg)
+        self.service.respond(msg)
 
     def start(self, msg):
         """``queue-start``: {start, all, name?, reason?, nocheckpoint?}."""
@@ -127,13 +142,13 @@ class Queues:
         for queue in self._targets(body):
             queue.started = value
             queue.stop_reason = None if value else body.get("reason")
-        self.jm.sched.requeue_eligible(list(self.jm.jobs.values()))
-        self.jm.events.send(self.jm.respond, msg)
+        self.sched.requeue_eligible(list(self.jobs.active.values()))
+        self.events.send(self.service.respond, msg)
 
     def _targets(self, body):
         name = body.get("name")
         if name is not None:
-            return [self.find(name)]
-        if self.are_named and not body["all"]:
+            return [self.queues.find(name)]
+        if self.queues.are_named and not body["all"]:
             raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
-        return list(self.table.values())
+        return list(self.queues.table.values())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The key-value store of the instance, service ``kvs``.
 
 A namespace is a tree of directories; a key is its path with ``.`` between the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The service; the table of its methods is in the package's docstring."""
 
 import base64

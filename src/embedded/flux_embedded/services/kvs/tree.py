@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The tree of the KVS: namespaces, directories, links, and finding one's way."""
 
 import errno

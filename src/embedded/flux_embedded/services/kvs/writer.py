@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Changing the tree of the KVS, whole commits at a time."""
 
 import errno

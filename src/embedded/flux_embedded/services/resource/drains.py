@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which ranks are drained, since when and why."""
 
 from flux_embedded.formats import idset

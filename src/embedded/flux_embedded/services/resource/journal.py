@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource eventlog and the ``resource.journal`` stream (RFC 44)."""
 
 import errno

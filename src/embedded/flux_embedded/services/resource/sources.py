@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Where the inventory comes from: ``[resource]`` configuration, or what this host has."""
 
 import errno

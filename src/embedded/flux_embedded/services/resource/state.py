@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The state of the resources: what there is, and which of it may be used.
 
 Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Finding plugin files.
 
 A plugin is a Python file. The examples that come with the instance
@@ -8,7 +9,7 @@ that name work.
 import errno
 import os
 
-from flux_embedded.broker import paths
+from flux_embedded import paths
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 

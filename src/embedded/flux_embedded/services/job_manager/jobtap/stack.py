@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The plugins of the job manager: loading, configuring and calling them; methods ``jobtap`` and ``jobtap-query``.
 
 Handlers are looked up once per topic; a topic nobody handles costs one dict lookup. A callback that raises
@@ -30,17 +31,30 @@ _OWN_PRIORITY = ("job.state.priority", "job.priority.get")
 
 
 class Jobtap:
-    """The plugins of job manager `jm`, and their handlers.
+    """The plugins, and their handlers.
+
+    Args:
+        service (Service): the job manager, to send and answer with
+        jobs (Jobs): the jobs there are
+        events (Events): to post with
+        queues (Queues): the queues, for the rules about them
+        sched (Sched): takes annotations
+        config (dict): the instance's configuration
 
     Attributes:
         plugins (list): in load order
         host (Host): what plugins ask of the job manager
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, queues, sched, config):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.sched = sched
+        self.config = config
+        self.life = None
         self.plugins = []
-        self.host = Host(jm)
+        self.host = Host(self, service, jobs, events, queues)
         self._table = {}
         self._own_rules = set()  # topics that none but the job manager's own rules handle
         self._current = []
@@ -49,6 +63,10 @@ class Jobtap:
         self._configured = None
         self._builtins = {}
         process_guard.install(self)
+
+    def connect(self, life):
+        """What sets priorities."""
+        self.life = life
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -83,7 +101,7 @@ class Jobtap:
     @contextmanager
     def guest(self, plugin):
         """While code of `plugin` runs: what it makes on a handle is its own."""
-        task = self.jm.task
+        task = self.service.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
         try:
@@ -94,7 +112,7 @@ class Jobtap:
 
     def is_running_plugin(self):
         """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
-        return bool(self._guests) and self.jm.kernel.running is self.jm.task
+        return bool(self._guests) and self.service.kernel.running is self.service.task
 
     def args_of(self, job, **more):
         """The args mapping of `job` for the job manager's own rules, not copied."""
@@ -134,14 +152,14 @@ class Jobtap:
         if out:
             self._apply(job, topic, out)
         if job.queue and not (job.busy or job.hold):
-            self.jm.events.drain(job)
+            self.events.drain(job)
         return out
 
     def call_or_raise(self, job, topic, source):
         """Call handlers until one refuses; what this raises is a JobtapError with a text for the user."""
         out = self._call_stack(job, topic, source, self.handlers(topic), True)
         if job is not None and job.queue and not (job.busy or job.hold):
-            self.jm.events.drain(job)
+            self.events.drain(job)
         return out
 
     def _call_own_rules(self, job, topic, source, handlers, can_refuse):
@@ -237,7 +255,7 @@ class Jobtap:
             del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
-            self.jm.sched.annotate(job, annotations)
+            self.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
             self.report(plugin, topic, JobtapError("annotations: expected an object"))
         out.update(answer)
@@ -251,7 +269,7 @@ class Jobtap:
         self.report(plugin, topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
-            self.jm.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
+            self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
         return False
 
     def _is_place_for_R(self, job, topic, plugin):
@@ -275,12 +293,12 @@ class Jobtap:
         """A priority may be in the answer to anything."""
         if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
             if out["priority"] != PRIORITY_UNAVAIL:
-                self.jm.life.set_priority(job, out["priority"])
+                self.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
         """Log what a plugin raised: one line, and its traceback for those who debug."""
-        self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
-        self.jm.log(LOG_DEBUG, trace(exc))
+        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
+        self.service.log(LOG_DEBUG, trace(exc))
 
     def job_event(self, job, event):
         """Call job.event.NAME of the plugins that subscribe to `job`."""
@@ -404,13 +422,13 @@ class Jobtap:
             with self.guest(plugin):
                 init = plugin_file.run_plugin_file(full)
         except OSError as exc:
-            self.jm.log(LOG_DEBUG, trace(exc.__cause__ or exc))
+            self.service.log(LOG_DEBUG, trace(exc.__cause__ or exc))
             self.host.end(plugin)
             raise
         return self.add(plugin, init)
 
     def _search_path(self):
-        directory = self.jm.config.get("job-manager", {}).get("plugin-searchpath", "")
+        directory = self.config.get("job-manager", {}).get("plugin-searchpath", "")
         return [part for part in directory.split(":") if part]
 
     def _entered(self, plugin):
@@ -426,12 +444,12 @@ class Jobtap:
         try:
             with self._entered(plugin):
                 read_answer(init(plugin), "plugin_init", plugin.name)
-            self._conf_update(plugin, self.jm.config)
+            self._conf_update(plugin, self.config)
         except FAILURES as exc:
             text = describe(exc, plugin.path)
             if not isinstance(exc, (JobtapError, OSError)):
-                self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
-                self.jm.log(LOG_DEBUG, trace(exc))
+                self.service.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
+                self.service.log(LOG_DEBUG, trace(exc))
             self._drop(plugin)
             if plugin.name not in text:
                 text = f"{plugin.name}: {text}"
@@ -443,7 +461,7 @@ class Jobtap:
     def _announce_jobs(self, plugin):
         """A new plugin is told of the jobs there are: job.create and job.new, and of those that wait in DEPEND what it
         has to know to let them go."""
-        jobs = [job for job in self.jm.jobs.values() if job.state != states.NEW]
+        jobs = [job for job in self.jobs.active.values() if job.state != states.NEW]
         mode = self.host.states[plugin].sort_order
         if mode != "none":
             sign = -1 if mode == "-state" else 1
@@ -451,18 +469,18 @@ class Jobtap:
         for job in jobs:
             for topic in ("job.create", "job.new"):
                 self._call_mine(plugin, job, topic)
-            if job.state == states.DEPEND and job.id in self.jm.jobs:
+            if job.state == states.DEPEND and job.id in self.jobs.active:
                 try:
                     self.announce_dependencies(job, plugin)
                 except JobtapError as exc:
                     self.report(plugin, "job.dependency", exc)
                 self._call_mine(plugin, job, "job.state.depend")
         if not self.host.is_builtin(plugin):
-            self.jm.life.reprioritize_all()
+            self.life.reprioritize_all()
 
     def _call_mine(self, plugin, job, topic):
         mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
-        if mine and job.id in self.jm.jobs:
+        if mine and job.id in self.jobs.active:
             self._call_each(job, topic, JobSource(job, {}), mine)
 
     def remove(self, pattern):
@@ -497,7 +515,7 @@ class Jobtap:
             except FAILURES as exc:
                 self.report(plugin, "plugin.exit", exc)
         self.plugins.remove(plugin)
-        for job in [*self.jm.jobs.values(), *self.jm.inactive.values()]:
+        for job in [*self.jobs.active.values(), *self.jobs.inactive.values()]:
             if job.subscribers and plugin in job.subscribers:
                 job.subscribers.remove(plugin)
             for key in [key for key in job.aux or () if key[0] is plugin]:
@@ -570,7 +588,7 @@ class Jobtap:
                 self.remove(body["remove"])
             if "load" in body:
                 self.load(body["load"], body.get("conf") or {})
-        self.jm.events.send(self.jm.respond, msg, answer)
+        self.events.send(self.service.respond, msg, answer)
 
     def query(self, msg):
         """``jobtap-query``: {name} -> {name, path, ...} with what plugin.query returns."""
@@ -583,7 +601,7 @@ class Jobtap:
                 callback = plugin.handlers.find("plugin.query")
                 if callback is not None:
                     answer.update(self._query(plugin, callback) or {})
-                self.jm.respond(msg, answer)
+                self.service.respond(msg, answer)
                 return
         raise OSError(errno.EINVAL, f"{name}: plugin not found")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's own rules, as plugins, in load order."""
 
 from flux_embedded.services.job_manager.jobtap.builtins import (

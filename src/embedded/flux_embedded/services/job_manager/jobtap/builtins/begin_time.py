@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.begin-time``: the scheme of that name; value is seconds since the epoch (RFC 26)."""
 
 from flux.jobtap import CURRENT_JOB

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.dependency-after``: the schemes afterstart, afterany, afterok, afternotok and afterexcept (RFC 26).
 
 ``after`` is an older name of afterstart. A job that never got resources satisfies only ``afterany``.

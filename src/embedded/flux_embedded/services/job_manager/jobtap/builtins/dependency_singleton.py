@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.dependency-singleton``: scheme ``singleton``, one job of a name and user at a time, in order.
 
 The job waits until all earlier jobs of the same user and the same ``attributes.system.job.name`` are
@@ -22,7 +23,7 @@ def dependency(p, topic, args):
         p.reject_job("singleton: the job has no name (--job-name)")
     earlier = {
         job.id
-        for job in p.jm.jobs.values()
+        for job in p.jobs.active.values()
         if job.id < args["id"]
         and job.userid == args["userid"]
         and lookup_path(job.jobspec, NAME) == name

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.post-event``: ``job-manager.post-event.post`` ``{id, name, context?}`` posts an event to a job."""
 
 import errno
@@ -18,7 +19,7 @@ def post(p, msg):
     context = body.get("context")
     if "context" in body and not isinstance(context, dict):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    if body["id"] not in p.jm.jobs:
+    if body["id"] not in p.jobs.active:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     p.event_post(body["id"], body["name"], context)
     p.handle.respond(msg)

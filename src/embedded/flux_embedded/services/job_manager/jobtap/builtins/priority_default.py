@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.priority-default``: the priority is the urgency (RFC 30)."""
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.update-duration``: update of attributes.system.duration.
 
 The instance owner may go beyond limits; others may only stay within them, and may not change the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.update-queue``: move a pending job to another queue, with the constraints that go with it.
 
 A job with constraints of its own stays where it is: all of them would be replaced.
@@ -18,7 +19,7 @@ def update(p, topic, args):
         p.error("plugin args unpack failed")
     if not args["state"] & PENDING:
         p.error("update of queue for running job not supported")
-    queues = p.jm.queues
+    queues = p.queues
     system = args["jobspec"]["attributes"]["system"]
     if name == system.get("queue"):
         p.error(f"job queue is already set to {name}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``.validate-duration``: no job may be longer than the instance will live."""
 
 import errno
