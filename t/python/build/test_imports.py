@@ -5,6 +5,7 @@ Each case runs in a Python of its own, because an import happens once.
 """
 
 import ast
+import os
 import sys
 import textwrap
 
