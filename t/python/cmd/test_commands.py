@@ -72,7 +72,7 @@ LINES = [
         "1 1\n2 2\n3 3\n",
         "",
     ),
-    ("flux submit --bcc=1-2 --quiet --wait sh -c 'exit ${FLUX_JOB_CC-0}'", 0, "", ""),
+    ("flux submit --bcc=1-2 --quiet --wait sh -c 'exit $FLUX_JOB_CC'", 0, "", ""),
     ("flux submit --quiet --wait sh -c 'exit 3'", 3, "", ""),
     ("flux submit --quiet --watch sh -c 'echo out; echo err >&2'", 0, "out\n", "err\n"),
     ("flux submit --quiet --wait-event=shell.init sleep 0", 0, "", ""),
