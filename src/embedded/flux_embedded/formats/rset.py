@@ -215,10 +215,6 @@ class RSet:
         """The ranks of each property, {name: idset string}."""
         return {name: idset.text(ranks) for name, ranks in self.properties.items()}
 
-    def rank_properties(self, rank):
-        """The properties of a rank, in the order in which R has them."""
-        return tuple(name for name, members in self.properties.items() if rank in members)
-
     def members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
         if idset.count(bounds) < len(self.have):
@@ -263,7 +259,7 @@ class RSet:
             return
         for rank, more in have.items():
             old = self.have.get(rank)
-            self.have[rank] = more if old is None else _combine(old, more, idset.UNION)
+            self.have[rank] = more if old is None else _union(old, more)
 
     def set_property(self, name, ranks=None):
         """Give ranks (a set; default: all) a property.
@@ -298,31 +294,6 @@ class RSet:
         result.add(other)
         return result
 
-    def diff(self, other):
-        return self._combined(other, idset.DIFFERENCE)
-
-    def intersect(self, other):
-        return self._combined(other, idset.INTERSECT)
-
-    def _combined(self, other, how):
-        result = self.copy()
-        cache = {}
-        for rank, have in self.have.items():
-            pair = (have, other.have.get(rank, ()))
-            if pair not in cache:
-                cache[pair] = _combine(*pair, how)
-            result.have[rank] = cache[pair]
-        # A rank that has nothing in either set is in both of them all the same.
-        empty = how == idset.INTERSECT and other.have.keys() & self.have.keys()
-        result.keep(
-            {
-                rank
-                for rank, have in result.have.items()
-                if have or (empty and rank in empty and not self.have[rank])
-            }
-        )
-        return result
-
     def renumber(self):
         """The same with ranks 0, 1, ... in their order.
 
@@ -348,10 +319,10 @@ def short_kinds(have):
     return ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
 
 
-def _combine(a, b, how):
+def _union(a, b):
     a, b = dict(a), dict(b)
     return kinds(
-        {kind: idset.combine(a.get(kind, ()), b.get(kind, ()), how) for kind in a.keys() | b.keys()}
+        {kind: idset.union(a.get(kind, ()), b.get(kind, ())) for kind in a.keys() | b.keys()}
     )
 
 

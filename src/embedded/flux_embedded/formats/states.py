@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Job states and the table that derives them from the eventlog (RFC 21).
 
-`next_state` is the only place where a state follows from an event: the job manager uses it for live
-jobs, at restart, and anyone may use it on a recorded eventlog (`replay`).
+`next_state` is the only place where a state follows from an event, of live jobs and of those in an eventlog.
 """
 
 NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
@@ -28,10 +27,9 @@ TOPICS = {state: f"job.state.{name.lower()}" for state, name in NAMES.items()}
 
 COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
 RESULT_NAMES = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+#: What a filter may name.
 RESULT_MASKS = {name.lower(): result for result, name in RESULT_NAMES.items()}
-#: states and results in one or two letters
-STATE_LETTERS = {state: name[0] for state, name in NAMES.items()}
-RESULT_LETTERS = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
+RESULT_MASKS.update(cd=COMPLETED, f=FAILED, ca=CANCELED, to=TIMEOUT)
 
 FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
 #: Only ever set by plugins: the job's resources come from one.
@@ -73,20 +71,6 @@ def next_state(state, name, context):
     return TRANSITIONS.get(name, _NOTHING).get(state, state)
 
 
-def replay(events):
-    """State of a job whose eventlog is `events`, dicts with ``name`` and perhaps ``context``.
-
-    Returns:
-        int: the state; 0 if there is no ``submit``; None if the job was invalidated
-    """
-    state = 0
-    for event in events:
-        if event["name"] == "invalidate":
-            return None
-        state = next_state(state, event["name"], event.get("context"))
-    return state
-
-
 def result(status, end_event):
     """Result of a job that has ended (RFC 21).
 
@@ -102,34 +86,3 @@ def result(status, end_event):
             return TIMEOUT
         return FAILED
     return COMPLETED if status == 0 else FAILED
-
-
-def outcome(jobid, events):
-    """What a job's eventlog says of how it ended, as ``flux job status --json`` and `flux.job.result` give it.
-
-    Args:
-        jobid (int): the job
-        events: dicts with ``name``, ``timestamp`` and perhaps ``context``, in order
-    """
-    found = {"id": jobid, "exception_occurred": False}
-    for event in events:
-        name, context = event["name"], event.get("context") or {}
-        if name == "submit":
-            found["t_submit"] = event["timestamp"]
-        elif name == "alloc":
-            found["t_run"] = event["timestamp"]
-        elif name == "finish":
-            found["t_cleanup"] = event["timestamp"]
-            found["waitstatus"] = context["status"]
-        elif name == "exception":
-            if 0 < found.get("exception_severity", 0) < context["severity"]:
-                continue
-            found["exception_occurred"] = True
-            for key in ("type", "note", "severity"):
-                found[f"exception_{key}"] = context.get(key, "")
-    if "t_run" in found and found.get("waitstatus") == 0:
-        found["result"] = COMPLETED
-    else:
-        kinds = {"cancel": CANCELED, "timeout": TIMEOUT}
-        found["result"] = kinds.get(found.get("exception_type"), FAILED)
-    return found

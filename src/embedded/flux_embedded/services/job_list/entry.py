@@ -6,9 +6,19 @@ import os
 from flux_embedded.formats import hostlist, idset, rset, states
 from flux_embedded.formats.dotted import lookup_path, update_paths
 from flux_embedded.formats.jobspec import count_resources, count_tasks
-from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN, SCHED
+from flux_embedded.formats.states import CLEANUP, INACTIVE
 
 SYSTEM = "attributes.system"
+#: attribute -> key of `Entry.times`
+TIMES = {
+    "t_submit": "submit",
+    "t_depend": states.DEPEND,
+    "t_priority": states.PRIORITY,
+    "t_sched": states.SCHED,
+    "t_run": states.RUN,
+    "t_cleanup": states.CLEANUP,
+    "t_inactive": states.INACTIVE,
+}
 
 
 class Entry:
@@ -220,6 +230,10 @@ def _system(key):
     return lambda job: job.jobspec["attributes"]["system"].get(key)
 
 
+def _time(key):
+    return lambda job: job.times.get(key)
+
+
 def _duration(job):
     value = _system("duration")(job)
     return float(value) if isinstance(value, (int, float)) else 0.0
@@ -264,13 +278,7 @@ GETTERS = {
     "userid": lambda job: job.userid,
     "urgency": lambda job: job.urgency,
     "priority": lambda job: job.priority,
-    "t_submit": lambda job: job.times.get("submit"),
-    "t_depend": lambda job: job.times.get(states.DEPEND),
-    "t_priority": lambda job: job.times.get(states.PRIORITY),
-    "t_sched": lambda job: job.times.get(SCHED),
-    "t_run": lambda job: job.times.get(RUN),
-    "t_cleanup": lambda job: job.times.get(CLEANUP),
-    "t_inactive": lambda job: job.times.get(INACTIVE),
+    **{name: _time(key) for name, key in TIMES.items()},
     "state": lambda job: job.state,
     "name": lambda job: job.name,
     "cwd": _system("cwd"),
