@@ -65,10 +65,6 @@ class ExecJob:
     def write(self, data, eof, ranks=None):
         """Standard input; a mock job does not read any."""
 
-    def proctable(self):
-        """[rank, host, pid] of the tasks that run; a mock job has none."""
-        return []
-
     def lost(self, ranks):
         """These broker ranks (a set) are gone; if the job was there, that is its end."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):

@@ -390,11 +390,6 @@ class LocalJob(base.ExecJob):
     def kill(self, signum):
         self._signal_all(int(signum))
 
-    def proctable(self):
-        """[rank, host, pid] of the tasks that run."""
-        host = socket.gethostname()
-        return [[rank, host, process.pid] for rank, process in sorted(self._procs.items())]
-
     def _signal_all(self, signum):
         for process in list(self._procs.values()):
             process.kill(signum)

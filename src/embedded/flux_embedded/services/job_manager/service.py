@@ -28,7 +28,8 @@ journal-batches (S)
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
 purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
-list, getattr           see `listing`
+list                    ``{max_entries}`` -> ``{jobs: [{id, ...}]}``: at most so many (0: all) of the active jobs, those
+                        that wait for the scheduler first. ``job-list`` knows more
 getinfo                 -> ``{max_jobid}``
 housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
@@ -39,6 +40,7 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 """
 
 import errno
+import os
 
 from flux_embedded.formats import idset, policy, rset, states
 from flux_embedded.kernel.message import RESPONSE
@@ -47,11 +49,10 @@ from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
-from flux_embedded.services.job_manager.jobs import Jobs
+from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.listing import Listing
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.queues import QueueRequests, Queues
 from flux_embedded.services.job_manager.restart import Restart
@@ -142,9 +143,6 @@ class JobManager(Service):
         limits = {"age_limit": Real, "num_limit": int, "batch": int, "force": bool}
         add("purge", self.purge.request, form=limits)
         add("purge-id", self.purge.request_one, form={"id": int, "force": int})
-        listing = Listing(self, jobs, events, self.waits)
-        add("list", listing.list, form={"max_entries": int})
-        add("getattr", listing.getattr, guest=True, form={"id": int, "attrs": object})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -173,6 +171,15 @@ class JobManager(Service):
         return watcher
 
     # -- requests ----------------------------------------------------------------------------------
+
+    @request("list", form={"max_entries": int})
+    def _list(self, msg):
+        most = msg.body["max_entries"]
+        if most < 0:
+            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        jobs = sorted(self.jobs.active.values(), key=_place)
+        jobs = [*(jobs[:most] if most else jobs), *self.waits.zombies]
+        self.respond(msg, {"jobs": [_describe(job) for job in jobs]})
 
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
@@ -261,3 +268,18 @@ def _ranks(text):
         return idset.decode(text)
     except ValueError:
         raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None
+
+
+def _place(job):
+    """Jobs in SCHED come first, in the order in which they are sent to the scheduler."""
+    return (0, -job.priority, job.id) if job.state == states.SCHED else (1, 0, job.id)
+
+
+def _describe(job):
+    keys = ("id", "userid", "urgency", "priority", "t_submit", "state")
+    found = {key: getattr(job, key) for key in keys}
+    if job.annotations:
+        found["annotations"] = job.annotations
+    if job.dependencies is not None:
+        found["dependencies"] = [text for text, is_open in job.dependencies.items() if is_open]
+    return found

@@ -267,27 +267,6 @@ class Resource(Service):
         self._update()
         self.respond(msg)
 
-    @request("exclude")
-    def exclude(self, msg):
-        self.state.excluded = idset.union(self.state.excluded, self._targets(msg))
-        self._update()
-        self.respond(msg)
-
-    @request("include")
-    def include(self, msg):
-        ranks = self._targets(msg)
-        if idset.intersect(ranks, self.state.config_excluded):
-            text = (
-                "excluded by configuration: change resource.exclude and reload the resource module"
-            )
-            raise OSError(
-                errno.EINVAL,
-                f"{_ranks(idset.intersect(ranks, self.state.config_excluded))}: {text}",
-            )
-        self.state.excluded = idset.difference(self.state.excluded, ranks)
-        self._update()
-        self.respond(msg)
-
     @request("property-add")
     def property_add(self, msg):
         self._change_property(msg, True)
@@ -404,7 +383,7 @@ class Resource(Service):
             "drain": state.drains.status(),
             "online": idset.encode(online),
             "offline": idset.encode(idset.difference(state.base.ranks, online)),
-            "exclude": idset.encode(state.all_excluded),
+            "exclude": idset.encode(state.excluded),
             "torpid": "",
         }
         self.respond(msg, answer)

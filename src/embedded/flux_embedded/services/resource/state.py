@@ -20,7 +20,7 @@ class ResourceState:
         view (Inventory): what a scheduler sees: base without the ranks excluded at start
         drains (DrainTable)
         joined, forced_offline (list): broker ranks that are there; ranks taken away by command
-        config_excluded, excluded (list): by configuration at start; by command since
+        excluded (list): by configuration at start
     """
 
     def __init__(self, size):
@@ -30,7 +30,6 @@ class ResourceState:
         self.drains = DrainTable()
         self.joined = []
         self.forced_offline = []
-        self.config_excluded = []
         self.excluded = []
 
     def define(self, inventory, config):
@@ -44,7 +43,7 @@ class ResourceState:
         if isinstance(table, dict) and "exclude" in table:
             excluded = targets(table["exclude"], inventory, "resource.exclude: ")
         self.base = inventory
-        self.config_excluded = excluded
+        self.excluded = excluded
         self._forget_ranks()
 
     def replace(self, inventory):
@@ -56,13 +55,9 @@ class ResourceState:
         """Nothing is kept of ranks that are not in the inventory any more."""
         ranks = self.base.ranks
         self.drains.undrain(idset.difference(self.drains.ranks, ranks))
-        self.config_excluded = idset.intersect(self.config_excluded, ranks)
         self.excluded = idset.intersect(self.excluded, ranks)
         self.forced_offline = idset.intersect(self.forced_offline, ranks)
-        self._make_view()
-
-    def _make_view(self):
-        self.view = self.base.without(self.config_excluded)
+        self.view = self.base.without(self.excluded)
 
     @property
     def online(self):
@@ -71,13 +66,9 @@ class ResourceState:
         return idset.difference(idset.intersect(self.base.ranks, there), self.forced_offline)
 
     @property
-    def all_excluded(self):
-        return idset.union(self.config_excluded, self.excluded)
-
-    @property
     def up(self):
         """Bounds of the ranks that may be used: online, not drained, not excluded."""
-        return idset.difference(idset.difference(self.online, self.drains.ranks), self.all_excluded)
+        return idset.difference(idset.difference(self.online, self.drains.ranks), self.excluded)
 
     def with_property(self, name, bounds, add):
         """Return the Inventory in which these ranks have (or lack) property `name`.
