@@ -89,11 +89,11 @@ def _userid(values):
     return (lambda job: job.userid in wanted), EVERY_STATE
 
 
-def _text(attribute):
+def _text(name, attribute):
     def make(values):
         for value in values:
             if not isinstance(value, str):
-                raise _invalid(f"{attribute} value must be a string")
+                raise _invalid(f"{name} value must be a string")
         wanted = set(values)
         return (lambda job: getattr(job, attribute) in wanted), EVERY_STATE
 
@@ -124,7 +124,7 @@ def _states(values):
 
 def _results(values):
     mask = _mask_of("results", values, states.RESULT_MASKS)
-    return (lambda job: bool((job.result or 0) & mask)), states.INACTIVE
+    return (lambda job: job.state == states.INACTIVE and bool(job.result & mask)), states.INACTIVE
 
 
 def _hostlist(values):
@@ -181,8 +181,8 @@ def _invalid(text):
 
 _LEAVES = {
     "userid": _userid,
-    "name": _text("name"),
-    "queue": _text("queue"),
+    "name": _text("name", "name"),
+    "queue": _text("queue", "queue_name"),
     "states": _states,
     "results": _results,
     "hostlist": _hostlist,
