@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33)."""
+"""``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33).
+
+``.validate-duration``: no job may be longer than the instance will live.
+"""
+
+import errno
+import json
 
 from flux_embedded.formats import fsd
 from flux_embedded.formats.jobspec import count_resources
+from flux_embedded.kernel.handle import RPC_STREAMING
 
 UNLIMITED = -1
 
@@ -88,3 +95,38 @@ def duration_validate(p, topic, args):
         requested = fsd.encode(duration) if duration else "unlimited"
         most = f"{fsd.encode(limit)}{_for_queue(name)}"
         p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")
+
+
+# -- .validate-duration ---------------------------------------------------------------------------------
+
+
+def lifetime_init(p):
+    p.expiration = 0.0
+    p.add_handler("job.validate", lifetime_validate)
+    # The instance's expiration is that of resource.R.
+    request = {"key": "resource.R", "waitcreate": True, "full": True}
+    p.handle.rpc_object("kvs.watch", request, RPC_STREAMING).then(lifetime_changed, p)
+
+
+def lifetime_changed(future, p):
+    try:
+        R = json.loads(future.body["value"])
+        p.expiration = float(R["execution"].get("expiration") or 0.0)
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            p.expiration = 0.0
+        return
+    except (ValueError, KeyError, TypeError):
+        p.expiration = 0.0
+    future.reset()
+
+
+def lifetime_validate(p, topic, args):
+    if not p.expiration:
+        return
+    duration = args["jobspec"]["attributes"]["system"].get("duration", 0)
+    left = p.expiration - p.handle.reactor_now(p.handle.get_reactor())
+    if duration > left:
+        p.reject_job(
+            f"job duration ({fsd.encode(duration)}) exceeds remaining instance lifetime ({fsd.encode(max(left, 0.0))})"
+        )
