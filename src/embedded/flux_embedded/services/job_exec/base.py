@@ -33,16 +33,8 @@ class ExecJob:
     """
 
     __slots__ = (
-        "service",
-        "msg",
-        "id",
-        "R",
-        "jobspec",
-        "expiration",
-        "alarm",
-        "userid",
-        "critical_ranks",
-    )
+        "service", "msg", "id", "R", "jobspec", "expiration", "alarm", "userid", "critical_ranks",
+    )  # fmt: skip
 
     def __init__(self, service, msg, body):
         self.service = service
@@ -74,7 +66,7 @@ class ExecJob:
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
                 return
 
-    def release(self, ranks=None):
-        """The last response: execution is done with all ranks, or with these that were left."""
-        self.answer("release", {"ranks": ranks or idset.text(rset.ranks(self.R)), "final": True})
+    def release(self):
+        """The last response: execution is done with all ranks."""
+        self.answer("release", {"ranks": idset.text(rset.ranks(self.R)), "final": True})
         self.service.ended(self)
