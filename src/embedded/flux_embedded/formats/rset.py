@@ -73,7 +73,7 @@ class RSet:
         if not isinstance(entries, list):
             raise ValueError("execution.R_lite: expected an array")
         for i, entry in enumerate(entries):
-            self._read_entry(entry, f"execution.R_lite[{i}]", lenient)
+            self._read_entry(entry, f"execution.R_lite[{i}]")
         if "nodelist" in execution:
             self._read_nodelist(execution["nodelist"], lenient)
         properties = execution.get("properties", {})
@@ -88,17 +88,11 @@ class RSet:
         self.nslots = execution.get("nslots")
         self.scheduling = R.get("scheduling")
 
-    def _read_entry(self, entry, where, lenient):
+    def _read_entry(self, entry, where):
         if not isinstance(entry, dict):
             raise ValueError(f"{where}: expected an object")
-        if lenient:
-            try:
-                bounds = idset.decode(entry.get("rank"))
-            except (ValueError, TypeError, AttributeError):
-                raise ValueError(f"IDset(): Invalid argument: {entry.get('rank')}") from None
-        else:
-            bounds = _decode(entry.get("rank"), f"{where}.rank")
-        if not bounds and not lenient:
+        bounds = _decode(entry.get("rank"), f"{where}.rank")
+        if not bounds:
             raise ValueError(f"{where}.rank: empty")
         if idset.count(bounds) + len(self.have) > MAX_RANKS:
             raise ValueError(f"{where}.rank: more than {MAX_RANKS} ranks")
@@ -106,11 +100,7 @@ class RSet:
         if not isinstance(children, dict):
             raise ValueError(f"{where}.children: expected an object")
         have = {kind: _decode(children[kind], f"{where}.children.{kind}") for kind in children}
-        found = dict.fromkeys(idset.members(bounds), kinds(have))
-        if lenient:
-            self.have.update(found)  # of a rank that is named again the latter counts
-        else:
-            self._add(found)
+        self._add(dict.fromkeys(idset.members(bounds), kinds(have)))
 
     def _read_nodelist(self, nodelist, lenient):
         if not isinstance(nodelist, list) or not all(isinstance(text, str) for text in nodelist):

@@ -82,18 +82,9 @@ class IdGenerator:
 
 
 class Submission:
-    """One submission on its way."""
+    """One submission on its way: the request, and the texts and the object made of its jobspec."""
 
-    __slots__ = (
-        "msg",
-        "jobspec",
-        "text",
-        "original",
-        "urgency",
-        "flags",
-        "id",
-        "t_submit",
-    )
+    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
 
 
 class JobIngest(Service):
