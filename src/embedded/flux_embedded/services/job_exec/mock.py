@@ -2,7 +2,7 @@
 """Mock execution: a job that only takes time.
 
 ``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a
-limit), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
+limit, and under the virtual clock 1s), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
 exception then) and ``override`` (not 0: it starts and ends when it is told, see ``job-exec.override``).
 """
 
@@ -42,9 +42,8 @@ class MockJob(base.ExecJob):
                 self._fail("failed to initialize testconf: No such file or directory")
                 return
         fault = test.get("mock_exception")
-        duration = self.service.mock_run_duration
-        if duration is None:
-            duration = self.jobspec["attributes"]["system"].get("duration") or float("inf")
+        limit = self.jobspec["attributes"]["system"].get("duration")
+        duration = 1.0 if self.service.kernel.clock.virtual else limit or float("inf")
         if "run_duration" in test:
             try:
                 duration = fsd.parse(test["run_duration"])

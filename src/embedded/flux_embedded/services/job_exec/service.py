@@ -22,7 +22,6 @@ its command is really run, on this machine, whatever ranks it was given.
 
 Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
 ``kill-timeout`` (FSD, default 5s) later ``kill-signal`` (SIGKILL);
-``mock-run-duration`` (ours: FSD) for mock jobs that do not say how long they run; under a virtual clock the default is 1s.
 """
 
 import base64
@@ -46,7 +45,7 @@ class JobExec(Service):
 
     Attributes:
         jobs (dict): id -> MockJob or LocalJob
-        kill_timeout, mock_run_duration (float): seconds
+        kill_timeout (float): seconds
     """
 
     name = "job-exec"
@@ -83,12 +82,6 @@ class JobExec(Service):
             self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
         except ValueError:
             raise OSError(errno.EINVAL, f"invalid kill-timeout: {table['kill-timeout']}") from None
-        try:
-            default = "1s" if self.kernel.clock.virtual else None
-            mock = table.get("mock-run-duration", default)
-            self.mock_run_duration = None if mock is None else fsd.parse(mock)
-        except (ValueError, TypeError) as exc:
-            raise OSError(errno.EINVAL, f"exec: {exc}") from None
         for key, default in (("term-signal", "SIGTERM"), ("kill-signal", "SIGKILL")):
             name = table.get(key, default)
             if not isinstance(name, str) or name not in signal.Signals.__members__:
