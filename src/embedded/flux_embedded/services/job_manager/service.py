@@ -54,12 +54,15 @@ from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
-from flux_embedded.services.job_manager.queues import QueueRequests, Queues
+from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
 from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
+
+#: What a request to change queues has besides the change.
+QUEUES = {"all": bool, "name?": str, "reason?": str}
 
 
 class JobManager(Service):
@@ -123,12 +126,6 @@ class JobManager(Service):
         add("wait", self.waits.wait, form=object)
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
-        queues = QueueRequests(self, self.queues, jobs, events, sched)
-        add("queue-status", queues.status, guest=True, form={"name?": str})
-        add("queue-list", queues.list, guest=True)
-        which = {"all": bool, "name?": str, "reason?": str}
-        add("queue-enable", queues.enable, form={"enable": bool, **which})
-        add("queue-start", queues.start, form={"start": bool, "nocheckpoint?": bool, **which})
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
@@ -169,6 +166,43 @@ class JobManager(Service):
         watcher = self.h.msg_watcher_create(lambda h, w, msg, args: function(msg), RESPONSE, topic)
         watcher.start()
         return watcher
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    @request("queue-status", guest=True, form={"name?": str})
+    def _queue_status(self, msg):
+        queue = self.queues.find(msg.body.get("name"))
+        status = {"enable": queue.enabled, "start": queue.started}
+        if not queue.enabled:
+            status["disable_reason"] = queue.disable_reason
+        if queue.stop_reason is not None and not queue.started:
+            status["stop_reason"] = queue.stop_reason
+        if queue.started and not self.sched.is_ready:
+            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
+        self.respond(msg, status)
+
+    @request("queue-list", guest=True)
+    def _queue_list(self, msg):
+        self.respond(msg, {"queues": [name for name in self.queues.table if name is not None]})
+
+    @request("queue-enable", form={"enable": bool, **QUEUES})
+    def _queue_enable(self, msg):
+        value, reason = msg.body["enable"], msg.body.get("reason")
+        if not value and reason is None:
+            raise OSError(errno.EINVAL, "reason is required for disable")
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.enabled = value
+            queue.disable_reason = "" if value else reason
+        self.respond(msg)
+
+    @request("queue-start", form={"start": bool, "nocheckpoint?": bool, **QUEUES})
+    def _queue_start(self, msg):
+        value = msg.body["start"]
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.started = value
+            queue.stop_reason = None if value else msg.body.get("reason")
+        self.sched.requeue_eligible(list(self.jobs.active.values()))
+        self.events.send(self.respond, msg)
 
     # -- requests ----------------------------------------------------------------------------------
 
