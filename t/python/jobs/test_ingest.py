@@ -255,6 +255,12 @@ def test_no_default_queue(inst):
     assert inst.submit(queue="a")
 
 
+def test_access(inst):
+    inst.rpc("config.load", {"policy": {"access": {"allow-user": ["nobody-we-know"]}}})
+    with pytest.raises(OSError, match="may not submit jobs"):
+        inst.submit()
+
+
 # -- limits --------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What ingest adds to a jobspec: defaults and queue constraints (RFC 33)."""
+"""What ingest adds to a jobspec: defaults and queue constraints (RFC 33), and who may submit where."""
 
 import errno
+import grp
+import pwd
 
 from flux_embedded.formats import fsd
 
@@ -13,7 +15,7 @@ class Completion:
         self.config = config
         self._defaults = {}
 
-    def complete(self, jobspec):
+    def complete(self, jobspec, userid):
         """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
         system = jobspec["attributes"]["system"]
         queue = system.get("queue")
@@ -23,7 +25,9 @@ class Completion:
         found = self._defaults.get(key)
         if found is None:
             found = self._defaults[key] = self._find_defaults(queue)
-        defaults, requires = found
+        defaults, requires, access = found
+        if access is not None:
+            self._check_access(defaults.get("queue", queue), access, userid)
         changes = {}
         for name, value in defaults.items():
             # A duration of 0 is what a submission without a time limit says.
@@ -47,7 +51,7 @@ class Completion:
         return {**jobspec, "attributes": attributes}
 
     def _find_defaults(self, queue):
-        """(default system attributes, required properties) for jobs of `queue`."""
+        """(default system attributes, required properties, access table) for jobs of `queue`."""
         policy = self.config.get("policy", {})
         queues = self.config.get("queues", {})
         defaults = dict(policy.get("jobspec", {}).get("defaults", {}).get("system", {}))
@@ -63,6 +67,7 @@ class Completion:
         settings = queues.get(queue, {})
         own = settings.get("policy", {})
         defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
+        access = own.get("access", policy.get("access"))
         requires = list(settings.get("requires", ()))
         if "duration" in defaults:
             try:
@@ -72,7 +77,31 @@ class Completion:
                 raise OSError(
                     errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}"
                 ) from None
-        return {"duration": 0, **defaults, **extra}, requires
+        return {"duration": 0, **defaults, **extra}, requires, access
+
+    def _check_access(self, queue, access, userid):
+        try:
+            name = pwd.getpwuid(userid).pw_name
+        except KeyError:
+            name = str(userid)
+        if name in access.get("allow-user", ()):
+            return
+        for group in access.get("allow-group", ()):
+            try:
+                entry = grp.getgrnam(group)
+            except KeyError:
+                continue
+            if name in entry.gr_mem or entry.gr_gid == self._primary_group(userid):
+                return
+        where = f"queue '{queue}'" if queue else "this instance"
+        raise OSError(errno.EPERM, f"user {name} may not submit jobs to {where}")
+
+    @staticmethod
+    def _primary_group(userid):
+        try:
+            return pwd.getpwuid(userid).pw_gid
+        except KeyError:
+            return None
 
 
 def with_system(jobspec):

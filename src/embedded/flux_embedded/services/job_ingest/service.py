@@ -178,7 +178,7 @@ class JobIngest(Service):
                 spec.validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
-        complete = self._completion.complete(with_system(jobspec))
+        complete = self._completion.complete(with_system(jobspec), msg.userid)
         # The environment is large, and only who runs the job looks at it: it stays in J.
         job.jobspec = spec.without_environment(complete)
         job.text = _encode(job.jobspec)

@@ -31,6 +31,8 @@ purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
 list                    ``{max_entries}`` -> ``{jobs: [{id, ...}]}``: at most so many (0: all) of the active jobs, those
                         that wait for the scheduler first. ``job-list`` knows more
 getinfo                 -> ``{max_jobid}``
+getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
+                        environment), ``R`` and ``eventlog`` of a job
 housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
 config-reload           the new configuration
@@ -42,10 +44,10 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 import errno
 import os
 
-from flux_embedded.formats import idset, policy, rset, states
+from flux_embedded.formats import eventlog, idset, policy, rset, states
 from flux_embedded.kernel.message import RESPONSE
 from flux_embedded.kernel.service import Real, Service, request
-from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
+from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
@@ -214,6 +216,37 @@ class JobManager(Service):
         jobs = sorted(self.jobs.active.values(), key=_place)
         jobs = [*(jobs[:most] if most else jobs), *self.waits.zombies]
         self.respond(msg, {"jobs": [_describe(job) for job in jobs]})
+
+    @request("getattr", guest=True, form={"id": int, "attrs": object})
+    def _getattr(self, msg):
+        job = self.jobs.find(msg.body["id"])
+        if job is None:
+            raise OSError(errno.EINVAL, "unknown job")
+        permit(msg, job.userid, "can only access")
+        names = msg.body["attrs"] if isinstance(msg.body["attrs"], list) else ()
+        for name in names:
+            if not isinstance(name, str):
+                raise OSError(errno.EPROTO, "attribute list contains non-string")
+            if name not in ("jobspec", "R", "eventlog"):
+                raise OSError(errno.ENOENT, f"unknown attr {name}")
+            if name == "R" and job.R is None:
+                raise OSError(errno.ENOENT, "R is NULL")
+        found = {name: getattr(job, name) for name in names if name != "eventlog"}
+        if "eventlog" not in names:
+            self.respond(msg, found)
+            return
+
+        def answer(future):
+            try:
+                log = future.body["values"][job.eventlog]
+            except OSError as exc:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            else:
+                self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
+
+        # What has happened is in the KVS once it is committed.
+        lookup = {"keys": [job.eventlog]}
+        self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
 
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
