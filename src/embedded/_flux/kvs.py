@@ -14,7 +14,7 @@ from _flux.function import failure, function
 from _flux.futures import RPCFuture, send
 from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
 
-READDIR, READLINK = constants.FLUX_KVS_READDIR, constants.FLUX_KVS_READLINK
+READDIR = constants.FLUX_KVS_READDIR
 WATCH, WAITCREATE, STREAM = (
     constants.FLUX_KVS_WATCH,
     constants.FLUX_KVS_WAITCREATE,
@@ -25,7 +25,7 @@ WATCH_FLAGS = (
     constants.FLUX_KVS_WATCH_FULL | UNIQ | APPEND | constants.FLUX_KVS_WATCH_INITIAL_SENTINEL
 )
 #: What may be asked for apart from watching.
-KINDS = (0, constants.FLUX_KVS_TREEOBJ, READDIR, READDIR | constants.FLUX_KVS_TREEOBJ, READLINK)
+KINDS = (0, constants.FLUX_KVS_TREEOBJ, READDIR, READDIR | constants.FLUX_KVS_TREEOBJ)
 
 
 def _key(key):
@@ -97,8 +97,6 @@ def flux_kvs_lookup(h, ns, flags, key):
         return h.send_request(future, "kvs.lookup", None, payload)
     if flags == READDIR:
         return h.send_request(future, "kvs.dir", None, payload)
-    if flags == READLINK:
-        return h.send_request(future, "kvs.readlink", None, payload)
     if watching and not kind and not flags & constants.FLUX_KVS_WATCH_INITIAL_SENTINEL:
         payload["waitcreate"] = bool(flags & WAITCREATE)
         payload["append"] = bool(flags & APPEND)
@@ -344,8 +342,9 @@ def flux_kvs_txn_unlink(txn, flags, key):
     null="ns",
 )
 def flux_kvs_txn_symlink(txn, flags, key, ns, target):
-    _no_flags(flags)
-    txn.ops.append(["symlink", _key(key), _key(target)] + ([ns] if ns else []))
+    if flags or ns:
+        raise failure(errno.EINVAL)
+    txn.ops.append(["symlink", _key(key), _key(target)])
     return 0
 
 
