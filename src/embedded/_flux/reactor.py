@@ -9,14 +9,10 @@ import signal
 from _flux import handle as _handle  # noqa: F401  (its pointers)
 from _flux.cdata import weak
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions
 from flux_embedded.kernel import watchers
-from flux_embedded.kernel.message import ROLE_OWNER
 
-pointer_to(
-    "flux_watcher_t *",
-    watchers.Watcher,
-)
+pointer_to("flux_watcher_t *", watchers.Watcher)
 
 
 @function("int flux_reactor_run (flux_reactor_t *r, int flags)")
@@ -51,21 +47,7 @@ def flux_reactor_stop_error(r):
         r.service.report(exception)
 
 
-@function("double flux_reactor_now (flux_reactor_t *r)")
-def flux_reactor_now(r):
-    return r.kernel.time
-
-
-@function("void flux_reactor_now_update (flux_reactor_t *r)")
-def flux_reactor_now_update(r):
-    r.kernel.time = r.kernel.clock.now()
-
-
-@function("double flux_reactor_time (void)")
-def flux_reactor_time():
-    import time
-
-    return time.time()
+functions({"double flux_reactor_now (flux_reactor_t *r)": lambda r: r.kernel.time})
 
 
 # -- watchers ----------------------------------------------------------------------------------------------
@@ -107,26 +89,18 @@ def flux_timer_watcher_reset(w, after, repeat):
         w.set_times(after, repeat)
 
 
-@function(
-    "flux_watcher_t *flux_prepare_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
-)
-def flux_prepare_watcher_create(r, cb, arg):
-    return watchers.PrepareWatcher(_Owner(r), _calling(r, cb, arg))
+def _loop_watcher(cls):
+    """The function that makes a watcher of what happens in each turn of the loop."""
+    return lambda r, cb, arg: cls(_Owner(r), None if cb is None else _calling(r, cb, arg))
 
 
-@function(
-    "flux_watcher_t *flux_check_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
-)
-def flux_check_watcher_create(r, cb, arg):
-    return watchers.CheckWatcher(_Owner(r), _calling(r, cb, arg))
-
-
-@function(
-    "flux_watcher_t *flux_idle_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)",
+functions(
+    {
+        f"flux_watcher_t *flux_{cls.kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)": _loop_watcher(cls)
+        for cls in (watchers.PrepareWatcher, watchers.CheckWatcher, watchers.IdleWatcher)
+    },
     null="arg",
-)
-def flux_idle_watcher_create(r, cb, arg):
-    return watchers.IdleWatcher(_Owner(r), None if cb is None else _calling(r, cb, arg))
+)  # fmt: skip
 
 
 @function(
@@ -193,44 +167,16 @@ class SignalWatcher(watchers.SignalWatcher):
             super()._disarm()
 
 
-@function("void flux_watcher_start (flux_watcher_t *w)", null="w")
-def flux_watcher_start(w):
-    if w is not None:
-        w.start()
-
-
-@function("void flux_watcher_stop (flux_watcher_t *w)", null="w")
-def flux_watcher_stop(w):
-    if w is not None:
-        w.stop()
-
-
-@function("void flux_watcher_ref (flux_watcher_t *w)", null="w")
-def flux_watcher_ref(w):
-    if w is not None:
-        w.ref()
-
-
-@function("void flux_watcher_unref (flux_watcher_t *w)", null="w")
-def flux_watcher_unref(w):
-    if w is not None:
-        w.unref()
-
-
-@function("void flux_watcher_destroy (flux_watcher_t *w)", null="w")
-def flux_watcher_destroy(w):
-    if w is not None:
-        w.destroy()
-
-
-@function("bool flux_watcher_is_active (flux_watcher_t *w)", null="w")
-def flux_watcher_is_active(w):
-    return w is not None and w.active
-
-
-@function("bool flux_watcher_is_referenced (flux_watcher_t *w)", null="w")
-def flux_watcher_is_referenced(w):
-    return w is not None and w.counted
+functions(
+    {
+        "void flux_watcher_start (flux_watcher_t *w)": watchers.Watcher.start,
+        "void flux_watcher_stop (flux_watcher_t *w)": watchers.Watcher.stop,
+        "void flux_watcher_ref (flux_watcher_t *w)": watchers.Watcher.ref,
+        "void flux_watcher_unref (flux_watcher_t *w)": watchers.Watcher.unref,
+        "void flux_watcher_destroy (flux_watcher_t *w)": watchers.Watcher.destroy,
+        "bool flux_watcher_is_active (flux_watcher_t *w)": lambda w: w.active,
+    }
+)
 
 
 # -- message handlers --------------------------------------------------------------------------------------
@@ -260,29 +206,15 @@ def flux_msg_handler_create(h, match, cb, arg):
     return MessageHandler(h, match, cb, arg)
 
 
-@function("void flux_msg_handler_start (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_start(mh):
-    if mh is not None:
-        mh.start()
+def _allow(handler, rolemask):
+    handler.rolemask |= rolemask
 
 
-@function("void flux_msg_handler_stop (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_stop(mh):
-    if mh is not None:
-        mh.stop()
-
-
-@function("void flux_msg_handler_destroy (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_destroy(mh):
-    if mh is not None:
-        mh.destroy()
-
-
-@function("void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)")
-def flux_msg_handler_allow_rolemask(mh, rolemask):
-    mh.rolemask |= rolemask
-
-
-@function("void flux_msg_handler_deny_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)")
-def flux_msg_handler_deny_rolemask(mh, rolemask):
-    mh.rolemask = (mh.rolemask & ~rolemask) | ROLE_OWNER
+functions(
+    {
+        "void flux_msg_handler_start (flux_msg_handler_t *mh)": MessageHandler.start,
+        "void flux_msg_handler_stop (flux_msg_handler_t *mh)": MessageHandler.stop,
+        "void flux_msg_handler_destroy (flux_msg_handler_t *mh)": MessageHandler.destroy,
+        "void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)": _allow,
+    }
+)
