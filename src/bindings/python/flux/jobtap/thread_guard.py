@@ -14,14 +14,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from _flux._core import ffi, lib
-
 import flux.constants
 import flux.core.handle
 import flux.future
 import flux.rpc
 import flux.util
 import flux.wrapper
+from _flux._core import ffi, lib
 from flux.jobtap import child_processes, plugin_resources, process_guard
 
 #: the thread that the job manager runs in
