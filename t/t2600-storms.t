@@ -12,8 +12,8 @@ else
     test_under_flux 1 job
 fi
 
-STORM_FLUX=$(command -v flux)
-export STORM_FLUX
+CAMPAIGN_FLUX=$(command -v flux)
+export CAMPAIGN_FLUX
 storm() {
     flux python "$SHARNESS_TEST_SRCDIR/campaign/storms.py" --pause=0.3 "$@"
 }

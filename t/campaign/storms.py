@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 r"""Storms: an administrator, users and bad luck act on a running instance, many times a minute, while jobs run.
 
-    STORM_FLUX=$(command -v flux) flux start -Sbroker.module-nopanic=1 \
+    CAMPAIGN_FLUX=$(command -v flux) flux start -Sbroker.module-nopanic=1 \
         flux python t/campaign/storms.py --seed 1 --seconds 60 --jobs 500
     ... --acts reload,switch              only these
     ... --list                            what there is
@@ -45,7 +45,7 @@ BAD_TABLES = (
 
 
 #: The command of the instance. ``flux python`` of a real Flux puts directories with others of that name first.
-COMMAND = [os.environ.get("STORM_FLUX", "flux")]
+COMMAND = [os.environ.get("CAMPAIGN_FLUX", "flux")]
 
 
 def flux(*args, seconds=60):

@@ -25,7 +25,15 @@ from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
 from flux.jobtap import perilogs, plugin_file, plugin_resources, thread_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
-from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
+from flux.jobtap.errors import (
+    FAILURES,
+    JobtapError,
+    brief,
+    can_fail,
+    describe,
+    describe_for_log,
+    trace,
+)
 from flux.jobtap.frozen_json import FrozenDict, FrozenList
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.perilogs import Perilog, Perilogs
@@ -306,7 +314,9 @@ class PluginHost:
     def report(self, where: str, exc: BaseException) -> None:
         """Log an exception of a plugin: one line at level err, and the traceback at level debug."""
         path = self.plugin and self.plugin.path
-        self.log(LOG_ERR, f"jobtap: {self._name()}: {where}: {describe(exc, path)}")
+        callback = self.plugin and self.plugin.handlers.find(where)
+        text = describe_for_log(exc, path, callback)
+        self.log(LOG_ERR, f"jobtap: {self._name()}: {where}: {text}")
         self.log(LOG_DEBUG, trace(exc))
 
     def log(self, level: int, text: str) -> None:

@@ -15,7 +15,15 @@ from types import MappingProxyType
 
 from flux.jobtap import plugin_file, process_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
-from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe, trace
+from flux.jobtap.errors import (
+    FAILURES,
+    JobtapError,
+    Rejected,
+    brief,
+    describe,
+    describe_for_log,
+    trace,
+)
 from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
@@ -278,7 +286,8 @@ class Jobtap:
 
     def report(self, plugin, topic, exc):
         """Log what a plugin raised: one line, and its traceback for those who debug."""
-        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
+        text = describe_for_log(exc, plugin.path, plugin.handlers.find(topic))
+        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
         self.service.log(LOG_DEBUG, trace(exc))
 
     def job_event(self, job, event):
