@@ -85,16 +85,17 @@ class Storm:
         self.chance = chance
         self.directory = directory
         self.ranks = int(flux("getattr", "size")[1])
-        self.jobs = []
+        self.run = None
         self.acts = {
             name[3:].replace("_", "-"): getattr(self, name)
             for name in sorted(dir(self))
             if name.startswith("do_")
         }
         self.counts = dict.fromkeys(self.acts, 0)
+        self.first = self.loaded()
 
     def submit(self, count):
-        run = self.chance.choice(("0.1", "0.3", "1"))
+        run = self.run or self.chance.choice(("0.1", "0.3", "1"))
         args = ["submit", f"--cc=1-{count}", "--quiet", "--wait-event=validate"]
         code, text = flux(*args, "-t", "1m", "sleep", run, seconds=300)
         if code:
@@ -207,6 +208,13 @@ class Storm:
             if code:
                 raise Violation(f"no scheduler can be loaded: {text}")
 
+    def restore(self):
+        """Have the scheduler that was there at first."""
+        name = self.loaded()
+        if self.first not in (None, name):
+            flux("module", "remove", "-f", name)
+            self.load(self.first)
+
     def check(self, seconds):
         """All jobs end in so many seconds, and their records are legal.
 
@@ -239,15 +247,48 @@ class Storm:
             raise Violation(f"a job that asks for everything does not run: {text}")
         return len(found), len(spans)
 
+    def check_loss(self, seconds):
+        """As `check`, where a broker was lost: what it had is gone, but no job is in limbo.
+
+        Raises:
+            Violation: something does not hold
+        """
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = list(records())
+            if all(log[-1]["name"] == "clean" for _, log, _ in found):
+                break
+            time.sleep(1)
+        left = [id for id, log, _ in found if log[-1]["name"] != "clean"]
+        if left:
+            raise Violation(f"jobs do not end after a broker was lost: {left}")
+        spans = check_instance.holdings(found)
+        check_instance.overlaps(spans)
+        code, text = flux("run", "-t", "1m", "true", seconds=90)
+        if code:
+            raise Violation(f"no job runs after a broker was lost: {text}")
+        return len(found), len(spans)
+
+    def lose_broker(self):
+        """Kill the broker of the last rank."""
+        code, pid = flux("exec", "-r", str(self.ranks - 1), "flux", "getattr", "broker.pid")
+        if code:
+            raise Violation(f"the broker of rank {self.ranks - 1} does not answer: {pid}")
+        os.kill(int(pid), signal.SIGKILL)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--jobs", type=int, default=100, help="submitted at the beginning")
+    parser.add_argument("--run", help="seconds that jobs take (default: 0.1 to 1)")
     parser.add_argument("--acts", help="names, with commas between them (default: all)")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between them (1)")
     parser.add_argument("--patience", type=int, default=120, help="seconds for all jobs to end")
+    parser.add_argument(
+        "--lose-broker", action="store_true", help="kill one broker (not on the embedded instance)"
+    )
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     chance = random.Random(args.seed)
@@ -256,11 +297,15 @@ def main():
         if args.list:
             print("\n".join(storm.acts))
             return 0
+        storm.run = args.run
         names = args.acts.split(",") if args.acts else sorted(storm.acts)
         unknown = set(names) - set(storm.acts)
         if unknown:
             sys.exit(f"storms.py: no such act: {', '.join(unknown)}")
         storm.submit(args.jobs)
+        if args.lose_broker:
+            time.sleep(1)
+            storm.lose_broker()
         end = time.monotonic() + args.seconds
         while time.monotonic() < end:
             storm.act(names)
@@ -268,7 +313,9 @@ def main():
         done = ", ".join(f"{name} {count}" for name, count in storm.counts.items() if count)
         try:
             storm.repair()
-            jobs, spans = storm.check(args.patience)
+            check = storm.check_loss if args.lose_broker else storm.check
+            jobs, spans = check(args.patience)
+            storm.restore()
         except Violation as violation:
             print(f"FAIL seed={args.seed} after {done}\n{violation}", flush=True)
             return 1
