@@ -13,7 +13,7 @@ from _flux.function import failure, function, functions, itself, nothing
 from _flux.futures import RPCFuture, send
 from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
 
-READDIR, READLINK = constants.FLUX_KVS_READDIR, constants.FLUX_KVS_READLINK
+READDIR = constants.FLUX_KVS_READDIR
 WATCH, WAITCREATE, STREAM = (
     constants.FLUX_KVS_WATCH,
     constants.FLUX_KVS_WAITCREATE,
@@ -24,7 +24,7 @@ WATCH_FLAGS = (
     constants.FLUX_KVS_WATCH_FULL | UNIQ | APPEND | constants.FLUX_KVS_WATCH_INITIAL_SENTINEL
 )
 #: What may be asked for apart from watching.
-KINDS = (0, constants.FLUX_KVS_TREEOBJ, READDIR, READDIR | constants.FLUX_KVS_TREEOBJ, READLINK)
+KINDS = (0, constants.FLUX_KVS_TREEOBJ, READDIR, READDIR | constants.FLUX_KVS_TREEOBJ)
 
 
 def _key(key):
@@ -96,8 +96,6 @@ def flux_kvs_lookup(h, ns, flags, key):
         return h.send_request(future, "kvs.lookup", None, payload)
     if flags == READDIR:
         return h.send_request(future, "kvs.dir", None, payload)
-    if flags == READLINK:
-        return h.send_request(future, "kvs.readlink", None, payload)
     if watching and not kind and not flags & constants.FLUX_KVS_WATCH_INITIAL_SENTINEL:
         payload["waitcreate"] = bool(flags & WAITCREATE)
         payload["append"] = bool(flags & APPEND)
@@ -249,7 +247,7 @@ functions(
         "void flux_kvs_txn_destroy (flux_kvs_txn_t *txn)": nothing,
         "bool flux_kvs_txn_is_empty (flux_kvs_txn_t *txn)": lambda txn: txn is None or not txn.ops,
         "int flux_kvs_txn_symlink (flux_kvs_txn_t *t, int flags, const char *key, const char *ns, const char *target)":
-            lambda txn, flags, key, ns, target: _change(txn, flags, "symlink", _key(key), _key(target), *([ns] if ns else [])),
+            lambda txn, flags, key, ns, target: _change(txn, flags or ns, "symlink", _key(key), _key(target)),
         "int flux_kvs_txn_put (flux_kvs_txn_t *t, int flags, const char *key, const char *value)":
             lambda txn, flags, key, value: _put(txn, flags, key, value or ""),
     },

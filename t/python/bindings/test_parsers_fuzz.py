@@ -173,13 +173,7 @@ def test_jobspecs(spec):
         jobspec.validate(spec)
     except ValueError:
         return
-    jobspec.check_hosts(spec, Everything())
     json.dumps(spec)
-
-
-class Everything:
-    def __contains__(self, name):
-        return True
 
 
 @MANY
@@ -188,15 +182,7 @@ def test_constraints(obj):
     try:
         constraint.validate(obj)
     except ValueError:
-        return
-    every = idset.decode("0-3")
-    match = constraint.match(obj, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
-    assert idset.combine(match, every, idset.DIFFERENCE) == []
-    opposite = constraint.match(
-        {"not": [obj]}, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else []
-    )
-    assert idset.combine(match, opposite, idset.UNION) == every
-    assert idset.combine(match, opposite, idset.INTERSECT) == []
+        pass
 
 
 # -- against simple models -------------------------------------------------------

@@ -511,3 +511,21 @@ def test_scheduler_reload_with_updated_expiration(inst):
     inst.load_sched()
     R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R", "flags": 0})["R"]
     assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20
+
+
+def test_getattr(inst):
+    """What a scheduler can ask of the jobs that hold resources, with updates and without the environment."""
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run_duration=100, duration=50)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 70}})
+    attrs = ["jobspec", "R", "eventlog"]
+    found = inst.rpc("job-manager.getattr", {"id": id, "attrs": attrs})
+    assert list(found) == attrs and found["R"]["execution"]["R_lite"]
+    system = found["jobspec"]["attributes"]["system"]
+    assert system["duration"] == 70 and "environment" not in system
+    assert found["eventlog"] == inst.eventlog(id)
+    for other, attrs, text in [
+        (id + 1, [], "unknown job"), (id, ["x"], "unknown attr x"), (id, [3], "non-string"),
+    ]:  # fmt: skip
+        with pytest.raises(OSError, match=text):
+            inst.rpc("job-manager.getattr", {"id": other, "attrs": attrs})

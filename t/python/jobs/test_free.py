@@ -67,15 +67,26 @@ def test_free_without_housekeeping_returns_R_as_allocated(four):
     assert four.sched.of("free")[0]["R"] == FOUR
 
 
+def submit_and_end_rank_0(four):
+    """A job that has finished, and of whose ranks execution holds all but the first."""
+    id = four.submit(exec={"test": {"override": 1}})
+    four.rpc("job-exec.override", {"jobid": id, "event": "start"})
+    job = four.service("job-exec").jobs[id]
+    job.answer("finish", {"status": 0})
+    job.answer("release", {"ranks": "0", "final": False})
+    four.run()
+    return id, job
+
+
 def test_partial_release_by_execution(four):
-    id = four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 2]]}})
-    four.advance(1)
+    id, job = submit_and_end_rank_0(four)
     assert frees(four) == [("0", False)]
     assert "free" not in four.events(id)
     four.unload_sched()
     four.load_sched()
     assert four.sched.hello[0]["free"] == "0"
-    four.advance(2)
+    job.answer("release", {"ranks": "1-3", "final": True})
+    four.run()
     releases = [event["context"] for event in four.eventlog(id) if event["name"] == "release"]
     assert releases == [{"ranks": "0", "final": False}, {"ranks": "1-3", "final": True}]
     assert frees(four) == [("1-3", True)]
@@ -83,8 +94,7 @@ def test_partial_release_by_execution(four):
 
 
 def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
-    four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 50]]}})
-    four.advance(1)
+    submit_and_end_rank_0(four)
     four.unload_sched()
     future = four.handle.rpc("job-manager.sched-hello", {"partial-ok": False}, flags=2)
     four.run()

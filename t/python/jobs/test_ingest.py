@@ -9,7 +9,7 @@ from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
 from flux_embedded.kernel.message import OWNER
-from flux_embedded.services.job_ingest.ids import IdGenerator
+from flux_embedded.services.job_ingest.service import IdGenerator
 
 QUEUES = {
     "queues": {

@@ -51,7 +51,7 @@ def test_the_first_example_works(guide, inst, tmp_path):
 
 
 def test_example_plugins_are_described(guide):
-    import flux_embedded.services.job_manager.jobtap.loader as loader
+    from flux_embedded.services.job_manager.jobtap.stack import EXAMPLES
 
-    for path in Path(loader.EXAMPLES).glob("*.py"):
+    for path in Path(EXAMPLES).glob("*.py"):
         assert f"``{path.name}``" in guide

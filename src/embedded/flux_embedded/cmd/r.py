@@ -155,7 +155,7 @@ def decode(args):
 def append(args):
     result, *others = _stdin_sets()
     for other in others:
-        if any(result.intersect(other).have.values()):
+        if result.overlaps(other):
             text = f"R objects '{result.short()}' and '{other.short()}' overlap"
             raise CommandError(text)
         result = result.union(other)

@@ -8,7 +8,7 @@ for them (a real instance takes those too).
 
 import json
 
-from flux_embedded.formats import constraint, hostlist
+from flux_embedded.formats import constraint
 from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
@@ -197,28 +197,6 @@ def _check_dependencies(dependencies):
         for key in ("scheme", "value"):
             if type(item.get(key)) is not str:
                 raise ValueError(f"dependency {key} must be a string")
-
-
-def check_hosts(jobspec, known):
-    """Check that the hosts of a valid jobspec's constraint exist.
-
-    Args:
-        jobspec (dict): checked by `validate`
-        known: container of the instance's host names
-
-    Raises:
-        ValueError: ``host constraint contains invalid hosts: ...``
-    """
-    constraints = jobspec["attributes"]["system"].get("constraints")
-    if not constraints:
-        return
-    missing = dict.fromkeys(name for name in constraint.hosts(constraints) if name not in known)
-    if missing:
-        plural = "s" if len(missing) > 1 else ""
-        names = hostlist.encode(missing)
-        raise ValueError(
-            f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found"
-        )
 
 
 def count_resources(resources):

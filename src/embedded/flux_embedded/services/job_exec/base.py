@@ -33,16 +33,8 @@ class ExecJob:
     """
 
     __slots__ = (
-        "service",
-        "msg",
-        "id",
-        "R",
-        "jobspec",
-        "expiration",
-        "alarm",
-        "userid",
-        "critical_ranks",
-    )
+        "service", "msg", "id", "R", "jobspec", "expiration", "alarm", "userid", "critical_ranks",
+    )  # fmt: skip
 
     def __init__(self, service, msg, body):
         self.service = service
@@ -65,10 +57,6 @@ class ExecJob:
     def write(self, data, eof, ranks=None):
         """Standard input; a mock job does not read any."""
 
-    def proctable(self):
-        """[rank, host, pid] of the tasks that run; a mock job has none."""
-        return []
-
     def lost(self, ranks):
         """These broker ranks (a set) are gone; if the job was there, that is its end."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
@@ -78,7 +66,7 @@ class ExecJob:
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
                 return
 
-    def release(self, ranks=None):
-        """The last response: execution is done with all ranks, or with these that were left."""
-        self.answer("release", {"ranks": ranks or idset.text(rset.ranks(self.R)), "final": True})
+    def release(self):
+        """The last response: execution is done with all ranks."""
+        self.answer("release", {"ranks": idset.text(rset.ranks(self.R)), "final": True})
         self.service.ended(self)

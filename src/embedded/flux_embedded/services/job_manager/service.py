@@ -28,8 +28,11 @@ journal-batches (S)
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
 purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
-list, getattr           see `listing`
+list                    ``{max_entries}`` -> ``{jobs: [{id, ...}]}``: at most so many (0: all) of the active jobs, those
+                        that wait for the scheduler first. ``job-list`` knows more
 getinfo                 -> ``{max_jobid}``
+getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
+                        environment), ``R`` and ``eventlog`` of a job
 housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
 config-reload           the new configuration
@@ -39,26 +42,29 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 """
 
 import errno
+import os
 
-from flux_embedded.formats import idset, policy, rset, states
+from flux_embedded.formats import eventlog, idset, policy, rset, states
 from flux_embedded.kernel.message import RESPONSE
 from flux_embedded.kernel.service import Real, Service, request
-from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
+from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
-from flux_embedded.services.job_manager.jobs import Jobs
+from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.listing import Listing
 from flux_embedded.services.job_manager.purge import Purge
-from flux_embedded.services.job_manager.queues import QueueRequests, Queues
+from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
 from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
+
+#: What a request to change queues has besides the change.
+QUEUES = {"all": bool, "name?": str, "reason?": str}
 
 
 class JobManager(Service):
@@ -122,12 +128,6 @@ class JobManager(Service):
         add("wait", self.waits.wait, form=object)
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
-        queues = QueueRequests(self, self.queues, jobs, events, sched)
-        add("queue-status", queues.status, guest=True, form={"name?": str})
-        add("queue-list", queues.list, guest=True)
-        which = {"all": bool, "name?": str, "reason?": str}
-        add("queue-enable", queues.enable, form={"enable": bool, **which})
-        add("queue-start", queues.start, form={"start": bool, "nocheckpoint?": bool, **which})
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
@@ -142,9 +142,6 @@ class JobManager(Service):
         limits = {"age_limit": Real, "num_limit": int, "batch": int, "force": bool}
         add("purge", self.purge.request, form=limits)
         add("purge-id", self.purge.request_one, form={"id": int, "force": int})
-        listing = Listing(self, jobs, events, self.waits)
-        add("list", listing.list, form={"max_entries": int})
-        add("getattr", listing.getattr, guest=True, form={"id": int, "attrs": object})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -172,7 +169,84 @@ class JobManager(Service):
         watcher.start()
         return watcher
 
+    # -- queues ------------------------------------------------------------------------------------
+
+    @request("queue-status", guest=True, form={"name?": str})
+    def _queue_status(self, msg):
+        queue = self.queues.find(msg.body.get("name"))
+        status = {"enable": queue.enabled, "start": queue.started}
+        if not queue.enabled:
+            status["disable_reason"] = queue.disable_reason
+        if queue.stop_reason is not None and not queue.started:
+            status["stop_reason"] = queue.stop_reason
+        if queue.started and not self.sched.is_ready:
+            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
+        self.respond(msg, status)
+
+    @request("queue-list", guest=True)
+    def _queue_list(self, msg):
+        self.respond(msg, {"queues": [name for name in self.queues.table if name is not None]})
+
+    @request("queue-enable", form={"enable": bool, **QUEUES})
+    def _queue_enable(self, msg):
+        value, reason = msg.body["enable"], msg.body.get("reason")
+        if not value and reason is None:
+            raise OSError(errno.EINVAL, "reason is required for disable")
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.enabled = value
+            queue.disable_reason = "" if value else reason
+        self.respond(msg)
+
+    @request("queue-start", form={"start": bool, "nocheckpoint?": bool, **QUEUES})
+    def _queue_start(self, msg):
+        value = msg.body["start"]
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.started = value
+            queue.stop_reason = None if value else msg.body.get("reason")
+        self.sched.requeue_eligible(list(self.jobs.active.values()))
+        self.events.send(self.respond, msg)
+
     # -- requests ----------------------------------------------------------------------------------
+
+    @request("list", form={"max_entries": int})
+    def _list(self, msg):
+        most = msg.body["max_entries"]
+        if most < 0:
+            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        jobs = sorted(self.jobs.active.values(), key=_place)
+        jobs = [*(jobs[:most] if most else jobs), *self.waits.zombies]
+        self.respond(msg, {"jobs": [_describe(job) for job in jobs]})
+
+    @request("getattr", guest=True, form={"id": int, "attrs": object})
+    def _getattr(self, msg):
+        job = self.jobs.find(msg.body["id"])
+        if job is None:
+            raise OSError(errno.EINVAL, "unknown job")
+        permit(msg, job.userid, "can only access")
+        names = msg.body["attrs"] if isinstance(msg.body["attrs"], list) else ()
+        for name in names:
+            if not isinstance(name, str):
+                raise OSError(errno.EPROTO, "attribute list contains non-string")
+            if name not in ("jobspec", "R", "eventlog"):
+                raise OSError(errno.ENOENT, f"unknown attr {name}")
+            if name == "R" and job.R is None:
+                raise OSError(errno.ENOENT, "R is NULL")
+        found = {name: getattr(job, name) for name in names if name != "eventlog"}
+        if "eventlog" not in names:
+            self.respond(msg, found)
+            return
+
+        def answer(future):
+            try:
+                log = future.body["values"][job.eventlog]
+            except OSError as exc:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            else:
+                self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
+
+        # What has happened is in the KVS once it is committed.
+        lookup = {"keys": [job.eventlog]}
+        self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
 
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
@@ -261,3 +335,18 @@ def _ranks(text):
         return idset.decode(text)
     except ValueError:
         raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None
+
+
+def _place(job):
+    """Jobs in SCHED come first, in the order in which they are sent to the scheduler."""
+    return (0, -job.priority, job.id) if job.state == states.SCHED else (1, 0, job.id)
+
+
+def _describe(job):
+    keys = ("id", "userid", "urgency", "priority", "t_submit", "state")
+    found = {key: getattr(job, key) for key in keys}
+    if job.annotations:
+        found["annotations"] = job.annotations
+    if job.dependencies is not None:
+        found["dependencies"] = [text for text, is_open in job.dependencies.items() if is_open]
+    return found

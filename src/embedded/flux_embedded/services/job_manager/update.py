@@ -12,6 +12,7 @@ from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import INACTIVE, RUN
 from flux_embedded.services.job_manager.actions import permit
+from flux_embedded.services.job_manager.jobtap.host import JobSource
 
 DURATION = "attributes.system.duration"
 #: There is no such service, or it went away before it answered.
@@ -72,7 +73,7 @@ class Update:
                 raise OSError(errno.EINVAL, f"update of {key} not supported")
             more = {"key": key, "value": requested[key], "updates": requested, "cred": cred}
             try:
-                out = self.jobtap.call_or_raise(job, topic, self.jobtap.source_of(job, **more))
+                out = self.jobtap.call_or_raise(job, topic, JobSource(job, more))
             except JobtapError as exc:
                 raise OSError(errno.EINVAL, str(exc) or f"update of {key} rejected") from None
             validated = validated and bool(out.get("validated"))

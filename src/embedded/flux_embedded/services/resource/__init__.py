@@ -17,7 +17,6 @@ drain                  ``{targets, reason?, mode?}`` -> nothing. mode: ``none`` 
                        reason), ``force-overwrite`` (new reason and time)
 undrain                ``{targets, mode?, reason?}`` -> nothing. mode ``force``: no error for ranks
                        that are not drained
-exclude, include       ``{targets}`` -> nothing: not to be used, though in the inventory
 offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew

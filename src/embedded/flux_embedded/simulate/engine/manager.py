@@ -10,10 +10,10 @@ import marshal
 
 from flux_embedded.formats import rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
-from flux_embedded.services.job_manager.job import EMPTY
-from flux_embedded.services.job_manager.jobs import Jobs
+from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.sched import SUCCESS, Sched
+from flux_embedded.services.job_record import EMPTY
 from flux_embedded.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux_embedded.simulate.job import jobspec
 

@@ -3,6 +3,7 @@
 
 import errno
 import os
+from types import MappingProxyType
 
 from _flux import module
 from flux.jobtap import validation
@@ -77,17 +78,15 @@ class State:
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
         perilogs (list): (job, "prolog" or "epilog", description) that it has open
-        plugin_resources (PluginResources): what it has running
-        is_builtin (bool): it is a rule of the job manager's own
+        plugin_resources (PluginResources): what it has running; None: it is a rule of the job manager's own
     """
 
-    def __init__(self, name, plugin_resources, is_builtin):
+    def __init__(self, name, plugin_resources=None):
         self.sort_order = "none"
         self.service = service_name(name)
         self.services = []
         self.perilogs = []
         self.plugin_resources = plugin_resources
-        self.is_builtin = is_builtin
 
 
 class Host:
@@ -119,16 +118,13 @@ class Host:
         )
         handle = PluginHandle(PluginFlux(self.service, plugin_resources), plugin_resources)
         plugin = Plugin(self, name, path, args, handle=handle)
-        self.states[plugin] = State(name, plugin_resources, False)
+        self.states[plugin] = State(name, plugin_resources)
         return plugin
 
     def create_builtin(self, name):
         plugin = Builtin(self, name)
-        self.states[plugin] = State(name, None, True)
+        self.states[plugin] = State(name)
         return plugin
-
-    def is_builtin(self, plugin):
-        return self.states[plugin].is_builtin
 
     def report(self, plugin, where, exc):
         self.jobtap.report(plugin, where, exc)
@@ -194,9 +190,10 @@ class Host:
 
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
-        if self.is_builtin(plugin):
-            return self.jobtap.args_of(job)
-        args = CallbackArgs(self.jobtap.source_of(job))
+        source = JobSource(job, {})
+        if isinstance(plugin, Builtin):
+            return source.raw()
+        args = CallbackArgs(source)
         args.release(True)
         return args
 
@@ -347,7 +344,7 @@ class Host:
         jobtap = self.jobtap
         job = self._job(id, active=False)
         if args is None:
-            source = jobtap.source_of(job)
+            source = JobSource(job, {})
         elif isinstance(args, CallbackArgs) and args.is_live():
             source = args.source()
         else:
@@ -382,6 +379,9 @@ class DictSource:
     def __init__(self, values):
         self.values = values
 
+    def raw(self):
+        return MappingProxyType(self.values)
+
     def fetch(self, key):
         return self.values[key]
 
@@ -412,6 +412,25 @@ class JobSource:
     def __init__(self, job, more):
         self.job = job
         self.more = more
+
+    def raw(self):
+        """The args for the job manager's own rules, not copied."""
+        job = self.job
+        args = {
+            "jobspec": jobspec_of(job),
+            "id": job.id,
+            "state": job.state,
+            "userid": job.userid,
+            "urgency": job.urgency,
+            "priority": job.priority,
+            "t_submit": job.t_submit,
+        }
+        if job.R is not None:
+            args["R"] = job.R
+        if job.end_event is not None:
+            args["end_event"] = job.end_event
+        args.update(self.more)
+        return MappingProxyType(args)
 
     def fetch(self, key):
         if key in self.more:

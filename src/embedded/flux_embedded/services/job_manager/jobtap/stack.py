@@ -19,12 +19,13 @@ from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe,
 from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
+from flux_embedded import paths
 from flux_embedded.formats import states
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.policy import json_name
-from flux_embedded.services.job_manager.jobtap import loader
-from flux_embedded.services.job_manager.jobtap.host import DictSource, Host, JobSource, jobspec_of
+from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 
+EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}
 #: Topics whose ``priority`` the caller takes itself.
 _OWN_PRIORITY = ("job.state.priority", "job.priority.get")
@@ -83,7 +84,7 @@ class Jobtap:
         if len(self._table) > 1000:
             self.handlers_changed()
         self._table[topic] = found = tuple(found)
-        if all(self.host.is_builtin(plugin) for plugin, _ in found):
+        if all(isinstance(plugin, Builtin) for plugin, _ in found):
             self._own_rules.add(topic)
         return found
 
@@ -114,28 +115,6 @@ class Jobtap:
         """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
         return bool(self._guests) and self.service.kernel.running is self.service.task
 
-    def args_of(self, job, **more):
-        """The args mapping of `job` for the job manager's own rules, not copied."""
-        args = {
-            "jobspec": jobspec_of(job),
-            "id": job.id,
-            "state": job.state,
-            "userid": job.userid,
-            "urgency": job.urgency,
-            "priority": job.priority,
-            "t_submit": job.t_submit,
-        }
-        if job.R is not None:
-            args["R"] = job.R
-        if job.end_event is not None:
-            args["end_event"] = job.end_event
-        if more:
-            args.update(more)
-        return MappingProxyType(args)
-
-    def source_of(self, job, **more):
-        return JobSource(job, more)
-
     # -- calling -----------------------------------------------------------------------------------
 
     def call(self, job, topic, **more):
@@ -165,10 +144,7 @@ class Jobtap:
     def _call_own_rules(self, job, topic, source, handlers, can_refuse):
         """What most instances do nearly always: nothing needs to be copied, collected or guarded."""
         out = {}
-        if isinstance(source, DictSource):
-            args = MappingProxyType(source.values)
-        else:
-            args = self.args_of(job, **source.more)
+        args = source.raw()
         self._current.append(job)
         was_busy, job.busy = job.busy, True
         try:
@@ -199,7 +175,7 @@ class Jobtap:
         if job is not None and topic in self._own_rules:
             return self._call_own_rules(job, topic, source, handlers, can_refuse)
         out = {}
-        views = Views(self, job, source)
+        views = []  # the unchangeable args, once a plugin has been handed them
         self._current.append(job)
         was_busy = job is not None and job.busy
         if job is not None:
@@ -210,11 +186,12 @@ class Jobtap:
                     continue  # removed by one before it
                 self._updates.append(None)
                 try:
-                    answer = self._call_one(plugin, callback, topic, views)
+                    answer = self._call_one(plugin, callback, topic, source, views)
                     updates = self._updates[-1]
                     if updates:
                         self.host.post_updates(plugin, job, updates)
-                        views.renew()
+                        if job.state == states.NEW:
+                            _release(views)  # those who come next see another jobspec
                 except FAILURES as exc:
                     self._failed(plugin, topic, exc, can_refuse)
                     continue
@@ -226,15 +203,17 @@ class Jobtap:
             self._current.pop()
             if job is not None:
                 job.busy = was_busy
-            views.release()
+            _release(views)
         return out
 
-    def _call_one(self, plugin, callback, topic, views):
+    def _call_one(self, plugin, callback, topic, source, views):
         """One callback; returns a dict or None, and raises what it raises or means by its answer."""
-        if self.host.is_builtin(plugin):
-            return callback(plugin, topic, views.raw())
+        if isinstance(plugin, Builtin):
+            return callback(plugin, topic, source.raw())
         with self.guest(plugin):
-            answer = callback(plugin, topic, views.frozen())
+            if not views:
+                views.append(CallbackArgs(source))
+            answer = callback(plugin, topic, views[0])
             if answer is None:
                 return None
             answer = read_answer(answer, topic, plugin.name)
@@ -412,7 +391,7 @@ class Jobtap:
         if builtin is not None:
             name, full = path, "builtin"
         else:
-            name, full = loader.find(path, self._search_path())
+            name, full = _find(path, self._search_path())
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
         if builtin is not None:
@@ -432,7 +411,7 @@ class Jobtap:
         return [part for part in directory.split(":") if part]
 
     def _entered(self, plugin):
-        return nullcontext() if self.host.is_builtin(plugin) else self.guest(plugin)
+        return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
 
     def add(self, plugin, init):
         """Take in a plugin: call its ``init(plugin)``, show it the configuration and the jobs there are.
@@ -475,7 +454,7 @@ class Jobtap:
                 except JobtapError as exc:
                     self.report(plugin, "job.dependency", exc)
                 self._call_mine(plugin, job, "job.state.depend")
-        if not self.host.is_builtin(plugin):
+        if not isinstance(plugin, Builtin):
             self.life.reprioritize_all()
 
     def _call_mine(self, plugin, job, topic):
@@ -529,7 +508,7 @@ class Jobtap:
         callback = plugin.handlers.find("conf.update")
         if callback is not None:
             with self._entered(plugin):
-                conf = config if self.host.is_builtin(plugin) else freeze(config)
+                conf = config if isinstance(plugin, Builtin) else freeze(config)
                 answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
                 read_answer(answer, "conf.update", plugin.name)
 
@@ -547,7 +526,7 @@ class Jobtap:
                 if not isinstance(exc, JobtapError):
                     self.report(plugin, "conf.update", exc)
                     text = f"{plugin.name}: conf.update: {text}"
-                elif plugin.name not in text and not self.host.is_builtin(plugin):
+                elif plugin.name not in text and not isinstance(plugin, Builtin):
                     text = f"{plugin.name}: {text}"
                 raise OSError(errno.EINVAL, text) from exc
 
@@ -616,37 +595,34 @@ class Jobtap:
             raise OSError(errno.EIO, f"{plugin.name}: plugin.query: {brief(exc)}") from exc
 
 
-class Views:
-    """The args of one call: as they are for the job manager's own rules, unchangeable copies for all others."""
+def _release(views):
+    """A call is over, or its args are out of date: whoever has kept them goes on to have what is in them."""
+    while views:
+        args = views.pop()
+        args.release(sys.getrefcount(args) > 2)  # two references are ours
 
-    def __init__(self, calls, job, source):
-        self._calls = calls
-        self._job = job
-        self._source = source
-        self._raw = None
-        self._frozen = None
 
-    def raw(self):
-        if self._raw is None:
-            source = self._source
-            if isinstance(source, DictSource):
-                self._raw = MappingProxyType(source.values)
-            else:
-                self._raw = self._calls.args_of(self._job, **source.more)
-        return self._raw
+def _find(path, search_path):
+    """Locate a plugin, a Python file.
 
-    def frozen(self):
-        if self._frozen is None:
-            self._frozen = CallbackArgs(self._source)
-        return self._frozen
+    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work.
 
-    def renew(self):
-        """The jobspec of a new job has changed: those who come next see that."""
-        if self._job.state == states.NEW:
-            self.release()
-            self._raw = self._frozen = None
+    Args:
+        path (str): a path, or a name to be looked for
+        search_path (list of str): directories to look in before the examples that come with the instance
 
-    def release(self):
-        if self._frozen is not None:
-            # Two references are ours: whoever keeps the args goes on to have what is in them.
-            self._frozen.release(sys.getrefcount(self._frozen) > 2)
+    Returns:
+        (name as it is listed, full path)
+
+    Raises:
+        OSError: ENOENT
+    """
+    name = os.path.basename(path)
+    where = [""] if os.sep in path else [*search_path, os.getcwd(), EXAMPLES]
+    for directory in where:
+        full = os.path.join(directory, path)
+        if full.endswith(".so"):
+            full = full[:-3] + ".py"
+        if full.endswith(".py") and os.path.isfile(full):
+            return name, os.path.abspath(full)
+    raise OSError(errno.ENOENT, f"{name}: No such plugin found")

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``.dependency-after``: the schemes afterstart, afterany, afterok, afternotok and afterexcept (RFC 26).
+"""Schemes of dependencies (RFC 26).
 
-``after`` is an older name of afterstart. A job that never got resources satisfies only ``afterany``.
+- ``.dependency-after``: afterstart, afterany, afterok, afternotok and afterexcept; ``after`` is an older name of afterstart. A
+  job that never got resources satisfies only ``afterany``.
+- ``.dependency-singleton``: one job of a name and user at a time, in order: a job waits until all earlier ones of the same
+  user and the same ``attributes.system.job.name`` are inactive.
+- ``.begin-time``: a job waits for a time; the value is seconds since the epoch.
 """
 
 from flux.jobtap import CURRENT_JOB
 from flux_embedded.formats import jobid
+from flux_embedded.formats.dotted import lookup_path
 from flux_embedded.formats.states import COMPLETED, INACTIVE
 
 #: scheme -> what the description in the eventlog begins with
@@ -17,18 +22,23 @@ KINDS = {
     "afternotok": "after-failure",
     "afterexcept": "after-except",
 }
+#: What tells one job of a user from another.
+NAME = "attributes.system.job.name"
 
 
-def plugin_init(p):
+# -- .dependency-after ------------------------------------------------------------------------------------
+
+
+def after_init(p):
     p.waiting = {}  # antecedent -> [(dependent, kind, description)]
     for scheme in KINDS:
-        p.add_handler(f"job.dependency.{scheme}", dependency)
-    p.add_handler("job.event.start", started)
-    p.add_handler("job.event.clean", ended)
-    p.add_handler("plugin.query", query)
+        p.add_handler(f"job.dependency.{scheme}", after)
+    p.add_handler("job.event.start", after_started)
+    p.add_handler("job.event.clean", after_ended)
+    p.add_handler("plugin.query", after_query)
 
 
-def dependency(p, topic, args):
+def after(p, topic, args):
     spec = args["dependency"]
     scheme, text = spec["scheme"], spec.get("value")
     if scheme == "after":
@@ -90,11 +100,11 @@ def ended_by_exception(p, id):
     return p.job_lookup(id)["end_event"]["name"] == "exception"
 
 
-def started(p, topic, args):
+def after_started(p, topic, args):
     settle_started(p, args["id"])
 
 
-def ended(p, topic, args):
+def after_ended(p, topic, args):
     settle_ended(p, args["id"])
 
 
@@ -102,20 +112,19 @@ def settle_started(p, antecedent):
     waiting = p.waiting.get(antecedent, [])
     for entry in [entry for entry in waiting if entry[1] == "after-start"]:
         waiting.remove(entry)
-        met(p, entry)
+        met(p, entry[0], entry[2])
 
 
 def settle_ended(p, antecedent):
     ran = p.job_event_posted(antecedent, "alloc")
     for entry in p.waiting.pop(antecedent, ()):
         if why_never(p, antecedent, entry[1], "") is None:
-            met(p, entry)
+            met(p, entry[0], entry[2])
         else:
             never(p, entry, "can never be satisfied" if ran else "job never started")
 
 
-def met(p, entry):
-    dependent, _, description = entry
+def met(p, dependent, description):
     try:
         p.dependency_remove(dependent, description)
     except OSError:
@@ -130,10 +139,83 @@ def never(p, entry, reason):
         pass
 
 
-def query(p, topic, args):
+def after_query(p, topic, args):
     waiting = [
         {"id": antecedent, "depid": dependent, "type": kind, "description": description}
         for antecedent, entries in p.waiting.items()
         for dependent, kind, description in entries
     ]
     return {"dependencies": waiting}
+
+
+# -- .dependency-singleton --------------------------------------------------------------------------------
+
+
+def singleton_init(p):
+    p.waiting = {}  # dependent -> (set of earlier jobs, description)
+    p.add_handler("job.dependency.singleton", singleton)
+    p.add_handler("job.event.clean", singleton_ended)
+
+
+def singleton(p, topic, args):
+    name = lookup_path(args["jobspec"], NAME)
+    if not name:
+        p.reject_job("singleton: the job has no name (--job-name)")
+    earlier = {
+        job.id
+        for job in p.jobs.active.values()
+        if job.id < args["id"]
+        and job.userid == args["userid"]
+        and lookup_path(job.jobspec, NAME) == name
+    }
+    description = "singleton"
+    try:
+        p.dependency_add(CURRENT_JOB, description)
+    except FileExistsError:
+        pass
+    if not earlier:
+        met(p, args["id"], description)
+        return
+    p.waiting[args["id"]] = (earlier, description)
+    for id in earlier:
+        p.job_subscribe(id)
+
+
+def singleton_ended(p, topic, args):
+    gone = args["id"]
+    p.waiting.pop(gone, None)
+    for dependent, (earlier, description) in list(p.waiting.items()):
+        if gone in earlier:
+            earlier.discard(gone)
+            if not earlier:
+                del p.waiting[dependent]
+                met(p, dependent, description)
+
+
+# -- .begin-time ------------------------------------------------------------------------------------------
+
+
+def begin_time_init(p):
+    p.add_handler("job.dependency.begin-time", begin_time)
+
+
+def begin_time(p, topic, args):
+    value = args["dependency"].get("value")
+    try:
+        when = float(value)
+        if not 0 <= when < float("inf"):
+            raise ValueError
+    except (TypeError, ValueError):
+        p.reject_job(f"begin-time={value}: expected seconds since the epoch")
+    id, description = args["id"], f"begin-time={when:.3f}"
+    try:
+        p.dependency_add(CURRENT_JOB, description)
+    except FileExistsError:
+        pass  # a restart: the timer is what is missing
+
+    def begin(handle, watcher, revents, arg):
+        met(p, id, description)
+
+    delay = max(0.0, when - p.handle.reactor_now(p.handle.get_reactor()))
+    timer = p.handle.timer_watcher_create(delay, begin).start()
+    p.job_aux_set(CURRENT_JOB, "timer", timer, lambda watcher: watcher.destroy())
