@@ -159,7 +159,9 @@ class Kernel(Router):
 
     def switch_to_hub(self):
         """Give the processor to the loop; returns when somebody switches back."""
-        hub = self.hub
+        hub = self._hub
+        if hub is None or hub.dead or self.uplink is not None:
+            hub = self.hub
         if getcurrent() is hub:
             raise RuntimeError("the loop itself may not block: use then() instead of get()")
         running, self.running = self.running, None
