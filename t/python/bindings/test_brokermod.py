@@ -203,10 +203,10 @@ def test_guests(load, instance):
 
 def test_events(load, instance):
     h = load(GOOD)
-    h.event_send("good.tick", {"n": 1})
-    h.event_send("news.today")
-    h.event_send("news")
-    h.event_send("unrelated")
+    h.rpc("event.publish", {"topic": "good.tick", "payload": {"n": 1}}).get()
+    h.rpc("event.publish", {"topic": "news.today"}).get()
+    h.rpc("event.publish", {"topic": "news"}).get()
+    h.rpc("event.publish", {"topic": "unrelated"}).get()
     assert h.rpc("good.seen").get() == {"seen": [{"n": 1}, "news"]}
 
 

@@ -261,12 +261,10 @@ class Session:
             return
         future = Future(self.h)
         helper = Task(self.kernel, "broker", lambda: personality.wind_down(helper.handle))
-        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc or "")))
+        helper.on_exit = lambda task, exc: (task.close(), future.settle(str(exc or "")))
         Flux(helper)
         helper.start()
-        self.ctx.call_later_real(
-            CLEANUP_TIMEOUT, lambda: future.fulfill("jobs did not end in time")
-        )
+        self.ctx.call_later_real(CLEANUP_TIMEOUT, lambda: future.settle("jobs did not end in time"))
         text = future.get()
         if text:
             self.ctx.log(LOG_ERR, f"cleanup.0: {text}")
@@ -299,7 +297,7 @@ class Session:
         ended = Future(self.h)
         command = Command(self.ctx, stage, argv, command_environment(self.ctx), terminal)
         self.command = command
-        command.start(lambda: ended.fulfill(True))
+        command.start(lambda: ended.settle(True))
         ended.get()
         self.command = None
         if terminal is False:
