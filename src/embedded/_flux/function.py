@@ -17,9 +17,7 @@ So is `look_up`, in the place of the method that finds a function and keeps it i
 """
 
 import errno
-import importlib
 import os
-import sys
 from types import MethodType
 
 from _flux.cdata import NULL, Array, Match, Text, bytes_of, text_of
@@ -385,14 +383,11 @@ class Library:
 
     Args:
         ffi: the FFI whose errno they set
-        homes (dict): what the name of a function begins with -> the module in which it is declared, which is imported
-            when one is asked for
         constants (dict): name -> int
     """
 
-    def __init__(self, make_ffi, homes, constants):
+    def __init__(self, make_ffi, constants):
         self.__dict__.update(constants)
-        self._homes = homes
         self._ffi = make_ffi(self)
 
     def get_ffi(self):
@@ -404,11 +399,6 @@ class Library:
         setattr(self, name, value)
 
     def __getattr__(self, name):
-        if name not in _DECLARED and not sys.is_finalizing():
-            for beginning, home in self._homes.items():
-                if name.startswith(beginning):
-                    importlib.import_module(home)
-                    break
         if name not in _DECLARED:
             raise AttributeError(name)
         made = Function(name, self._ffi)

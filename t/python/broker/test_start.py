@@ -103,7 +103,7 @@ def test_words_and_shell(flux):
     [
         (
             ["--nosuchopt", "true"],
-            "flux-start: unrecognized option '--nosuchopt'\nTry `flux-start --help' for more information.\n",
+            "flux-start: option --nosuchopt not recognized\nTry `flux-start --help' for more information.\n",
         ),
         (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
         (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),

@@ -3,6 +3,7 @@
 
 import getopt
 import os
+import re
 import shlex
 import socket
 import sys
@@ -27,7 +28,7 @@ Usage: flux-start [OPTIONS] command ...
   -h, --help                 Display this message
 """
 
-_SHORT = "+c:S:o:s:vXh"
+_SHORT = "c:S:o:s:vXh"
 
 _LONG = [
     "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "virtual-time",
@@ -78,25 +79,14 @@ def parse(argv):
         config.ConfigError: a configuration cannot be read
     """
     options = StartOptions()
-    for place, word in enumerate(argv):
-        if not word.startswith("-"):
-            break
-        if word.startswith(
-            "--verbose="
-        ):  # an option that may have a value, which getopt knows nothing of
-            argv = [*argv[:place], "--verbose", *argv[place + 1 :]]
+    # getopt knows no option that may have a value.
+    end = next((n for n, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    argv = [re.sub("^--verbose=.*", "--verbose", word) for word in argv[:end]] + argv[end:]
     try:
-        pairs, options.command = getopt.getopt(argv, _SHORT[1:], _LONG)
+        pairs, options.command = getopt.getopt(argv, _SHORT, _LONG)
     except getopt.GetoptError as exc:
-        text = (
-            f"unrecognized option '--{exc.opt}'"
-            if len(exc.opt) > 1
-            else f"invalid option -- '{exc.opt}'"
-        )
-        if "requires argument" in exc.msg:
-            text = f"option '{'--' if len(exc.opt) > 1 else '-'}{exc.opt}' requires an argument"
         raise UsageError(
-            f"flux-start: {text}\nTry `flux-start --help' for more information."
+            f"flux-start: {exc}\nTry `flux-start --help' for more information."
         ) from None
     hosts = None
     paths = []
