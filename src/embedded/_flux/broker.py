@@ -3,8 +3,8 @@
 import errno
 
 from _flux.cdata import bytes_of
-from _flux.function import failure, function
-from _flux.futures import RPCFuture, ask, send
+from _flux.function import failure, function, functions
+from _flux.futures import ask, send
 from flux_embedded.kernel.future import RPC_NORESPONSE
 
 #: Where a task keeps its debug word, in ``Task.aux``: what ``module debug`` changes.
@@ -13,37 +13,29 @@ DEBUG_FLAGS = "debug_flags"
 
 @function("const char *flux_attr_get (flux_t *h, const char *name)")
 def flux_attr_get(h, name):
-    return bytes_of(_attr(h, name))
-
-
-def _attr(h, name):
     return ask(h, "attr.get", {"name": name})["value"]
 
 
 @function("int flux_attr_set (flux_t *h, const char *name, const char *val)")
 def flux_attr_set(h, name, val):
     ask(h, "attr.set", {"name": name, "value": val})
-    return 0
 
 
-@function("int flux_get_rank (flux_t *h, uint32_t *rank)")
-def flux_get_rank(h, rank):
-    rank[0] = int(_attr(h, "rank"))
-    return 0
-
-
-@function("int flux_get_size (flux_t *h, uint32_t *size)")
-def flux_get_size(h, size):
-    size[0] = int(_attr(h, "size"))
-    return 0
-
-
-@function("int flux_get_instance_starttime (flux_t *h, double *starttime)", null="starttime")
-def flux_get_instance_starttime(h, starttime):
-    value = float(_attr(h, "broker.starttime"))
-    if starttime is not None:
-        starttime[0] = value
-    return 0
+functions(
+    {
+        "flux_future_t *flux_service_register (flux_t *h, const char *name)":
+            lambda h, name: send(h, "service.add", {"service": name}),
+        "flux_future_t *flux_service_unregister (flux_t *h, const char *name)":
+            lambda h, name: send(h, "service.remove", {"service": name}),
+    }
+)  # fmt: skip
+functions(
+    {
+        "int flux_get_rank (flux_t *h, uint32_t *value)": lambda h: int(flux_attr_get(h, "rank")),
+        "int flux_get_size (flux_t *h, uint32_t *value)": lambda h: int(flux_attr_get(h, "size")),
+    },
+    out="value",
+)
 
 
 @function("int flux_log (flux_t *h, int level, const char *fmt, ...)")
@@ -51,18 +43,7 @@ def flux_log(h, level, fmt):
     # The one format without arguments that means something.
     text = fmt.replace("%%", "%")
     body = {"level": level, "name": h.task.log_name, "text": text}
-    h.send_request(RPCFuture(), "log.append", None, body, flags=RPC_NORESPONSE).end()
-    return 0
-
-
-@function("flux_future_t *flux_service_register (flux_t *h, const char *name)")
-def flux_service_register(h, name):
-    return send(h, "service.add", {"service": name})
-
-
-@function("flux_future_t *flux_service_unregister (flux_t *h, const char *name)")
-def flux_service_unregister(h, name):
-    return send(h, "service.remove", {"service": name})
+    send(h, "log.append", body, RPC_NORESPONSE).end()
 
 
 # -- modules -----------------------------------------------------------------------------------------------
@@ -74,12 +55,7 @@ def flux_module_set_running(h):
     if set_running is not None:
         set_running()
     else:
-        flux_module_status(h)
-    return 0
-
-
-def flux_module_status(h):
-    h.send_request(RPCFuture(), "module.status", None, {"status": 1}, flags=RPC_NORESPONSE).end()
+        send(h, "module.status", {"status": 1}, RPC_NORESPONSE).end()
 
 
 @function("bool flux_module_debug_test (flux_t *h, int flag, bool clear)")
@@ -110,7 +86,6 @@ def flux_aux_set(h, name, aux, destroy):
     if name is None and aux is None:
         raise failure(errno.EINVAL)
     h.task.aux[name] = aux
-    return 0
 
 
 # -- the configuration that is built in --------------------------------------------------------------------
@@ -122,4 +97,4 @@ def flux_conf_builtin_get(name, flag):
 
     if name not in paths.BUILTIN:
         raise failure(errno.EINVAL)
-    return bytes_of(paths.BUILTIN[name])
+    return paths.BUILTIN[name]

@@ -1,16 +1,12 @@
 """Whether a parallel debugger has attached (MPIR): a number that the bindings keep here."""
 
-from _flux.function import function
+from _flux.function import functions
 
-_attached = 0
+_attached = [0]
 
-
-@function("int get_mpir_being_debugged (void)")
-def get_mpir_being_debugged():
-    return _attached
-
-
-@function("void set_mpir_being_debugged (int value)")
-def set_mpir_being_debugged(value):
-    global _attached
-    _attached = value
+functions(
+    {
+        "int get_mpir_being_debugged (void)": lambda: _attached[0],
+        "void set_mpir_being_debugged (int value)": lambda value: _attached.__setitem__(0, value),
+    }
+)

@@ -5,8 +5,10 @@
         ...
 
 The Python function gets objects, int, float and str, and None for a NULL that `null` allows; any other NULL is EINVAL.
-It raises OSError where C returns -1 or NULL and sets errno.  From the prototype the code is made that checks and
-converts the arguments, as cffi does: TypeError for another type, OverflowError for a number that does not fit.
+It returns such values, too, and raises OSError where C returns -1 or NULL and sets errno: one of type int that has nothing
+to say returns None for 0.  What C puts where a pointer points to, the last arguments that `out` names, it returns.  From the
+prototype the code is made that checks and converts the arguments, as cffi does: TypeError for another type, OverflowError
+for a number that does not fit.  `functions` declares a table of them, each a line long.
 
 There are two ways to call it.  ``lib.flux_respond(...)`` is as in C: it returns -1 and sets ``ffi.errno``.  The
 bindings' own wrapper (``flux.wrapper.FunctionWrapper``) makes an exception of that again, and goes through the
@@ -20,28 +22,36 @@ import os
 import sys
 from types import MethodType
 
-from _flux.cdata import NULL, Array, Text, text_of
-from _flux.ctype import INTEGERS, Prototype, named
+from _flux.cdata import NULL, Array, Text, bytes_of, text_of
+from _flux.ctype import INTEGERS, Prototype
 from _flux.ffi import class_of
 
-#: name -> (prototype text, function, arguments that may be NULL)
+#: name -> (prototype text, function, arguments that may be NULL, arguments that results are put in)
 _DECLARED = {}
 
 
-def function(prototype, null=""):
+def function(prototype, null="", out=""):
     """Decorator: the function is what C calls by the prototype's name.
 
     Args:
         prototype (str): in C
         null (str): names of arguments that may be NULL, with spaces between them
+        out (str): names of the last arguments, if they are where results are put.  The Python function is not given
+            them, and returns the value, or a tuple of the values
     """
 
     def declare(implementation):
         name = prototype.partition("(")[0].split()[-1].lstrip("*")
-        _DECLARED[name] = (prototype, implementation, null.split())
+        _DECLARED[name] = (prototype, implementation, null.split(), out.split())
         return implementation
 
     return declare
+
+
+def functions(table, null="", out=""):
+    """Declare a Python function for each prototype of a table; the other arguments are as for `function`."""
+    for prototype, implementation in table.items():
+        function(prototype, null, out)(implementation)
 
 
 def failure(number):
@@ -59,7 +69,7 @@ class Function:
     """
 
     def __init__(self, name, ffi):
-        prototype, self.implementation, self._null = _DECLARED[name]
+        prototype, self.implementation, self._null, self._out = _DECLARED[name]
         self._prototype = Prototype(prototype)
         self._ffi = ffi
         self.name = name
@@ -130,11 +140,36 @@ class Function:
                 "    except TypeError as exc:",
             ]
             lines += ["        raise invalid(args) from exc" if wrapped else "        raise"]
-        lines += [f"    return function({', '.join(names)})"]
+        lines += ["    " + line for line in self._call(names, scope)]
         exec("\n".join(lines), scope)
         call = scope["call"]
         call.__name__ = self.name
         return call
+
+    def _call(self, names, scope):
+        """Lines of code that call the implementation, and return what C does."""
+        passed = len(names) - len(self._out)
+        call = f"function({', '.join(names[:passed])})"
+        result = self.ctype.result
+        if not self._out:
+            if result.cname == "char *":
+                scope["text_result"] = _text_result
+                return [f"return text_result({call})"]
+            if result.kind == "void":
+                return [call]
+            if result.cname != "int":
+                return [f"return {call}"]
+            return [f"result = {call}", "return 0 if result is None else result"]
+        lines = [f"{', '.join(f'r{number}' for number in range(len(self._out)))} = {call}"]
+        for number, argument in enumerate(self._out):
+            name, value = names[passed + number], f"r{number}"
+            item = self.ctype.args[passed + number].item
+            if item.kind == "pointer":
+                scope["pointer"] = _pointer
+                value = f"pointer({value})"
+            put = f"{name}[0] = {value}"
+            lines.append(f"if {name} is not None: {put}" if argument in self._null else put)
+        return [*lines, "return 0"]
 
     def _wrong_number(self, args, wrapped, add_handle):
         expected = len(self.ctype.args) - add_handle
@@ -259,6 +294,17 @@ def _double(value):
     if isinstance(value, (str, bytes)):
         raise TypeError("must be real number, not str")
     return float(value)
+
+
+def _text_result(value):
+    return None if value is None else bytes_of(value)
+
+
+def _pointer(value):
+    """A result as it is put where a pointer is wanted: ``char *`` for text."""
+    if value is None:
+        return NULL
+    return bytes_of(value) if value.__class__ is str else value
 
 
 def _bool(value):
@@ -395,11 +441,13 @@ class Library:
         return [name for name in self.__dict__ if not name.startswith("_")]
 
 
-def free(pointer):
-    """Nothing has to be given back."""
+def nothing(pointer):
+    """What destroying something comes to: Python counts who refers to it."""
 
 
-_DECLARED["free"] = ("void free (void *pointer)", free, ["pointer"])
+def itself(pointer):
+    """What another reference comes to, for the same reason."""
+    return pointer
 
-# Types of values that functions take as they come, for `class_of`.
-VOID = named("void *")
+
+function("void free (void *pointer)", null="pointer")(nothing)

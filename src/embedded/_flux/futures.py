@@ -13,9 +13,9 @@ from collections import deque
 from greenlet import getcurrent
 
 from _flux import handle as _handle
-from _flux.cdata import NULL, bytes_of, weak
+from _flux.cdata import NULL, weak
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions
 from flux_embedded.kernel.handle import Flux
 
 
@@ -415,11 +415,6 @@ def flux_future_destroy(f):
             f.end()
 
 
-@function("void flux_future_decref (flux_future_t *f)", null="f")
-def flux_future_decref(f):
-    flux_future_destroy(f)
-
-
 @function("void flux_future_incref (flux_future_t *f)")
 def flux_future_incref(f):
     f.refs += 1
@@ -433,68 +428,35 @@ def flux_future_then(f, timeout, cb, arg):
     if cb is None:
         raise failure(errno.EINVAL)
     f.then(timeout, cb, weak(arg))
-    return 0
 
 
-@function("int flux_future_wait_for (flux_future_t *f, double timeout)")
-def flux_future_wait_for(f, timeout):
-    f.wait_for(timeout)
-    return 0
-
-
-@function("bool flux_future_is_ready (flux_future_t *f)")
-def flux_future_is_ready(f):
-    return f.result is not None
-
-
-@function("void flux_future_reset (flux_future_t *f)")
-def flux_future_reset(f):
-    f.reset()
-
-
-@function("int flux_future_get (flux_future_t *f, const void **result)", null="result")
-def flux_future_get(f, result):
+@function(
+    "int flux_future_get (flux_future_t *f, const void **result)", null="result", out="result"
+)
+def flux_future_get(f):
     f.wait_for(-1.0)
-    value = f.value()
-    if result is not None:
-        result[0] = NULL if value is None else value
-    return 0
-
-
-@function(
-    "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free_fn)", null="result"
-)
-def flux_future_fulfill(f, result, free_fn):
-    f.fulfill(result)
-
-
-@function(
-    "void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *errstr)",
-    null="errstr",
-)
-def flux_future_fulfill_error(f, errnum, errstr):
-    f.fulfill_error(errnum, errstr)
-
-
-@function("bool flux_future_has_error (flux_future_t *f)")
-def flux_future_has_error(f):
-    return f.result is not None and bool(f.result[1])
+    return f.value()
 
 
 @function("const char *flux_future_error_string (flux_future_t *f)", null="f")
 def flux_future_error_string(f):
-    text = None if f is None else f.error_string()
-    return None if text is None else bytes_of(text)
+    return f and f.error_string()
 
 
-@function("void flux_future_set_flux (flux_future_t *f, flux_t *h)", null="h")
-def flux_future_set_flux(f, h):
-    f.set_flux(h)
-
-
-@function("flux_t *flux_future_get_flux (flux_future_t *f)")
-def flux_future_get_flux(f):
-    return f.current_flux()
+functions(
+    {
+        "int flux_future_wait_for (flux_future_t *f, double timeout)": lambda f, timeout: f.wait_for(timeout),
+        "bool flux_future_is_ready (flux_future_t *f)": lambda f: f.result is not None,
+        "void flux_future_reset (flux_future_t *f)": lambda f: f.reset(),
+        "flux_t *flux_future_get_flux (flux_future_t *f)": lambda f: f.current_flux(),
+        "void flux_future_set_flux (flux_future_t *f, flux_t *h)": lambda f, h: f.set_flux(h),
+        "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free)":
+            lambda f, result, free: f.fulfill(result),
+        "void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *text)":
+            lambda f, errnum, text: f.fulfill_error(errnum, text),
+    },
+    null="h result text",
+)  # fmt: skip
 
 
 @function("flux_reactor_t *flux_future_get_reactor (flux_future_t *f)")
@@ -568,7 +530,6 @@ def flux_future_push(cf, name, f):
     if name in cf.children:
         raise failure(errno.EEXIST)
     cf.children[name] = f
-    return 0
 
 
 # -- rpc ---------------------------------------------------------------------------------------------------
@@ -586,20 +547,16 @@ def flux_rpc(h, topic, s, nodeid, flags):
     return h.send_request(RPCFuture(), topic, s, None, nodeid, flags)
 
 
-@function("int flux_rpc_get (flux_future_t *f, const char **s)", null="s")
-def flux_rpc_get(f, s):
-    text = _rpc(f).response().payload_str
-    if s is not None:
-        s[0] = NULL if text is None else bytes_of(text)
-    return 0
-
-
-@function("uint32_t flux_rpc_get_matchtag (flux_future_t *f)")
-def flux_rpc_get_matchtag(f):
-    return _rpc(f).matchtag
-
-
-def _rpc(f):
+def rpc(f):
+    """A future if it is that of a request; OSError (EINVAL) for another."""
     if not isinstance(f, RPCFuture):
         raise failure(errno.EINVAL)
     return f
+
+
+@function("int flux_rpc_get (flux_future_t *f, const char **s)", null="s", out="s")
+def flux_rpc_get(f):
+    return rpc(f).response().payload_str
+
+
+functions({"uint32_t flux_rpc_get_matchtag (flux_future_t *f)": lambda f: rpc(f).matchtag})

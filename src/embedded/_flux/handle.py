@@ -74,11 +74,6 @@ def flux_incref(h):
     return h
 
 
-@function("void flux_decref (flux_t *h)", null="h")
-def flux_decref(h):
-    flux_close(h)
-
-
 @function("flux_reactor_t *flux_get_reactor (flux_t *h)")
 def flux_get_reactor(h):
     return h.task
@@ -89,13 +84,3 @@ def flux_pollfd(h):
     if h.kernel.uplink is None:
         raise failure(errno.ENOSYS)
     return h.kernel.uplink.fileno()
-
-
-@function("int flux_pollevents (flux_t *h)")
-def flux_pollevents(h):
-    return 1 if h.task.inbox else 0
-
-
-@function("int flux_flags_get (flux_t *h)")
-def flux_flags_get(h):
-    return 0

@@ -2,9 +2,8 @@
 
 import errno
 
-from _flux.cdata import bytes_of
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions, nothing
 from flux_embedded.formats import hostlist as text_form
 
 
@@ -12,32 +11,26 @@ class List:
     """A ``struct hostlist``.
 
     Attributes:
-        hosts (list of str): the names
+        hosts (list of str): the names; `change` them
         at (int): where `hostlist_next` is
     """
 
     __slots__ = ("__weakref__", "_places", "at", "hosts")
 
     def __init__(self, hosts):
-        self.hosts = hosts
         self.at = 0
-        self._places = None
+        self.change(hosts)
 
-    def changed(self, hosts):
+    def change(self, hosts):
         self.hosts = hosts
-        self._places = None
-
-    def extend(self, hosts):
-        self.hosts += list(hosts)
         self._places = None
 
     def places(self):
         """name -> where it is first in the list."""
         if self._places is None:
-            places = {}
+            self._places = {}
             for place, name in enumerate(self.hosts):
-                places.setdefault(name, place)
-            self._places = places
+                self._places.setdefault(name, place)
         return self._places
 
 
@@ -53,42 +46,10 @@ def _decode(text):
         raise failure(errno.EINVAL) from None
 
 
-@function("struct hostlist *hostlist_create (void)")
-def hostlist_create():
-    return List([])
-
-
-@function("void hostlist_destroy (struct hostlist *hl)", null="hl")
-def hostlist_destroy(hl):
-    pass
-
-
-@function("struct hostlist *hostlist_decode (const char *s)")
-def hostlist_decode(s):
-    return List(_decode(s))
-
-
-@function("char *hostlist_encode (struct hostlist *hl)")
-def hostlist_encode(hl):
-    return bytes_of(text_form.encode(hl.hosts))
-
-
-@function("struct hostlist *hostlist_copy (const struct hostlist *hl)")
-def hostlist_copy(hl):
-    return List(list(hl.hosts))
-
-
-@function("int hostlist_append (struct hostlist *hl, const char *hosts)")
-def hostlist_append(hl, hosts):
-    added = _decode(hosts)
-    hl.extend(added)
-    return len(added)
-
-
-@function("int hostlist_append_list (struct hostlist *hl1, struct hostlist *hl2)")
-def hostlist_append_list(hl1, hl2):
-    added = len(hl2.hosts)
-    hl1.extend(hl2.hosts)
+def _append(hl, names):
+    added = len(names)
+    hl.hosts += names
+    hl.change(hl.hosts)
     return added
 
 
@@ -98,7 +59,7 @@ def hostlist_nth(hl, n):
         raise failure(errno.EINVAL)
     if n >= len(hl.hosts):
         raise failure(errno.ENOENT)
-    return bytes_of(hl.hosts[n])
+    return hl.hosts[n]
 
 
 @function("int hostlist_find (struct hostlist *hl, const char *hostname)")
@@ -123,37 +84,33 @@ def hostlist_delete(hl, hosts):
         else:
             kept.append(name)
     deleted = len(hl.hosts) - len(kept)
-    hl.changed(kept)
+    hl.change(kept)
     return deleted
 
 
-@function("int hostlist_count (struct hostlist *hl)")
-def hostlist_count(hl):
-    return len(hl.hosts)
+def _sort(hl, hosts):
+    hl.change(sorted(hosts, key=text_form.sort_key))
 
 
-@function("void hostlist_sort (struct hostlist *hl)")
-def hostlist_sort(hl):
-    hl.changed(sorted(hl.hosts, key=text_form.sort_key))
+def _go_to(hl, at):
+    hl.at = at
+    return hl.hosts[at] if at < len(hl.hosts) else None
 
 
-@function("void hostlist_uniq (struct hostlist *hl)")
-def hostlist_uniq(hl):
-    hl.changed(sorted(dict.fromkeys(hl.hosts), key=text_form.sort_key))
-
-
-@function("const char *hostlist_first (struct hostlist *hl)")
-def hostlist_first(hl):
-    hl.at = 0
-    return bytes_of(hl.hosts[0]) if hl.hosts else None
-
-
-@function("const char *hostlist_next (struct hostlist *hl)")
-def hostlist_next(hl):
-    hl.at += 1
-    return bytes_of(hl.hosts[hl.at]) if hl.at < len(hl.hosts) else None
-
-
-@function("const char *hostlist_last (struct hostlist *hl)")
-def hostlist_last(hl):
-    return bytes_of(hl.hosts[-1]) if hl.hosts else None
+functions(
+    {
+        "struct hostlist *hostlist_create (void)": lambda: List([]),
+        "struct hostlist *hostlist_decode (const char *s)": lambda s: List(_decode(s)),
+        "char *hostlist_encode (struct hostlist *hl)": lambda hl: text_form.encode(hl.hosts),
+        "struct hostlist *hostlist_copy (const struct hostlist *hl)": lambda hl: List(list(hl.hosts)),
+        "int hostlist_append (struct hostlist *hl, const char *hosts)": lambda hl, hosts: _append(hl, _decode(hosts)),
+        "int hostlist_append_list (struct hostlist *hl, struct hostlist *more)": lambda hl, more: _append(hl, more.hosts),
+        "int hostlist_count (struct hostlist *hl)": lambda hl: len(hl.hosts),
+        "void hostlist_sort (struct hostlist *hl)": lambda hl: _sort(hl, hl.hosts),
+        "void hostlist_uniq (struct hostlist *hl)": lambda hl: _sort(hl, set(hl.hosts)),
+        "const char *hostlist_first (struct hostlist *hl)": lambda hl: _go_to(hl, 0),
+        "const char *hostlist_next (struct hostlist *hl)": lambda hl: _go_to(hl, hl.at + 1),
+        "const char *hostlist_last (struct hostlist *hl)": lambda hl: hl.hosts[-1] if hl.hosts else None,
+    }
+)  # fmt: skip
+functions({"void hostlist_destroy (struct hostlist *hl)": nothing}, null="hl")

@@ -3,7 +3,7 @@
 import errno
 
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions, nothing
 from flux_embedded.formats import idset as text_form
 
 #: What there is no member of: given back where no id is found.
@@ -41,16 +41,6 @@ def _index(bounds, id):
     return low
 
 
-@function("struct idset *idset_create (size_t size, int flags)")
-def idset_create(size, flags):
-    return Set([])
-
-
-@function("void idset_destroy (struct idset *idset)", null="idset")
-def idset_destroy(idset):
-    pass
-
-
 @function("struct idset *idset_decode (const char *s)")
 def idset_decode(s):
     body = s[1:-1] if s[:1] == "[" and s[-1:] == "]" else s
@@ -71,61 +61,25 @@ def idset_decode(s):
 def idset_encode(idset, flags):
     if flags & ~(BRACKETS | RANGE):
         raise failure(errno.EINVAL)
-    return text_form.encode(idset.bounds, bool(flags & BRACKETS), bool(flags & RANGE)).encode()
+    return text_form.encode(idset.bounds, bool(flags & BRACKETS), bool(flags & RANGE))
 
 
-@function("struct idset *idset_copy (const struct idset *idset)")
-def idset_copy(idset):
-    return Set(idset.bounds)
+def _range(one, other):
+    """The bounds of a range of ids."""
+    if max(one, other) >= INVALID_ID:
+        raise failure(errno.EINVAL)
+    return [min(one, other), max(one, other) + 1]
 
 
-def _check(*ids):
-    for id in ids:
-        if id >= INVALID_ID:
-            raise failure(errno.EINVAL)
-
-
-@function("int idset_set (struct idset *idset, unsigned int id)")
-def idset_set(idset, id):
-    return idset_range_set(idset, id, id)
-
-
-@function("int idset_range_set (struct idset *idset, unsigned int lo, unsigned int hi)")
-def idset_range_set(idset, lo, hi):
-    _check(lo, hi)
-    lo, hi = min(lo, hi), max(lo, hi)
-    if hi >= LIMIT:
+def _add(idset, one, other):
+    bounds = _range(one, other)
+    if bounds[1] > LIMIT:
         raise failure(errno.ERANGE)
-    idset.bounds = text_form.union(idset.bounds, [lo, hi + 1])
-    return 0
+    idset.bounds = text_form.union(idset.bounds, bounds)
 
 
-@function("int idset_clear (struct idset *idset, unsigned int id)")
-def idset_clear(idset, id):
-    return idset_range_clear(idset, id, id)
-
-
-@function("int idset_range_clear (struct idset *idset, unsigned int lo, unsigned int hi)")
-def idset_range_clear(idset, lo, hi):
-    _check(lo, hi)
-    lo, hi = min(lo, hi), max(lo, hi)
-    idset.bounds = text_form.difference(idset.bounds, [lo, hi + 1])
-    return 0
-
-
-@function("bool idset_test (const struct idset *idset, unsigned int id)")
-def idset_test(idset, id):
-    return _index(idset.bounds, id) & 1 == 1
-
-
-@function("unsigned int idset_first (const struct idset *idset)")
-def idset_first(idset):
-    return idset.bounds[0] if idset.bounds else INVALID_ID
-
-
-@function("unsigned int idset_last (const struct idset *idset)")
-def idset_last(idset):
-    return idset.bounds[-1] - 1 if idset.bounds else INVALID_ID
+def _clear(idset, one, other):
+    idset.bounds = text_form.difference(idset.bounds, _range(one, other))
 
 
 @function("unsigned int idset_next (const struct idset *idset, unsigned int id)")
@@ -147,48 +101,40 @@ def idset_prev(idset, id):
     return bounds[at - 1] - 1 if at else INVALID_ID
 
 
-@function("size_t idset_count (const struct idset *idset)")
-def idset_count(idset):
-    return text_form.count(idset.bounds)
-
-
-@function("bool idset_empty (const struct idset *idset)")
-def idset_empty(idset):
-    return not idset.bounds
-
-
-@function("bool idset_equal (const struct idset *a, const struct idset *b)")
-def idset_equal(a, b):
-    return a.bounds == b.bounds
-
-
-@function("bool idset_has_intersection (const struct idset *a, const struct idset *b)")
-def idset_has_intersection(a, b):
-    return bool(text_form.intersect(a.bounds, b.bounds))
-
-
-@function("struct idset *idset_union (const struct idset *a, const struct idset *b)")
-def idset_union(a, b):
-    return Set(text_form.union(a.bounds, b.bounds))
-
-
-@function("struct idset *idset_intersect (const struct idset *a, const struct idset *b)")
-def idset_intersect(a, b):
-    return Set(text_form.intersect(a.bounds, b.bounds))
-
-
-@function("struct idset *idset_difference (const struct idset *a, const struct idset *b)")
-def idset_difference(a, b):
-    return Set(text_form.difference(a.bounds, b.bounds))
-
-
-@function("int idset_add (struct idset *a, const struct idset *b)")
-def idset_add(a, b):
+def _add_all(a, b):
     a.bounds = text_form.union(a.bounds, b.bounds)
-    return 0
 
 
-@function("int idset_subtract (struct idset *a, const struct idset *b)")
-def idset_subtract(a, b):
+def _subtract_all(a, b):
     a.bounds = text_form.difference(a.bounds, b.bounds)
-    return 0
+
+
+functions(
+    {
+        "struct idset *idset_create (size_t size, int flags)": lambda size, flags: Set([]),
+        "struct idset *idset_copy (const struct idset *idset)": lambda idset: Set(idset.bounds),
+        "int idset_set (struct idset *idset, unsigned int id)": lambda idset, id: _add(idset, id, id),
+        "int idset_range_set (struct idset *idset, unsigned int lo, unsigned int hi)": _add,
+        "int idset_clear (struct idset *idset, unsigned int id)": lambda idset, id: _clear(idset, id, id),
+        "int idset_range_clear (struct idset *idset, unsigned int lo, unsigned int hi)": _clear,
+        "bool idset_test (const struct idset *idset, unsigned int id)": lambda idset, id: _index(idset.bounds, id) & 1 == 1,
+        "unsigned int idset_first (const struct idset *idset)":
+            lambda idset: idset.bounds[0] if idset.bounds else INVALID_ID,
+        "unsigned int idset_last (const struct idset *idset)":
+            lambda idset: idset.bounds[-1] - 1 if idset.bounds else INVALID_ID,
+        "size_t idset_count (const struct idset *idset)": lambda idset: text_form.count(idset.bounds),
+        "bool idset_empty (const struct idset *idset)": lambda idset: not idset.bounds,
+        "bool idset_equal (const struct idset *a, const struct idset *b)": lambda a, b: a.bounds == b.bounds,
+        "bool idset_has_intersection (const struct idset *a, const struct idset *b)":
+            lambda a, b: bool(text_form.intersect(a.bounds, b.bounds)),
+        "struct idset *idset_union (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.union(a.bounds, b.bounds)),
+        "struct idset *idset_intersect (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.intersect(a.bounds, b.bounds)),
+        "struct idset *idset_difference (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.difference(a.bounds, b.bounds)),
+        "int idset_add (struct idset *a, const struct idset *b)": _add_all,
+        "int idset_subtract (struct idset *a, const struct idset *b)": _subtract_all,
+    }
+)  # fmt: skip
+functions({"void idset_destroy (struct idset *idset)": nothing}, null="idset")

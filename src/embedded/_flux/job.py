@@ -7,8 +7,8 @@ import os
 from _flux import constants
 from _flux.cdata import NULL, bytes_of
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
-from _flux.futures import Future, RPCFuture, ask, flux_future_destroy, follow, send
+from _flux.function import failure, function, functions
+from _flux.futures import Future, ask, flux_future_destroy, follow, rpc, send
 from _flux.kvs import cancel
 from flux_embedded.formats import jobid
 from flux_embedded.kernel.future import RPC_STREAMING
@@ -16,13 +16,12 @@ from flux_embedded.kernel.future import RPC_STREAMING
 # -- ids ---------------------------------------------------------------------------------------------------
 
 
-@function("int flux_job_id_parse (const char *s, flux_jobid_t *id)")
-def flux_job_id_parse(s, id):
+@function("int flux_job_id_parse (const char *s, flux_jobid_t *id)", out="id")
+def flux_job_id_parse(s):
     try:
-        id[0] = jobid.decode(s)
+        return jobid.decode(s)
     except ValueError:
         raise failure(errno.EINVAL) from None
-    return 0
 
 
 _ENCODINGS = {
@@ -45,15 +44,15 @@ def flux_job_id_encode(id, type, buf, bufsz):
         # Among them two forms, words and emoji, whose tables no RFC has.
         raise failure(errno.EPROTO)
     _write(buf, bufsz, encode(id))
-    return 0
 
 
 def _write(buf, size, text):
-    """Put a text where there is room for `size` bytes."""
+    """Put a text where there is room for `size` bytes; returns its length."""
     value = bytes_of(text)
     if len(value) >= min(size, buf.size):
         raise failure(errno.EOVERFLOW)
     buf.value = value
+    return len(value)
 
 
 def _kvs_path(id, parts):
@@ -64,9 +63,7 @@ def _kvs_path(id, parts):
     "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key"
 )
 def flux_job_kvs_key(buf, bufsz, id, key):
-    path = _kvs_path(id, [key])
-    _write(buf, bufsz, path)
-    return len(path)
+    return _write(buf, bufsz, _kvs_path(id, [key]))
 
 
 @function(
@@ -76,15 +73,7 @@ def flux_job_kvs_key(buf, bufsz, id, key):
 def flux_job_kvs_guest_key(buf, bufsz, id, key):
     # In a job the guest namespace is the one that FLUX_KVS_NAMESPACE names: there the key is a key as it is.
     path = key or "." if os.environ.get("FLUX_KVS_NAMESPACE") else _kvs_path(id, ["guest", key])
-    _write(buf, bufsz, path)
-    return len(path)
-
-
-@function("int flux_job_kvs_namespace (char *buf, int bufsz, flux_jobid_t id)")
-def flux_job_kvs_namespace(buf, bufsz, id):
-    path = _kvs_path(id, []).replace("job.", "job-", 1)
-    _write(buf, bufsz, path)
-    return len(path)
+    return _write(buf, bufsz, path)
 
 
 # -- states and results ------------------------------------------------------------------------------------
@@ -101,38 +90,18 @@ def _name(table, number, fmt):
     fmt = (fmt or "L")[:1]
     long, short = table.get(number, ("(unknown)", "?"))
     name = short if fmt in "sS" and fmt else long
-    return bytes_of(name.lower() if fmt in "sl" and fmt else name)
+    return name.lower() if fmt in "sl" and fmt else name
 
 
-def _number(table, text):
-    for number, names in table.items():
-        if text in names or text in (name.lower() for name in names):
-            return number
-    raise failure(errno.EINVAL)
-
-
-@function("const char *flux_job_statetostr (flux_job_state_t state, const char *fmt)", null="fmt")
-def flux_job_statetostr(state, fmt):
-    return _name(_STATES, state, fmt)
-
-
-@function("int flux_job_strtostate (const char *s, uint32_t *state)")
-def flux_job_strtostate(s, state):
-    state[0] = _number(_STATES, s)
-    return 0
-
-
-@function(
-    "const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)", null="fmt"
-)
-def flux_job_resulttostr(result, fmt):
-    return _name(_RESULTS, result, fmt)
-
-
-@function("int flux_job_strtoresult (const char *s, uint32_t *result)")
-def flux_job_strtoresult(s, result):
-    result[0] = _number(_RESULTS, s)
-    return 0
+functions(
+    {
+        "const char *flux_job_statetostr (flux_job_state_t state, const char *fmt)":
+            lambda state, fmt: _name(_STATES, state, fmt),
+        "const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)":
+            lambda result, fmt: _name(_RESULTS, result, fmt),
+    },
+    null="fmt",
+)  # fmt: skip
 
 
 # -- submitting, waiting -----------------------------------------------------------------------------------
@@ -146,50 +115,29 @@ def flux_job_submit(h, jobspec, urgency, flags):
     return send(h, "job-ingest.submit", {key: jobspec, "urgency": urgency, "flags": flags})
 
 
-@function("int flux_job_submit_get_id (flux_future_t *f, flux_jobid_t *id)", null="id")
-def flux_job_submit_get_id(f, id):
-    found = _rpc(f).field("id", int)
-    if id is not None:
-        id[0] = found
-    return 0
+@function(
+    "int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)",
+    null="success errstr",
+    out="success errstr",
+)
+def flux_job_wait_get_status(f):
+    return rpc(f).field("success", bool), f.body().get("errstr", "")
 
 
-def _rpc(f):
-    if not isinstance(f, RPCFuture):
-        raise failure(errno.EINVAL)
-    return f
+functions(
+    {
+        "int flux_job_submit_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "int flux_job_wait_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "int flux_job_event_watch_get (flux_future_t *f, const char **value)": lambda f: rpc(f).field("event", str),
+    },
+    null="value",
+    out="value",
+)  # fmt: skip
 
 
 @function("flux_future_t *flux_job_wait (flux_t *h, flux_jobid_t id)")
 def flux_job_wait(h, id):
     return send(h, "job-manager.wait", {"id": id})
-
-
-@function("int flux_job_wait_get_id (flux_future_t *f, flux_jobid_t *id)", null="id")
-def flux_job_wait_get_id(f, id):
-    return flux_job_submit_get_id(f, id)
-
-
-@function(
-    "int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)",
-    null="success errstr",
-)
-def flux_job_wait_get_status(f, success, errstr):
-    ended_well, text = _rpc(f).field("success", bool), _rpc(f).body().get("errstr", "")
-    if success is not None:
-        success[0] = ended_well
-    if errstr is not None:
-        errstr[0] = bytes_of(text)
-    return 0
-
-
-@function("flux_future_t *flux_job_list_id (flux_t *h, flux_jobid_t id, const char *attrs)")
-def flux_job_list_id(h, id, attrs):
-    try:
-        attrs = json.loads(attrs)
-    except ValueError:
-        raise failure(errno.EINVAL) from None
-    return send(h, "job-list.list-id", {"id": id, "attrs": attrs})
 
 
 # -- exceptions, signals -----------------------------------------------------------------------------------
@@ -220,11 +168,6 @@ def flux_job_kill(h, id, signum):
     return send(h, "job-manager.kill", {"id": id, "signum": signum})
 
 
-@function("flux_future_t *flux_job_set_urgency (flux_t *h, flux_jobid_t id, int urgency)")
-def flux_job_set_urgency(h, id, urgency):
-    return send(h, "job-manager.urgency", {"id": id, "urgency": urgency})
-
-
 # -- events ------------------------------------------------------------------------------------------------
 
 
@@ -236,18 +179,9 @@ def flux_job_event_watch(h, id, path, flags):
     return send(h, "job-info.eventlog-watch", payload, RPC_STREAMING)
 
 
-@function("int flux_job_event_watch_get (flux_future_t *f, const char **event)", null="event")
-def flux_job_event_watch_get(f, event):
-    text = _rpc(f).field("event", str)
-    if event is not None:
-        event[0] = bytes_of(text)
-    return 0
-
-
 @function("int flux_job_event_watch_cancel (flux_future_t *f)")
 def flux_job_event_watch_cancel(f):
-    cancel(_rpc(f), "job-info.eventlog-watch-cancel")
-    return 0
+    cancel(rpc(f), "job-info.eventlog-watch-cancel")
 
 
 # -- results -----------------------------------------------------------------------------------------------
@@ -273,7 +207,7 @@ class Result(Future):
         except OSError as exc:
             if exc.errno == errno.ENODATA:
                 self.found["result"] = _result(self.found)
-                self.fulfill(bytes_of(json.dumps(self.found, separators=(",", ":"))))
+                self.fulfill(json.dumps(self.found, separators=(",", ":")))
             else:
                 self.fulfill_error(exc.errno, events.error_string())
             return
@@ -327,20 +261,21 @@ def flux_job_result(h, id, flags):
     return Result(h, id)
 
 
-@function("int flux_job_result_get (flux_future_t *f, const char **json_str)", null="json_str")
-def flux_job_result_get(f, json_str):
+@function("int flux_job_result_get (flux_future_t *f, const char **json_str)", out="json_str")
+def flux_job_result_get(f):
     f.wait_for(-1.0)
-    value = f.value()
-    if json_str is not None:
-        json_str[0] = NULL if value is None else value
-    return 0
+    return f.value()
 
 
 # -- time left ---------------------------------------------------------------------------------------------
 
 
-@function("int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)", null="error")
-def flux_job_timeleft(h, error, timeleft):
+@function(
+    "int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)",
+    null="error",
+    out="timeleft",
+)
+def flux_job_timeleft(h, error):
     job = os.environ.get("FLUX_JOB_ID")
     try:
         expiration = _instance_expiration(h) if job is None else _job_expiration(h, job)
@@ -349,8 +284,7 @@ def flux_job_timeleft(h, error, timeleft):
             error[0].write(str(exc))
         raise failure(exc.number) from None
     now = ask(h, "broker.now", {})["now"]
-    timeleft[0] = max(0.0, expiration - now) if expiration else float("inf")
-    return 0
+    return max(0.0, expiration - now) if expiration else float("inf")
 
 
 class _NotKnown(Exception):
@@ -385,22 +319,10 @@ def _job_expiration(h, text):
     return job.get("expiration", 0.0)
 
 
-# -- signed jobspecs ---------------------------------------------------------------------------------------
-
-
 @function(
     "char *flux_unwrap_string (const char *in, bool verify, uint32_t *userid, flux_error_t *error)",
     null="userid error",
 )
 def flux_unwrap_string(text, verify, userid, error):
-    from flux_embedded.formats import envelope
-
-    try:
-        payload, user = envelope.unwrap(text)
-    except ValueError as exc:
-        if error is not None:
-            error[0].write(str(exc))
-        raise failure(errno.EINVAL) from None
-    if userid is not None:
-        userid[0] = user
-    return bytes_of(payload)
+    # What was submitted (key J) is kept without an envelope: nobody but the owner signs anything here.
+    return text

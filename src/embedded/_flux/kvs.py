@@ -8,9 +8,8 @@ import errno
 import os
 
 from _flux import constants
-from _flux.cdata import NULL, bytes_of
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions, itself, nothing
 from _flux.futures import RPCFuture, send
 from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
 
@@ -117,40 +116,17 @@ def _lookup(f):
     return f
 
 
-@function("int flux_kvs_lookup_get (flux_future_t *f, const char **value)", null="value")
-def flux_kvs_lookup_get(f, value):
-    text = _lookup(f).text()
-    if value is not None:
-        value[0] = bytes_of(text) if text else NULL
-    return 0
+@function("int flux_kvs_lookup_get (flux_future_t *f, const char **value)", out="value")
+def flux_kvs_lookup_get(f):
+    return _lookup(f).text() or None
 
 
-@function(
-    "int flux_kvs_lookup_get_raw (flux_future_t *f, const void **data, size_t *len)",
-    null="data len",
-)
-def flux_kvs_lookup_get_raw(f, data, len_):
-    value = bytes_of(_lookup(f).text())
-    if data is not None:
-        data[0] = value or NULL
-    if len_ is not None:
-        len_[0] = len(value)
-    return 0
-
-
-@function("int flux_kvs_lookup_get_dir (flux_future_t *f, const flux_kvsdir_t **dir)", null="dir")
-def flux_kvs_lookup_get_dir(f, dir):
+@function("int flux_kvs_lookup_get_dir (flux_future_t *f, const flux_kvsdir_t **dir)", out="dir")
+def flux_kvs_lookup_get_dir(f):
     entries = _lookup(f).body().get("entries")
     if not isinstance(entries, list):
         raise failure(errno.EINVAL)
-    if dir is not None:
-        dir[0] = Directory(f.key, entries)
-    return 0
-
-
-@function("const char *flux_kvs_lookup_get_key (flux_future_t *f)")
-def flux_kvs_lookup_get_key(f):
-    return bytes_of(_lookup(f).key)
+    return Directory(f.key, entries)
 
 
 @function("int flux_kvs_lookup_cancel (flux_future_t *f)")
@@ -159,7 +135,6 @@ def flux_kvs_lookup_cancel(f):
     if topic is None:
         raise failure(errno.EINVAL)
     cancel(f, topic)
-    return 0
 
 
 def cancel(f, topic):
@@ -182,88 +157,44 @@ class Directory:
         self.key = key
         self.kinds = {name: kind for name, kind, *_ in entries}
 
+    def key_at(self, name):
+        """The key of what is in it by this name."""
+        return (
+            name if self.key == "." else f"{self.key}{'' if self.key.endswith('.') else '.'}{name}"
+        )
 
-class Iterator:
+
+class Names:
     """A ``flux_kvsitr_t``: the names in a directory, in order."""
 
     def __init__(self, directory):
-        self.names = sorted(directory.kinds)
-        self.at = 0
+        self.left = iter(sorted(directory.kinds))
 
 
 pointer_to("flux_kvsdir_t *", Directory)
-pointer_to("flux_kvsitr_t *", Iterator)
+pointer_to("flux_kvsitr_t *", Names)
 
-
-@function("flux_kvsdir_t *flux_kvsdir_copy (const flux_kvsdir_t *dir)")
-def flux_kvsdir_copy(dir):
-    return dir
-
-
-@function("void flux_kvsdir_incref (flux_kvsdir_t *dir)")
-def flux_kvsdir_incref(dir):
-    pass
-
-
-@function("void flux_kvsdir_destroy (flux_kvsdir_t *dir)", null="dir")
-def flux_kvsdir_destroy(dir):
-    pass
-
-
-@function("int flux_kvsdir_get_size (const flux_kvsdir_t *dir)")
-def flux_kvsdir_get_size(dir):
-    return len(dir.kinds)
-
-
-@function("bool flux_kvsdir_exists (const flux_kvsdir_t *dir, const char *name)")
-def flux_kvsdir_exists(dir, name):
-    return name in dir.kinds
-
-
-@function("bool flux_kvsdir_isdir (const flux_kvsdir_t *dir, const char *name)")
-def flux_kvsdir_isdir(dir, name):
-    return dir.kinds.get(name) == "dir"
-
-
-@function("bool flux_kvsdir_issymlink (const flux_kvsdir_t *dir, const char *name)")
-def flux_kvsdir_issymlink(dir, name):
-    return dir.kinds.get(name) == "symlink"
-
-
-@function("const char *flux_kvsdir_key (const flux_kvsdir_t *dir)")
-def flux_kvsdir_key(dir):
-    return bytes_of(dir.key)
-
-
-@function("char *flux_kvsdir_key_at (const flux_kvsdir_t *dir, const char *key)")
-def flux_kvsdir_key_at(dir, key):
-    if dir.key == ".":
-        return bytes_of(key)
-    point = "" if dir.key.endswith(".") else "."
-    return bytes_of(f"{dir.key}{point}{key}")
-
-
-@function("flux_kvsitr_t *flux_kvsitr_create (const flux_kvsdir_t *dir)")
-def flux_kvsitr_create(dir):
-    return Iterator(dir)
-
-
-@function("void flux_kvsitr_destroy (flux_kvsitr_t *itr)", null="itr")
-def flux_kvsitr_destroy(itr):
-    pass
-
-
-@function("const char *flux_kvsitr_next (flux_kvsitr_t *itr)", null="itr")
-def flux_kvsitr_next(itr):
-    if itr is None or itr.at >= len(itr.names):
-        return None
-    itr.at += 1
-    return bytes_of(itr.names[itr.at - 1])
-
-
-@function("void flux_kvsitr_rewind (flux_kvsitr_t *itr)")
-def flux_kvsitr_rewind(itr):
-    itr.at = 0
+functions(
+    {
+        "int flux_kvsdir_get_size (const flux_kvsdir_t *dir)": lambda dir: len(dir.kinds),
+        "bool flux_kvsdir_exists (const flux_kvsdir_t *dir, const char *name)": lambda dir, name: name in dir.kinds,
+        "bool flux_kvsdir_isdir (const flux_kvsdir_t *dir, const char *name)":
+            lambda dir, name: dir.kinds.get(name) == "dir",
+        "const char *flux_kvsdir_key (const flux_kvsdir_t *dir)": lambda dir: dir.key,
+        "char *flux_kvsdir_key_at (const flux_kvsdir_t *dir, const char *name)": Directory.key_at,
+        "flux_kvsitr_t *flux_kvsitr_create (const flux_kvsdir_t *dir)": Names,
+        "flux_kvsdir_t *flux_kvsdir_copy (const flux_kvsdir_t *pointer)": itself,
+        "void flux_kvsdir_incref (flux_kvsdir_t *pointer)": nothing,
+    }
+)  # fmt: skip
+functions(
+    {
+        "const char *flux_kvsitr_next (flux_kvsitr_t *pointer)": lambda itr: itr and next(itr.left, None),
+        "void flux_kvsitr_destroy (flux_kvsitr_t *pointer)": nothing,
+        "void flux_kvsdir_destroy (flux_kvsdir_t *pointer)": nothing,
+    },
+    null="pointer",
+)  # fmt: skip
 
 
 # -- transactions ------------------------------------------------------------------------------------------
@@ -283,39 +214,10 @@ class Transaction:
 pointer_to("flux_kvs_txn_t *", Transaction)
 
 
-@function("flux_kvs_txn_t *flux_kvs_txn_create (void)")
-def flux_kvs_txn_create():
-    return Transaction()
-
-
-@function("void flux_kvs_txn_destroy (flux_kvs_txn_t *txn)", null="txn")
-def flux_kvs_txn_destroy(txn):
-    pass
-
-
-@function(
-    "int flux_kvs_txn_put (flux_kvs_txn_t *txn, int flags, const char *key, const char *value)",
-    null="value",
-)
-def flux_kvs_txn_put(txn, flags, key, value):
-    txn.ops.append([_put(flags), _key(key), value or ""])
-    return 0
-
-
-@function(
-    "int flux_kvs_txn_put_raw (flux_kvs_txn_t *txn, int flags, const char *key, const void *data, size_t len)",
-    null="data",
-)
-def flux_kvs_txn_put_raw(txn, flags, key, data, len_):
-    value = (data or b"")[:len_].decode("utf-8", "surrogateescape")
-    txn.ops.append([_put(flags), _key(key), value])
-    return 0
-
-
-def _put(flags):
-    if flags & ~constants.FLUX_KVS_APPEND:
-        raise failure(errno.EINVAL)
-    return "append" if flags else "put"
+def _change(txn, flags, *op):
+    """Add an operation that knows no flags."""
+    _no_flags(flags)
+    txn.ops.append(list(op))
 
 
 def _no_flags(flags):
@@ -323,41 +225,42 @@ def _no_flags(flags):
         raise failure(errno.EINVAL)
 
 
-@function("int flux_kvs_txn_mkdir (flux_kvs_txn_t *txn, int flags, const char *key)")
-def flux_kvs_txn_mkdir(txn, flags, key):
-    _no_flags(flags)
-    txn.ops.append(["mkdir", _key(key)])
-    return 0
+def _put(txn, flags, key, value):
+    if flags & ~constants.FLUX_KVS_APPEND:
+        raise failure(errno.EINVAL)
+    txn.ops.append(["append" if flags else "put", _key(key), value])
 
 
-@function("int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)")
-def flux_kvs_txn_unlink(txn, flags, key):
-    _no_flags(flags)
-    txn.ops.append(["unlink", _key(key)])
-    return 0
+functions(
+    {
+        "flux_kvs_txn_t *flux_kvs_txn_create (void)": Transaction,
+        # What was committed has gone along as it is.
+        "int flux_kvs_txn_clear (flux_kvs_txn_t *txn)": lambda txn: setattr(txn, "ops", []),
+        "int flux_kvs_txn_mkdir (flux_kvs_txn_t *txn, int flags, const char *key)":
+            lambda txn, flags, key: _change(txn, flags, "mkdir", _key(key)),
+        "int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)":
+            lambda txn, flags, key: _change(txn, flags, "unlink", _key(key)),
+    }
+)  # fmt: skip
+functions(
+    {
+        "void flux_kvs_txn_destroy (flux_kvs_txn_t *txn)": nothing,
+        "bool flux_kvs_txn_is_empty (flux_kvs_txn_t *txn)": lambda txn: txn is None or not txn.ops,
+        "int flux_kvs_txn_symlink (flux_kvs_txn_t *t, int flags, const char *key, const char *ns, const char *target)":
+            lambda txn, flags, key, ns, target: _change(txn, flags or ns, "symlink", _key(key), _key(target)),
+        "int flux_kvs_txn_put (flux_kvs_txn_t *t, int flags, const char *key, const char *value)":
+            lambda txn, flags, key, value: _put(txn, flags, key, value or ""),
+    },
+    null="txn ns value",
+)  # fmt: skip
 
 
 @function(
-    "int flux_kvs_txn_symlink (flux_kvs_txn_t *txn, int flags, const char *key, const char *ns, const char *target)",
-    null="ns",
+    "int flux_kvs_txn_put_raw (flux_kvs_txn_t *txn, int flags, const char *key, const void *data, size_t len)",
+    null="data",
 )
-def flux_kvs_txn_symlink(txn, flags, key, ns, target):
-    if flags or ns:
-        raise failure(errno.EINVAL)
-    txn.ops.append(["symlink", _key(key), _key(target)])
-    return 0
-
-
-@function("int flux_kvs_txn_clear (flux_kvs_txn_t *txn)")
-def flux_kvs_txn_clear(txn):
-    # What was committed has gone along as it is.
-    txn.ops = []
-    return 0
-
-
-@function("bool flux_kvs_txn_is_empty (flux_kvs_txn_t *txn)", null="txn")
-def flux_kvs_txn_is_empty(txn):
-    return txn is None or not txn.ops
+def flux_kvs_txn_put_raw(txn, flags, key, data, len_):
+    _put(txn, flags, key, (data or b"")[:len_].decode("utf-8", "surrogateescape"))
 
 
 COMMIT_FLAGS = (

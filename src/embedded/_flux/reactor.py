@@ -9,14 +9,10 @@ import signal
 from _flux import handle as _handle  # noqa: F401  (its pointers)
 from _flux.cdata import weak
 from _flux.ffi import pointer_to
-from _flux.function import failure, function
+from _flux.function import failure, function, functions
 from flux_embedded.kernel import watchers
-from flux_embedded.kernel.message import ROLE_OWNER
 
-pointer_to(
-    "flux_watcher_t *",
-    watchers.Watcher,
-)
+pointer_to("flux_watcher_t *", watchers.Watcher)
 
 
 @function("int flux_reactor_run (flux_reactor_t *r, int flags)")
@@ -51,45 +47,22 @@ def flux_reactor_stop_error(r):
         r.service.report(exception)
 
 
-@function("double flux_reactor_now (flux_reactor_t *r)")
-def flux_reactor_now(r):
-    return r.kernel.time
-
-
-@function("void flux_reactor_now_update (flux_reactor_t *r)")
-def flux_reactor_now_update(r):
-    r.kernel.time = r.kernel.clock.now()
-
-
-@function("double flux_reactor_time (void)")
-def flux_reactor_time():
-    import time
-
-    return time.time()
+functions({"double flux_reactor_now (flux_reactor_t *r)": lambda r: r.kernel.time})
 
 
 # -- watchers ----------------------------------------------------------------------------------------------
 
 
-class _Owner:
-    """What a watcher of the kernel takes as its handle: whose reactor it belongs to."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task):
-        self.task = task
-
-
 def _calling(r, cb, arg):
-    """A callback in the form of the kernel's watchers."""
+    """A callback of the bindings in the form of the kernel's watchers."""
     arg = weak(arg)
 
-    def call(owner, watcher, revents, args):
+    def call(watcher, revents):
         given = arg()
         if given is not None:
             cb(r, watcher, revents, given)
 
-    return call
+    return None if cb is None else call
 
 
 @function(
@@ -98,77 +71,21 @@ def _calling(r, cb, arg):
 def flux_timer_watcher_create(r, after, repeat, cb, arg):
     if after < 0 or repeat < 0:
         raise failure(errno.EINVAL)
-    return watchers.TimerWatcher(_Owner(r), after, _calling(r, cb, arg), repeat)
+    return watchers.TimerWatcher(r, _calling(r, cb, arg), after, repeat)
 
 
-@function("void flux_timer_watcher_reset (flux_watcher_t *w, double after, double repeat)")
-def flux_timer_watcher_reset(w, after, repeat):
-    if isinstance(w, watchers.TimerWatcher):
-        w.set_times(after, repeat)
+def _make_loop_watcher(cls):
+    return lambda r, cb, arg: cls(r, _calling(r, cb, arg))
 
 
-@function(
-    "flux_watcher_t *flux_prepare_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
-)
-def flux_prepare_watcher_create(r, cb, arg):
-    return watchers.PrepareWatcher(_Owner(r), _calling(r, cb, arg))
-
-
-@function(
-    "flux_watcher_t *flux_check_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)"
-)
-def flux_check_watcher_create(r, cb, arg):
-    return watchers.CheckWatcher(_Owner(r), _calling(r, cb, arg))
-
-
-@function(
-    "flux_watcher_t *flux_idle_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)",
+functions(
+    {
+        f"flux_watcher_t *flux_{cls.kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)":
+            _make_loop_watcher(cls)
+        for cls in (watchers.PrepareWatcher, watchers.CheckWatcher, watchers.IdleWatcher)
+    },
     null="arg",
-)
-def flux_idle_watcher_create(r, cb, arg):
-    return watchers.IdleWatcher(_Owner(r), None if cb is None else _calling(r, cb, arg))
-
-
-@function(
-    "flux_watcher_t *flux_fd_watcher_create (flux_reactor_t *r, int fd, int events, flux_watcher_f cb, void *arg)"
-)
-def flux_fd_watcher_create(r, fd, events, cb, arg):
-    arg = weak(arg)
-
-    def call(owner, watcher, fd, revents, args):
-        given = arg()
-        if given is not None:
-            cb(r, watcher, revents, given)
-
-    return watchers.FDWatcher(_Owner(r), fd, call, events)
-
-
-@function("int flux_fd_watcher_get_fd (flux_watcher_t *w)")
-def flux_fd_watcher_get_fd(w):
-    if not isinstance(w, watchers.FDWatcher):
-        raise failure(errno.EINVAL)
-    return w.fd_int
-
-
-@function(
-    "flux_watcher_t *flux_signal_watcher_create (flux_reactor_t *r, int signum, flux_watcher_f cb, void *arg)"
-)
-def flux_signal_watcher_create(r, signum, cb, arg):
-    arg = weak(arg)
-
-    def call(owner, watcher, signum, args):
-        given = arg()
-        if given is not None:
-            cb(r, watcher, 0, given)
-
-    return SignalWatcher(_Owner(r), signum, call)
-
-
-@function("int flux_signal_watcher_get_signum (flux_watcher_t *w)")
-def flux_signal_watcher_get_signum(w):
-    if not isinstance(w, watchers.SignalWatcher):
-        raise failure(errno.EINVAL)
-    return w.signal_int
+)  # fmt: skip
 
 
 class SignalWatcher(watchers.SignalWatcher):
@@ -178,11 +95,11 @@ class SignalWatcher(watchers.SignalWatcher):
     is no process of its own, and the signal is the instance's.
     """
 
-    def __init__(self, owner, signum, callback):
+    def __init__(self, task, callback, signum):
         # The bindings look at the number themselves, when they have made the watcher.
         valid = signum if 1 <= signum < signal.NSIG else signal.SIGUSR1
-        super().__init__(owner, valid, callback)
-        self._mute = not owner.task.runs_dry and signum == signal.SIGINT
+        super().__init__(task, callback, valid)
+        self._mute = not task.runs_dry and signum == signal.SIGINT
 
     def _arm(self):
         if not self._mute:
@@ -193,62 +110,36 @@ class SignalWatcher(watchers.SignalWatcher):
             super()._disarm()
 
 
-@function("void flux_watcher_start (flux_watcher_t *w)", null="w")
-def flux_watcher_start(w):
-    if w is not None:
-        w.start()
+def _of(cls, w):
+    """A watcher if it is one of a class; OSError (EINVAL) for another."""
+    if not isinstance(w, cls):
+        raise failure(errno.EINVAL)
+    return w
 
 
-@function("void flux_watcher_stop (flux_watcher_t *w)", null="w")
-def flux_watcher_stop(w):
-    if w is not None:
-        w.stop()
-
-
-@function("void flux_watcher_ref (flux_watcher_t *w)", null="w")
-def flux_watcher_ref(w):
-    if w is not None:
-        w.ref()
-
-
-@function("void flux_watcher_unref (flux_watcher_t *w)", null="w")
-def flux_watcher_unref(w):
-    if w is not None:
-        w.unref()
-
-
-@function("void flux_watcher_destroy (flux_watcher_t *w)", null="w")
-def flux_watcher_destroy(w):
-    if w is not None:
-        w.destroy()
-
-
-@function("bool flux_watcher_is_active (flux_watcher_t *w)", null="w")
-def flux_watcher_is_active(w):
-    return w is not None and w.active
-
-
-@function("bool flux_watcher_is_referenced (flux_watcher_t *w)", null="w")
-def flux_watcher_is_referenced(w):
-    return w is not None and w.counted
+functions(
+    {
+        "flux_watcher_t *flux_fd_watcher_create (flux_reactor_t *r, int fd, int events, flux_watcher_f cb, void *arg)":
+            lambda r, fd, events, cb, arg: watchers.FDWatcher(r, _calling(r, cb, arg), fd, events),
+        "flux_watcher_t *flux_signal_watcher_create (flux_reactor_t *r, int signum, flux_watcher_f cb, void *arg)":
+            lambda r, signum, cb, arg: SignalWatcher(r, _calling(r, cb, arg), signum),
+        "int flux_fd_watcher_get_fd (flux_watcher_t *w)": lambda w: _of(watchers.FDWatcher, w).fd,
+        "int flux_signal_watcher_get_signum (flux_watcher_t *w)": lambda w: _of(SignalWatcher, w).signum,
+        "void flux_timer_watcher_reset (flux_watcher_t *w, double after, double repeat)":
+            lambda w, after, repeat: _of(watchers.TimerWatcher, w).set_times(after, repeat),
+        "void flux_watcher_start (flux_watcher_t *w)": watchers.Watcher.start,
+        "void flux_watcher_stop (flux_watcher_t *w)": watchers.Watcher.stop,
+        "void flux_watcher_destroy (flux_watcher_t *w)": watchers.Watcher.stop,
+        "void flux_watcher_ref (flux_watcher_t *w)": lambda w: setattr(w, "counted", True),
+        "void flux_watcher_unref (flux_watcher_t *w)": lambda w: setattr(w, "counted", False),
+        "bool flux_watcher_is_active (flux_watcher_t *w)": lambda w: w.active,
+    }
+)  # fmt: skip
 
 
 # -- message handlers --------------------------------------------------------------------------------------
 
-
-class MessageHandler(watchers.MessageWatcher):
-    """A ``flux_msg_handler_t``."""
-
-    def __init__(self, h, match, cb, arg):
-        super().__init__(h, cb, match.typemask, match.topic_glob or "*", weak(arg), match.matchtag)
-
-    def call(self, msg):
-        given = self.args()
-        if given is not None:
-            self.callback(self.flux_handle, self, msg, given)
-
-
-pointer_to("flux_msg_handler_t *", MessageHandler)
+pointer_to("flux_msg_handler_t *", watchers.MessageWatcher)
 
 
 @function(
@@ -257,32 +148,19 @@ pointer_to("flux_msg_handler_t *", MessageHandler)
 def flux_msg_handler_create(h, match, cb, arg):
     if cb is None:
         raise failure(errno.EINVAL)
-    return MessageHandler(h, match, cb, arg)
+    call = _calling(h, cb, arg)
+    return watchers.MessageWatcher(h.task, call, match.typemask, match.topic_glob or "*")
 
 
-@function("void flux_msg_handler_start (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_start(mh):
-    if mh is not None:
-        mh.start()
+def _allow(handler, rolemask):
+    handler.rolemask |= rolemask
 
 
-@function("void flux_msg_handler_stop (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_stop(mh):
-    if mh is not None:
-        mh.stop()
-
-
-@function("void flux_msg_handler_destroy (flux_msg_handler_t *mh)", null="mh")
-def flux_msg_handler_destroy(mh):
-    if mh is not None:
-        mh.destroy()
-
-
-@function("void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)")
-def flux_msg_handler_allow_rolemask(mh, rolemask):
-    mh.rolemask |= rolemask
-
-
-@function("void flux_msg_handler_deny_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)")
-def flux_msg_handler_deny_rolemask(mh, rolemask):
-    mh.rolemask = (mh.rolemask & ~rolemask) | ROLE_OWNER
+functions(
+    {
+        "void flux_msg_handler_start (flux_msg_handler_t *mh)": watchers.Watcher.start,
+        "void flux_msg_handler_stop (flux_msg_handler_t *mh)": watchers.Watcher.stop,
+        "void flux_msg_handler_destroy (flux_msg_handler_t *mh)": watchers.Watcher.stop,
+        "void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)": _allow,
+    }
+)

@@ -203,10 +203,13 @@ def test_guests(load, instance):
 
 def test_events(load, instance):
     h = load(GOOD)
-    h.event_send("good.tick", {"n": 1})
-    h.event_send("news.today")
-    h.event_send("news")
-    h.event_send("unrelated")
+    for topic, payload in (
+        ("good.tick", {"n": 1}),
+        ("news.today", {}),
+        ("news", {}),
+        ("unrelated", {}),
+    ):
+        h.rpc("event.publish", {"topic": topic, "payload": payload}).get()
     assert h.rpc("good.seen").get() == {"seen": [{"n": 1}, "news"]}
 
 

@@ -113,6 +113,12 @@ def test_a_job_from_submission_to_result(h):
     assert logs[0] == "init" and logs[-1] == "done"
 
 
+def test_the_jobspec_as_it_was_submitted(h):
+    id = flux.job.submit(h, job(seconds=1))
+    found = flux.job.job_kvs_lookup(h, id, keys=["jobspec"], original=True)
+    assert found["jobspec"] == job(seconds=1).jobspec
+
+
 def test_submission_forms(h):
     spec = job(seconds=1)
     ids = [flux.job.submit(h, form) for form in (spec, spec.dumps(), spec.dumps().encode())]

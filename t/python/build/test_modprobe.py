@@ -5,6 +5,7 @@ import json
 import pytest
 import shared
 
+import flux.modprobe
 from flux_embedded.cmd import modprobe as command
 
 
@@ -15,13 +16,16 @@ class Args:
 
 def recorded():
     lines = shared.optional_jsonl("golden/cli-misc.jsonl")
-    return [line for line in lines if line.get("cmd", "").startswith("flux modprobe")]
+    return [
+        pytest.param(line, id=line["cmd"])
+        for line in lines
+        if line.get("cmd", "").startswith("flux modprobe")
+    ]
 
 
 @pytest.fixture
 def instance(monkeypatch):
     """Enough of a handle: rank 0 of one, without a configuration."""
-    import flux.modprobe
 
     class Handle:
         def conf_get(self, key=None, default=None, update=False):
@@ -36,7 +40,7 @@ def instance(monkeypatch):
     monkeypatch.setattr(flux.modprobe.flux, "Flux", Handle)
 
 
-@pytest.mark.parametrize("line", recorded(), ids=lambda line: line["cmd"])
+@pytest.mark.parametrize("line", shared.recorded_cases(recorded()))
 def test_entries_and_trees(line, instance, capsys):
     words = line["cmd"].split()
     if words[2] == "show":

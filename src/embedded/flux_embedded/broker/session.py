@@ -30,7 +30,7 @@ from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
-from flux_embedded.kernel.composite import FutureExt
+from flux_embedded.kernel.future import Future
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Signals that end the instance.
@@ -259,9 +259,9 @@ class Session:
     def _cleanup(self):
         if "job-manager" not in self.kernel.services:
             return
-        future = FutureExt(flux_handle=self.h)
+        future = Future(self.h)
         helper = Task(self.kernel, "broker", lambda: personality.wind_down(helper.handle))
-        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc) if exc else None))
+        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc or "")))
         Flux(helper)
         helper.start()
         self.ctx.call_later_real(
@@ -296,10 +296,10 @@ class Session:
         """Run a command to its end and return its exit code."""
         if self.stopping is not None and not even_if_stopping:
             return 1
-        ended = FutureExt(flux_handle=self.h)
+        ended = Future(self.h)
         command = Command(self.ctx, stage, argv, command_environment(self.ctx), terminal)
         self.command = command
-        command.start(ended.fulfill)
+        command.start(lambda: ended.fulfill(True))
         ended.get()
         self.command = None
         if terminal is False:

@@ -19,7 +19,7 @@ def get(handle, name):
     try:
         return handle.attr_get(name)
     except OSError as exc:
-        raise CommandError(f"{name}: {error_text(exc)}") from None
+        raise CommandError(f"{name}: {os.strerror(exc.errno)}") from None
 
 
 def getattr_(argv):

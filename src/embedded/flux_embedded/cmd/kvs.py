@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux kvs get``, ``put`` and ``unlink``: keys of the key-value store."""
 
+import os
 import sys
 
 import flux
@@ -18,7 +19,7 @@ def get(args):
         try:
             value = handle.rpc("kvs.lookup", {"key": key}).get()["value"]
         except OSError as exc:
-            raise CommandError(f"{key}: {error_text(exc)}") from None
+            raise CommandError(f"{key}: {os.strerror(exc.errno)}") from None
         label = f"{key}=" if args.label else ""
         if args.raw:
             sys.stdout.write(label + value)

@@ -10,6 +10,8 @@ from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats.jsontext import encoder
 
+#: whose use of resources ``flux module stats --rusage`` shows
+WHO = ("self", "children", "thread")
 #: letters of the states of a module
 STATES = "IRFE"
 
@@ -99,6 +101,11 @@ def list_modules(args):
 
 
 def stats(args):
+    if args.name is None and args.rusage not in (None, *WHO):
+        # A value of -R has to be part of its word, as with getopt; argparse also takes the next one.
+        args.rusage, args.name = "self", args.rusage
+    if args.name is None:
+        raise CommandError("stats: which module?")
     if args.clear or args.clear_all:
         _ask(f"{args.name}.stats-clear")
         return
@@ -133,7 +140,12 @@ def debug(args):
         op, flags = "set", args.set
     elif args.clearbit is not None:
         op, flags = "clrbit", args.clearbit
-    print(f"{_ask(f'{args.name}.debug', {'op': op, 'flags': flags})['flags']:#x}")
+    topic = f"{args.name}.debug"
+    try:
+        answer = flux.Flux().rpc(topic, {"op": op, "flags": flags}).get()
+    except OSError as exc:
+        raise CommandError(f"{topic}: {os.strerror(exc.errno)}") from None
+    print(f"{answer['flags']:#x}")
 
 
 def _number(text):
@@ -164,7 +176,7 @@ def main(argv):
     one.add_argument("-R", "--rusage", nargs="?", const="self", help="what it has used instead")
     one.flag("-c", "--clear", text="clear them")
     one.flag("-C", "--clear-all", text="clear them on all ranks")
-    one.add_argument("name", metavar="NAME")
+    one.add_argument("name", metavar="NAME", nargs="?")
     one = parser.command("debug", debug, "print or change the debug word of a module")
     one.add_argument("-s", "--setbit", metavar="MASK", type=_number, help="set these bits")
     one.add_argument("-c", "--clearbit", metavar="MASK", type=_number, help="clear these bits")

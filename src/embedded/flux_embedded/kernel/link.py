@@ -52,10 +52,7 @@ def connect(url=None):
 
     Raises:
         OSError: no instance answers there; the text names the socket
-        ValueError: url is no string
     """
-    if url is not None and not isinstance(url, str):
-        raise message.InvalidArguments(f"url must be a string, not {url!r}")
     if url and url[0] in "/.":
         return _ancestor(url)
     if url is None:

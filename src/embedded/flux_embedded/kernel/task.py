@@ -7,6 +7,7 @@ order of arrival by its reactor, one item at a time.
 
 import errno
 import fnmatch
+import os
 import sys
 from collections import deque
 
@@ -80,7 +81,7 @@ class Task(Endpoint):
     def close(self):
         """Leave the instance: watchers stop, peers are told, pending requests fail."""
         for watcher in list(self.watchers):
-            watcher.destroy()
+            watcher.stop()
         self.futures.clear()
         self.kernel.close(self)
         for item in self.inbox:
@@ -168,7 +169,7 @@ class Task(Endpoint):
                     self.inbox.remove(item)
                     return item
             if not wait:
-                raise BlockingIOError(errno.EAGAIN, message.strerror(errno.EAGAIN))
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             self._listen()
 
     def is_awaiting(self):

@@ -24,8 +24,11 @@ def submit(args):
     if args.jobspec == "-":
         text = sys.stdin.read()
     else:
-        with open(args.jobspec, encoding="utf-8") as file:
-            text = file.read()
+        try:
+            with open(args.jobspec, encoding="utf-8") as file:
+                text = file.read()
+        except OSError as exc:
+            raise CommandError(f"{args.jobspec}: {exc.strerror}") from None
     try:
         jobspec = json.loads(text)
     except ValueError as exc:
@@ -96,7 +99,7 @@ def urgency(args):
     try:
         answer = flux.Flux().rpc("job-manager.urgency", request).get()
     except OSError as exc:
-        raise CommandError(f"{args.id}: {error_text(exc)}") from None
+        raise CommandError(f"{args.id.orig}: {error_text(exc)}") from None
     if args.verbose:
         warn(f"old urgency: {answer['old_urgency']}")
 

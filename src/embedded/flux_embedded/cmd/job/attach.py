@@ -215,7 +215,7 @@ class Attached:
                 last = time.monotonic()
         if self.error is not None:
             reason = "No such job" if self.error.errno == errno.ENOENT else error_text(self.error)
-            raise CommandError(f"Failed to attach to {self.id}: {reason}")
+            raise CommandError(f"Failed to attach to {self.id.orig}: {reason}")
         if self.started and not (self.had_output or self.detached):
             warn("flux-job: No job output found")
         if self.status is not None:

@@ -26,7 +26,7 @@ def _formatter(args):
 
 def _missing(args, path):
     if path == "eventlog":
-        return CommandError(f"job {args.id} not found")
+        return CommandError(f"job {args.id.orig} not found")
     return CommandError(f"eventlog path {path} not found")
 
 

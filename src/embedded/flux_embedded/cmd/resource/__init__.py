@@ -27,9 +27,10 @@ def drain(args):
         return _later("status", "drain_table")(args)
     try:
         flux.Flux().rpc("resource.drain", _drain_payload(args)).get()
-    except FileExistsError as exc:
-        warn(f"flux-resource: ERROR: [Errno {errno.EEXIST}] {exc.strerror}")
-        warn("flux-resource: INFO: Use --force to overwrite existing drain reason")
+    except OSError as exc:
+        warn(f"flux-resource: ERROR: [Errno {exc.errno}] {exc.strerror}")
+        if exc.errno == errno.EEXIST:
+            warn("flux-resource: INFO: Use --force to overwrite existing drain reason")
         return 1
     return 0
 
