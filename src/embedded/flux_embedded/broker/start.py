@@ -20,7 +20,6 @@ Usage: flux-start [OPTIONS] command ...
   -o, --broker-opts=OPTS     Further options, separated by commas: -SATTR=VAL, -cPATH
   -s, --test-size=N          Play N broker ranks
       --test-hosts=HOSTLIST  Names of their hosts
-      --personality=NAME     What to load: minimal, kvs, job or full (the default)
       --virtual-time         Run on the virtual clock: jobs are simulated
       --rundir=PATH          Run directory (default: a new one under TMPDIR, removed at the end)
   -v, --verbose              Say what is run
@@ -31,11 +30,10 @@ Usage: flux-start [OPTIONS] command ...
 _SHORT = "+c:S:o:s:vXh"
 
 _LONG = [
-    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "personality=", "virtual-time",
+    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "virtual-time",
     "rundir=", "verbose", "noexec", "help", "test-exit-mode=", "test-exit-timeout=", "test-start-mode=",
     "test-rundir=", "test-rundir-cleanup", "test-pmi-clique=", "wrap=", "recovery", "sysconfig",
 ]  # fmt: skip
-_PERSONALITIES = ("minimal", "kvs", "job", "full")
 
 
 class UsageError(Exception):
@@ -50,7 +48,6 @@ class StartOptions:
         config (dict): the configuration
         attrs (AttrTable): attributes set at start
         command (list of str): what to run; empty for an interactive shell
-        personality (str or None): which modules to load; None: what ``broker.rc1_path`` says
         virtual_time (bool), verbose (int), dry_run (bool)
         test (bool): a size was asked for: the instance does not take over a job's resources
         parent (Parent or None): the instance in which this one is a job
@@ -64,7 +61,6 @@ class StartOptions:
         self.config = {}
         self.attrs = AttrTable()
         self.command = []
-        self.personality = None
         self.virtual_time = False
         self.verbose = 0
         self.dry_run = False
@@ -158,12 +154,6 @@ def _plain(options, name, value):
         options.config = config.merge(options.config, _config(config.parse_setting, value, name))
     elif name in ("-S", "--setattr"):
         _set_attribute(options, value)
-    elif name == "--personality":
-        if value not in _PERSONALITIES:
-            raise UsageError(
-                f"flux-start: --personality={value}: expected one of {', '.join(_PERSONALITIES)}"
-            )
-        options.personality = value
     elif name == "--virtual-time":
         options.virtual_time = True
     elif name in ("--rundir", "--test-rundir"):
