@@ -92,6 +92,11 @@ class Link(Endpoint):
         return self._sock.fileno()
 
     def receive(self, msg):
+        if self.closed:
+            if msg.type == message.REQUEST and not msg.noresponse:
+                answer = msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE))
+                self.kernel.send(msg.sender, answer)
+            return
         if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
             self._askers[msg.matchtag] = msg
         try:
@@ -126,33 +131,19 @@ class Link(Endpoint):
     def close(self):
         """Close the connection."""
         # The selector is shared with a child process that this may be the end of.
-        if os.getpid() == self._pid and self.kernel.uplink is self:
+        if os.getpid() == self._pid and not self.closed:
             self.kernel.remove_fd(self._sock.fileno())
         self._sock.close()
-        self.kernel.uplink = _Gone(self.kernel)
+        self.closed = True
 
     def _lost(self):
         """The instance is gone: whoever waits for it learns so."""
-        kernel = self.kernel
-        if kernel.uplink is not self:
+        if self.closed:
             return
+        kernel = self.kernel
         self.close()
         for asked in self._askers.values():
             kernel.send(
                 asked.sender, asked.error_response(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
             )
         self._askers.clear()
-
-
-class _Gone(Endpoint):
-    """In the link's place once the instance has gone."""
-
-    def __init__(self, kernel):
-        super().__init__(kernel, "broker")
-
-    def receive(self, msg):
-        if msg.type == message.REQUEST and not msg.noresponse:
-            self.kernel.send(msg.sender, msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE)))
-
-    def close(self):
-        """There is nothing to close."""
