@@ -39,9 +39,6 @@ UNORDERED = r"flux queue (status|list|start|stop|enable|disable)|queues\.toml"
 
 #: scenario -> [(pattern in the command, why)]
 SET_ASIDE = {
-    "own-jobs-default": [
-        (r"flux jobs \| sed", "a slow machine has had time for an estimate of the start"),
-    ],
     "job-raiseall": [(r"sleep 0.5; flux jobs", LEFT_OUT)],
     "post-job-event": [(r"flux job eventlog", LEFT_OUT)],
     "kvs-cmds": [(r"kvs ls|kvs put -A", LEFT_OUT)],
@@ -128,7 +125,9 @@ SET_ASIDE.update(
         ],
         "submit-raw": [(r"jq", "the validator has a rule more, or less")],
         "mock": [(r"exec\.test", "the reason is whatever errno was")],
-        "own-jobs-default": [(r"annotations", "what is told of a job is told after a second")],
+        "own-jobs-default": [
+            (r"annotations|flux jobs \| sed", "what is told of a job is told after a second")
+        ],
         "resource-reload": [(r"resource status", FAKE_RANKS)],
     }
 )
