@@ -93,11 +93,18 @@ class Task:
     @property
     def running(self):
         """Whether it has said that it runs."""
-        return self._instance.handle.task.is_running
+        self._task.kernel.run_until_idle()
+        return any(message.topic == "module.status" for message in self._task.inbox)
 
     @property
     def aux(self):
-        return self._instance.handle.task.aux
+        """What the C library keeps with its handle, the debug word for one."""
+        return self._task.aux
+
+    @property
+    def _task(self):
+        # Behind the handle that it shows the host's BrokerModule, whose requests come back to it (loop://).
+        return self._instance.handle.handle.task
 
     @property
     def watchers(self):

@@ -183,7 +183,7 @@ def test_bit_1_denies_every_request(simple):
     simple.alloc(1)
     simple.settle()
     assert simple.answers(1) == [{"id": 1, "type": 2, "note": "DEBUG_FAIL_ALLOC"}]
-    simple.task.aux.clear()
+    simple.task.aux["debug_flags"] = 0
     simple.alloc(2)
     simple.settle()
     assert simple.success(2)
@@ -214,7 +214,7 @@ def test_bit_4_refuses_expiration_updates(simple):
     setbit(simple, 4)
     answer = simple.ask("sched.expiration", {"id": 1, "expiration": 5.0})
     assert answer == (errno.EINVAL, "Rejecting expiration update for testing")
-    simple.task.aux.clear()
+    simple.task.aux["debug_flags"] = 0
     assert simple.ask("sched.expiration", {"id": 1, "expiration": 5.0}) == (0, None)
 
 

@@ -398,29 +398,13 @@ class FakeTransaction:
         return 0
 
 
-class _ModuleTask:
-    """What the embedded instance's BrokerModule looks for beside its handle."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.aux: dict[str, Any] = {}
-        self.is_running = False
-
-    def set_running(self) -> None:
-        self.is_running = True
-
-
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The ``flux_t`` that the BrokerModule of flux-core's bindings asks for the module's name and
-    state, and what has to be kept with it. Nothing is ever sent on it. None where the bindings are
-    not flux-core's.
+    """The ``flux_t`` that the host's BrokerModule asks for the module's name, and that it tells of
+    the module's state, and what has to be kept with it. It leads nowhere (``loop://``).
     """
-    try:
-        core = importlib.import_module("_flux._core")
-    except ImportError:
-        return None, ()
     import flux.core.handle
 
+    core = importlib.import_module("_flux._core")
     handle: Any = flux.core.handle.Flux("loop://")
     text = core.ffi.new("char[]", name.encode())
     core.lib.flux_aux_set(handle.handle, b"flux::name", text, core.ffi.NULL)
@@ -445,7 +429,6 @@ class FakeHandle:
     def __init__(self, instance: FakeInstance, name: str) -> None:
         self.instance = instance
         self.reactor = instance.reactor
-        self.task = _ModuleTask(name)
         self.watchers: set[_Watcher] = set()
         self.message_watchers: list[MessageWatcher] = []
         self.subscriptions: list[str] = []
