@@ -49,6 +49,15 @@ def test_what_is_no_job_id_is_refused_without_a_traceback(id):
     assert not any("Traceback" in line for line in rig.logged())
 
 
+@pytest.mark.parametrize("queue", [{}, [], 5, True, "nosuch"])
+def test_a_queue_that_there_is_not_is_refused_without_a_traceback(queue):
+    rig = rig_with("sched-backfill", (6, 100))
+    spec = jobspec(1)
+    spec["attributes"]["system"]["queue"] = queue
+    assert refused(rig, "when", {"jobspec": spec}).startswith("there is no queue")
+    assert not any("Traceback" in line for line in rig.logged())
+
+
 @pytest.mark.parametrize(
     "topic", ["sched.explain", "sched.when", "sched.reservations", "feasibility.check"]
 )
