@@ -7,8 +7,10 @@
     faults.py --seeds 17 --scheduler sched-fifo --pool rv1 --verbose
     faults.py --replay failure.json...
     faults.py --cases                           those that failed once: the files in cases/
+    faults.py --seeds 0-9999999 --events 1000000 --part 1/2
+                                                a campaign: half of it, for one of two cores
 
-A failure prints what was violated, the seed, and a history cut down to what is needed for it; the
+Faults are the steps of a history other than submitting jobs and letting time pass. A failure prints what was violated, the seed, and a history cut down to what is needed for it; the
 exit status is 1.
 """
 
@@ -99,6 +101,14 @@ def replay(paths):
     return 1 if failures else 0
 
 
+def part(text):
+    """N/M: the Nth of M parts."""
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(text)
+    return number, count
+
+
 def idset(text):
     low, _, high = text.partition("-")
     return range(int(low), int(high or low) + 1)
@@ -109,6 +119,10 @@ def main():
     parser.add_argument("--seeds", type=idset, help="N or LOW-HIGH")
     parser.add_argument(
         "--seconds", type=float, help="stop after so long (default: when the seeds are done)"
+    )
+    parser.add_argument("--events", type=int, help="stop after so many faults")
+    parser.add_argument(
+        "--part", type=part, default=(1, 1), help="N/M: the Nth of M parts of the seeds"
     )
     parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
     parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
@@ -127,10 +141,14 @@ def main():
     seeds = (
         args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
     )
-    end = time.monotonic() + args.seconds if args.seconds else None
-    runs = failures = 0
+    started = time.monotonic()
+    end = started + args.seconds if args.seconds else None
+    runs = failures = steps = faults = 0
+    last = None
     combinations = list(itertools.product(args.scheduler or SCHEDULERS, args.pool or POOLS))
     for seed in seeds:
+        if seed % args.part[1] != args.part[0] - 1:
+            continue
         # A bounded run is short of time, not of seeds: one combination a seed, in turn.
         chosen = (
             [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
@@ -138,15 +156,25 @@ def main():
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
-            failure = run_history(history_of(seed, scheduler, args.steps), scheduler, pool)
+            history = history_of(seed, scheduler, args.steps)
+            failure = run_history(history, scheduler, pool)
             runs += 1
+            steps += len(history)
+            faults += histories.count_faults(history)
             if failure is not None:
                 failures += 1
                 report(seed, scheduler, pool, args.steps, failure)
                 if not args.keep_going:
                     return 1
+        last = seed
         if end is not None and time.monotonic() > end:
             break
+        if args.events and faults >= args.events:
+            break
+    print(
+        f"{runs} histories up to seed {last}, {steps} steps, {faults} faults in"
+        f" {time.monotonic() - started:.0f} s, {time.process_time():.0f} s of processor time"
+    )
     print(f"{runs - failures} passed, {failures} failed, 0 skipped")
     return 1 if failures else 0
 

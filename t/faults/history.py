@@ -95,6 +95,11 @@ def make(seed, steps=40, calm=False, reserving=False):
     return history
 
 
+def count_faults(history):
+    """How many of its steps are faults: all but submitting jobs and letting time pass."""
+    return sum(step[0] not in CALM for step in history)
+
+
 def is_calm(history):
     """Whether nothing in it excuses a scheduler from a promise."""
     return all(

@@ -114,20 +114,23 @@ class Future(kernel_future.Future):
 
     def _wait(self, timeout):
         """Run `init` and a reactor for what it has started."""
+        asked = timeout
+        if self.handle is not None:
+            timeout = self.handle.about_to_wait(self, timeout)
         self._waited_for = True
         started, self._started = self._started, self._started | _NOW
         try:
             if self._init is not None and not started & _NOW:
                 self._call_init()
             if self.result is None:
-                self._run_now(timeout)
+                self._run_now(timeout, asked)
         finally:
             self._waited_for = False
         if self.result is None:
             raise failure(errno.EDEADLK)
 
-    def _run_now(self, timeout):
-        if self._now is None and timeout < 0:
+    def _run_now(self, timeout, asked):
+        if self._now is None and asked < 0:
             return  # nothing was started, so nothing can come
         task = self.now().task
         expired = []
@@ -147,6 +150,8 @@ class Future(kernel_future.Future):
                 entry[2] = None
                 task.callbacks -= 1
         if self.result is None and expired:
+            if self.handle is not None:
+                self.handle.waited_in_vain(self, asked)
             raise failure(errno.ETIMEDOUT)
 
     def now(self):
@@ -296,11 +301,12 @@ class RPCFuture(Future):
 
     def _wait(self, timeout):
         """Block the calling greenlet: what is to come comes from elsewhere."""
-        self.handle.about_to_wait(self)
+        limit = self.handle.about_to_wait(self, timeout)
         try:
-            kernel_future.Future.wait_for(self, timeout)
+            kernel_future.Future.wait_for(self, limit)
         except TimeoutError:
             self._in_vain = True
+            self.handle.waited_in_vain(self, timeout)
             raise failure(errno.ETIMEDOUT) from None
 
     def end(self):

@@ -47,6 +47,20 @@ def test_tap(runtests, text, exitcode, expected):
     assert counts(runtests.read_tap(text, "t0001.t", exitcode)) == expected
 
 
+def test_the_total_says_what_was_not_run(runtests, capsys):
+    total = runtests.Total()
+    total.passed = 7
+    assert str(total) == "7 passed, 0 failed, 0 skipped"
+    part = runtests.Total()
+    runtests.report_not_run("t/python", ["pytest", "greenlet"], part)
+    runtests.report_not_run("t/faults", ["greenlet"], part)
+    assert "NOT RUN t/faults" in capsys.readouterr().out
+    total += part
+    assert str(total).startswith("7 passed, 0 failed, 0 skipped; NOT RUN: t/python and t/faults, ")
+    assert str(total).endswith("no greenlet and no pytest (scripts/venv sets up a Python that has)")
+    assert not total.skipped and not total.failed
+
+
 def test_failures_are_named(runtests):
     total = runtests.read_tap("not ok 1 - the pool is full\n1..1\n", "t0001.t", 1)
     assert total.failures == ["t0001.t: the pool is full"]

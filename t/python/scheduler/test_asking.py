@@ -41,6 +41,36 @@ def as_guest(rig, userid=1001):
     rig.client.userid, rig.client.rolemask = userid, 2
 
 
+@pytest.mark.parametrize("id", [-1, 1 << 64, 1 << 200, 1.5, True, "1", None])
+def test_what_is_no_job_id_is_refused_without_a_traceback(id):
+    rig = rig_with("sched-backfill", (6, 100))
+    as_guest(rig)
+    refused(rig, "explain", {"id": id})
+    assert not any("Traceback" in line for line in rig.logged())
+
+
+@pytest.mark.parametrize("queue", [{}, [], 5, True, "nosuch"])
+def test_a_queue_that_there_is_not_is_refused_without_a_traceback(queue):
+    rig = rig_with("sched-backfill", (6, 100))
+    spec = jobspec(1)
+    spec["attributes"]["system"]["queue"] = queue
+    assert refused(rig, "when", {"jobspec": spec}).startswith("there is no queue")
+    assert not any("Traceback" in line for line in rig.logged())
+
+
+@pytest.mark.parametrize(
+    "topic", ["sched.explain", "sched.when", "sched.reservations", "feasibility.check"]
+)
+def test_a_payload_that_is_too_deep_is_refused_without_a_traceback(topic):
+    rig = rig_with("sched-backfill", (6, 100))
+    if topic != "feasibility.check":
+        as_guest(rig)
+    rig.send_text(topic, "[" * 100000)
+    rig.settle()
+    assert rig.received[-1] == (topic, errno.EINVAL, f"{topic}: the payload is nested too deeply")
+    assert not any("Traceback" in line for line in rig.logged())
+
+
 # -- why -------------------------------------------------------------------------------------------
 
 

@@ -221,6 +221,34 @@ def test_malformed_hello_entries_are_counted(entry):
     assert rig.sched.stats_get()["errors"] == 1
 
 
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"t_submit": None},
+        {"t_submit": "x"},
+        {"t_submit": float("nan")},
+        {"priority": {}},
+        {"userid": -1},
+        {},
+    ],
+)
+def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
+    """Only the id is needed to know what it holds; such an entry ended the scheduler."""
+    rig = Rig(R(2, 1))
+    entry = {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, **odd}
+    if not odd:
+        entry = {"id": 1}
+    rig.manager.running.append(entry)
+    rig.info.R[1] = R("1", 1)
+    rig.load_file(module)
+    assert [job for job, _ in rig.sched.resources.job_end_times()] == [1]
+    assert rig.manager.raised == [] and rig.sched.stats_get()["errors"] == (3 if not odd else 1)
+    rig.alloc(2, jobspec(1))
+    rig.settle()
+    assert rig.success(2)
+
+
 # -- trap 10: a failed start that leaves the instance without a scheduler and without an error -----
 
 

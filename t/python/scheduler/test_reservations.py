@@ -840,3 +840,27 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
         assert rig.annotations(3)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
     else:
         assert rig.started() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("args", [(), ("promise=4",)], ids=["", "4"])
+def test_a_late_job_starts_no_passes(module, args):
+    """A job waits for one that has outlived its limit: its end is an event, and until then there is nothing to do.
+
+    (With reservations there is a timer for each promise; a promise that was renewed for now set it to the next
+    millisecond, again and again.)
+    """
+    if args and module != "sched-backfill":
+        pytest.skip("only backfilling promises starts")
+    rig = make(module, 4, args=("queue-depth=unlimited", *args))
+    reserve(rig, "maint", 86400, 3600, nodes=1)
+    rig.alloc(1, whole(3, 10))
+    rig.alloc(2, whole(4, 20))
+    rig.alloc(3, whole(2, 20))
+    rig.wait(11)
+    before = rig.sched.stats_get()["sched_passes"]
+    rig.wait(60)
+    assert rig.sched.stats_get()["sched_passes"] - before <= 5
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Readers of traces: what they take, what they leave out and say, and damaged files."""
 
+import ast
 import gzip
 import io
 import json
 import random
 import sqlite3
 import tarfile
+from pathlib import Path
 
 import pytest
 from shared import data_path
@@ -254,6 +256,25 @@ def test_older_results_of_batsim(tmp_path):
 
 
 PLAIN = "id,submit,run,limit,nodes\n"
+
+
+def test_the_page_names_all_columns_and_shows_a_table(tmp_path):
+    """doc/guide/comparing.rst has each name of a column that the reader looks for, and a table that it reads."""
+    page = (Path(__file__).parents[3] / "doc/guide/comparing.rst").read_text()
+    page = page[page.index("Columns of a table\n---") : page.index("What the figures mean\n---")]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(Path(columns.__file__).read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "first"
+    ]
+    names = {argument.value for call in calls for argument in call.args}
+    assert len(names) > 30 and {name for name in names if f"``{name}``" not in page} == set()
+    table = page.split(".. code-block:: text\n\n")[1].split("\n\n")[0]
+    path = tmp_path / "jobs.csv"
+    path.write_text("".join(line.strip() + "\n" for line in table.splitlines()))
+    first, second = reader(Source(str(path)))
+    assert (first.run, first.limit, first.nodes, first.user) == (3600, 7200, 4, "ada")
+    assert (second.run, second.limit, second.gpus, second.queue) == (5400, 7200, 2, "gpu")
 
 
 def test_durations_in_a_table(tmp_path):

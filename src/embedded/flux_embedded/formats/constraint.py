@@ -4,7 +4,7 @@
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.quote import quote
 
-MAX_DEPTH = 64
+MAX_DEPTH = 128
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL = frozenset("!&'\"^`|()")
 _LOGIC = ("and", "or", "not")

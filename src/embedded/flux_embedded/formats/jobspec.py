@@ -11,7 +11,6 @@ import json
 from flux_embedded.formats import constraint
 from flux_embedded.formats.quote import quote
 
-MAX_DEPTH = 64
 _KEYS = ("resources", "tasks", "attributes", "version")
 _VERTEX_KEYS = frozenset(("type", "count", "unit", "exclusive", "with", "label", "id"))
 _TASK_KEYS = frozenset(("command", "slot", "count", "attributes", "distribution"))
@@ -61,15 +60,16 @@ def validate(jobspec):
     if type(resources) is not list:
         raise ValueError("resources must be an array")
     labels = set()
-    for vertex in resources:
-        _check_vertex(vertex, labels, 0)
+    # A list of what is left instead of recursion: a graph may be as deep as it likes.
+    left = resources[::-1]
+    while left:
+        left.extend(reversed(_check_vertex(left.pop(), labels)))
     _check_tasks(jobspec["tasks"])
     _check_attributes(jobspec["attributes"])
 
 
-def _check_vertex(vertex, labels, depth):
-    if depth > MAX_DEPTH:
-        raise ValueError("resources are nested too deeply")
+def _check_vertex(vertex, labels):
+    """Check a vertex; returns those below it."""
     if type(vertex) is not dict:
         raise ValueError("resource must be an object")
     kind = vertex.get("type")
@@ -109,8 +109,7 @@ def _check_vertex(vertex, labels, depth):
         if children is not None:
             if type(children) is not list or not children:
                 raise ValueError(f"'with' must be a non-empty array for type {quote(kind)}")
-            for child in children:
-                _check_vertex(child, labels, depth + 1)
+    return children or ()
 
 
 def _check_tasks(tasks):

@@ -197,8 +197,20 @@ class Flux:
         """Itself: what the bindings call the handle of a handle."""
         return self
 
-    def about_to_wait(self, future):
-        """Called before somebody waits for an answer; may raise."""
+    def about_to_wait(self, future, timeout):
+        """Called before somebody waits for an answer; may raise.
+
+        Args:
+            future: what is waited for
+            timeout (float): seconds; negative: without end
+
+        Returns:
+            float: how long to wait instead
+        """
+        return timeout
+
+    def waited_in_vain(self, future, timeout):
+        """Called when the time is up, with the same arguments; may raise another error than TimeoutError's."""
 
     def disconnect(self):
         """Close it: an outside program's connection ends, and a task's requests find nobody any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from typing import Any
 
 
 class JobtapError(Exception):
@@ -64,9 +65,41 @@ def describe(exc: BaseException, where: str | None = None) -> str:
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if frame.filename == where]
     if own or frames:
-        frame = (own or frames)[-1]
-        text += f" ({os.path.basename(frame.filename)}:{frame.lineno} in {frame.name})"
+        text += _at((own or frames)[-1])
     return text
+
+
+def _at(frame: traceback.FrameSummary) -> str:
+    return f" ({os.path.basename(frame.filename)}:{frame.lineno} in {frame.name})"
+
+
+def describe_for_log(exc: BaseException, where: str | None, callback: Any = None) -> str:
+    """Describe an exception for the log: as `describe`, and always with a line of the plugin, if
+    there is one.
+
+    Args:
+        exc: the exception
+        where (str): path of the plugin
+        callback: what was called. Its first line is shown if the exception is about what it has
+            returned, so that none of its lines is in the traceback
+    """
+    text = describe(exc, where)
+    frames = traceback.extract_tb(exc.__traceback__)
+    own = [frame for frame in frames if frame.filename == where]
+    code = getattr(callback, "__code__", None)
+    if own:
+        place = _at(own[-1])
+    elif code is not None:
+        line = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+        place = f" ({line} in {code.co_name})"
+    else:
+        return text
+    if text.endswith(place) or isinstance(exc, SyntaxError):
+        return text
+    # What may stand there is a line of ours, which tells the author of the plugin nothing.
+    if frames and text.endswith(_at(frames[-1])):
+        text = text[: -len(_at(frames[-1]))]
+    return text + place
 
 
 def brief(exc: BaseException) -> str:

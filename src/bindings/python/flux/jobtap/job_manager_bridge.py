@@ -23,11 +23,20 @@ from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_ty
 
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
-from flux.jobtap import plugin_file, plugin_resources, thread_guard, validation
+from flux.jobtap import perilogs, plugin_file, plugin_resources, thread_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
-from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace
+from flux.jobtap.errors import (
+    FAILURES,
+    JobtapError,
+    brief,
+    can_fail,
+    describe,
+    describe_for_log,
+    trace,
+)
 from flux.jobtap.frozen_json import FrozenDict, FrozenList
 from flux.jobtap.handlers import read_answer
+from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
@@ -118,19 +127,21 @@ class PluginHost:
         self._aux: dict[
             tuple[int, str], AuxEntry
         ] = {}  # (job, name) -> ffi handle of its entry, kept alive
-        self.perilogs: list[tuple[int, str, str]] = []
+        self.perilogs = Perilogs(self._finish, lambda text: self.log(LOG_ERR, f"jobtap: {text}"))
         self._numbers: list[int] = []
         self._flags: dict[int, set[str]] = {}  # job -> flags set by this plugin
         self._posts: dict[
             int, list[int]
-        ] = {}  # job -> [events, those that send it back] posted in this turn of the reactor
+        ] = {}  # job -> [events, those of RARE_EVENTS] posted in this turn of the reactor
         self._turn = 0.0
         self._late: dict[
             int, list[tuple[str, str]]
         ] = {}  # new job -> exceptions that it gets when it is valid
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
-        self.plugin_resources = plugin_resources.PluginResources(self.basename, self.report)
+        self.plugin_resources = plugin_resources.PluginResources(
+            self.basename, self.report, lambda: self.perilogs.call(f"{self._name()}: callback")
+        )
         self.handle = PluginHandle(pointer, self.plugin_resources)
         self._reactor = core_lib.flux_get_reactor(self.handle.handle)
 
@@ -184,6 +195,9 @@ class PluginHost:
 
     # -- calling -----------------------------------------------------------------------------------
 
+    def _name(self) -> str:
+        return self.plugin.name if self.plugin else self.basename
+
     def run(self, callback: Callable[..., Any], topic: str, args: Any) -> int:
         """Call one handler. Returns 0, or -1 for a refusal, as C expects it."""
         view = CallbackArgs(
@@ -193,6 +207,8 @@ class PluginHost:
         )
         frame = RunningCallback(args)
         _running.append(frame)
+        self.perilogs.enter()
+        failed = True
         try:
             answer = callback(self.plugin, topic, view)
             if answer is not None:
@@ -205,10 +221,15 @@ class PluginHost:
                 # fails would reach another job.
                 text = json.dumps(frame.updates).encode()
                 _check(lib.jobtap_jobspec_update(self.p, 1, 0, text), _UPDATE)
+            failed = False
             return 0
         except FAILURES as exc:
             return self._failed(topic, args, exc)
         finally:
+            if failed:
+                self.perilogs.fail(f"{self.plugin.name}: {topic}")
+            else:
+                self.perilogs.leave()
             _running.pop()
             # Two of the references are this function's: `view`, and the argument of getrefcount().
             view.release(sys.getrefcount(view) > 2)
@@ -292,9 +313,10 @@ class PluginHost:
 
     def report(self, where: str, exc: BaseException) -> None:
         """Log an exception of a plugin: one line at level err, and the traceback at level debug."""
-        plugin = self.plugin
-        name = plugin.name if plugin else self.basename
-        self.log(LOG_ERR, f"jobtap: {name}: {where}: {describe(exc, plugin and plugin.path)}")
+        path = self.plugin and self.plugin.path
+        callback = self.plugin and self.plugin.handlers.find(where)
+        text = describe_for_log(exc, path, callback)
+        self.log(LOG_ERR, f"jobtap: {self._name()}: {where}: {text}")
         self.log(LOG_DEBUG, trace(exc))
 
     def log(self, level: int, text: str) -> None:
@@ -390,6 +412,7 @@ class PluginHost:
             self._late.setdefault(id, []).append((type, note))
             self._register("job.state.depend")
             return
+        self._count(id, "exception")
         rc = lib.jobtap_raise_exception(self.p, id, type.encode(), severity, note.encode())
         _check(rc, _JOB)
 
@@ -423,10 +446,10 @@ class PluginHost:
             self._posts.clear()
         counts = self._posts.setdefault(id, [0, 0])
         counts[0] += 1
-        counts[1] += name in plugin_resources.EVENTS_BACK_TO_PRIORITY
+        counts[1] += name in plugin_resources.RARE_EVENTS
         if (
             counts[0] > plugin_resources.MAX_POSTS_PER_TURN
-            or counts[1] > plugin_resources.MAX_RETURNS_PER_TURN
+            or counts[1] > plugin_resources.MAX_RARE_POSTS_PER_TURN
         ):
             raise plugin_resources.endless_posting(self.plugin.name, name, id)
 
@@ -519,9 +542,12 @@ class PluginHost:
 
     # -- prologs and epilogs -----------------------------------------------------------------------
 
-    def perilog_start(self, plugin: Plugin, id: int, kind: str, description: str) -> None:
+    def perilog_start(
+        self, plugin: Plugin, id: int, kind: str, description: str, if_removed: int
+    ) -> None:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
         id = self._id(id)
+        perilogs.check_room(sum(host.perilogs.count(id) for host in _loaded.values()), id, kind)
         if id == current:
             start = (
                 lib.flux_jobtap_prolog_start if kind == "prolog" else lib.flux_jobtap_epilog_start
@@ -535,37 +561,32 @@ class PluginHost:
             if late if kind == "prolog" else state != CLEANUP:
                 raise OSError(errno.EINVAL, _PERILOG[errno.EINVAL])
             self.event_post(plugin, id, f"{kind}-start", {"description": description})
-        self.perilogs.append((id, kind, description))
+        self.perilogs.started(Perilog(id, kind, description, if_removed))
 
     def perilog_finish(
         self, plugin: Plugin, id: int, kind: str, description: str, status: int
     ) -> None:
         id = self._id(id)
+        self._post_finish(id, kind, description, status)
+        any(host.perilogs.finished(id, kind, description) for host in _loaded.values())
+
+    def _post_finish(self, id: int, kind: str, description: str, status: int) -> None:
         finish = (
             lib.flux_jobtap_prolog_finish if kind == "prolog" else lib.flux_jobtap_epilog_finish
         )
         _check(finish(self.p, id, description.encode(), status), _PERILOG)
-        for host in _loaded.values():
-            if (id, kind, description) in host.perilogs:
-                host.perilogs.remove((id, kind, description))
-                break
 
-    def _end_perilogs(self) -> None:
-        """Finish the prologs and epilogs that the plugin has started, since it is removed and
-        cannot do so itself.
+    def _finish(self, perilog: Perilog, status: int, note: str | None) -> None:
+        """Finish a prolog or an epilog in the plugin's place.
 
-        They count as failed: a job with such a prolog does not run.
+        A job whose prolog has failed does not run.
         """
-        for id, kind, description in self.perilogs:
-            try:
-                if self._lookup(id, "state") not in (RUN, CLEANUP):
-                    continue
-                note = f"plugin {self.plugin.name} was removed during {kind} {description!r}"
-                self.raise_exception(self.plugin, id, kind, 0 if kind == "prolog" else 1, note)
-                self.perilog_finish(self.plugin, id, kind, description, 1 << 8)
-            except OSError:
-                pass  # the job is gone
-        self.perilogs = []
+        id, kind = perilog.id, perilog.kind
+        if self._lookup(id, "state") == INACTIVE:
+            return
+        if note is not None:
+            self.raise_exception(self.plugin, id, kind, 0 if kind == "prolog" else 1, note)
+        self._post_finish(id, kind, perilog.description, status)
 
     # -- other plugins, services -------------------------------------------------------------------
 
@@ -622,7 +643,8 @@ class PluginHost:
     def serve(self, callback: Callable[..., Any], topic: str, msg: Any) -> None:
         """Call the plugin's function for a request to one of its services."""
         try:
-            callback(self.plugin, msg)
+            with self.perilogs.call(f"{self.plugin.name}: service {topic.partition('.')[2]}"):
+                callback(self.plugin, msg)
         except OSError as exc:
             self.handle.respond_error(msg, exc.errno or errno.EINVAL, describe(exc))
         except FAILURES as exc:
@@ -641,7 +663,7 @@ class PluginHost:
             callback = (
                 plugin.handlers.find("plugin.exit") if plugin.handlers.has("plugin.exit") else None
             )
-            self._end_perilogs()
+            self.perilogs.end(plugin.name)
             plugin.end()
             if callback is not None:
                 try:

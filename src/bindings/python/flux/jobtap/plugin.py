@@ -12,6 +12,7 @@ from flux.jobtap import validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import JobtapError, Rejected
 from flux.jobtap.handlers import Handlers
+from flux.jobtap.perilogs import FAILED
 from flux.jobtap.plugin_resources import WRONG_THREAD
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 
@@ -50,6 +51,9 @@ class Plugin:
         self.args = args
         self.handle = handle
         self.handlers = Handlers()
+
+    #: Checks an event that is to be posted.
+    _check_event = staticmethod(validation.plugin_event)
 
     @property
     def _host(self) -> Any:
@@ -157,7 +161,7 @@ class Plugin:
     def raise_exception(self, id: int, type: str, severity: int, note: str = "") -> None:
         """Raise an exception on a job. Severity 0 ends the job; severities 1 to 7 are only
         recorded."""
-        validation.word(type, "raise_exception: type")
+        validation.exception_type(type, "raise_exception: type")
         note = validation.text(note, "note")
         self._host.raise_exception(
             self, validation.job_id(id), type, validation.severity(severity), note
@@ -167,10 +171,12 @@ class Plugin:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
 
         Raises:
-            OSError: EINVAL: JSON cannot hold the context, or a value is out of range. EPROTO: the
-                context lacks what RFC 21 requires
+            OSError: EINVAL: JSON cannot hold the context, a value is out of range, or it is an
+                event that only the job manager posts (submit, validate, start, release, free,
+                clean) or that has a method of its own (prologs and epilogs). EPROTO: the context
+                lacks what RFC 21 requires
         """
-        context = validation.event(name, context)
+        context = self._check_event(name, context)
         self._host.event_post(self, validation.job_id(id), name, context)
 
     # -- dependencies ------------------------------------------------------------------------------
@@ -279,28 +285,53 @@ class Plugin:
 
     # -- prolog and epilog -------------------------------------------------------------------------
 
-    def prolog_start(self, description: str, id: int = CURRENT_JOB) -> None:
-        """Keep a job from being started until `prolog_finish` is called."""
-        description = validation.text(description, "description")
-        self._host.perilog_start(self, validation.job_id(id), "prolog", description)
+    def prolog_start(
+        self, description: str, id: int = CURRENT_JOB, *, if_removed: int = FAILED
+    ) -> None:
+        """Keep a job from being started until `prolog_finish` is called.
+
+        If the plugin is removed before that, the prolog ends; unless `if_removed` says that this is
+        all right, it has failed, and the job does not run. If the function that has called
+        `prolog_start` raises an exception, the prolog has failed in any case.
+
+        Args:
+            description (str): for the job's eventlog; `prolog_finish` has the same
+            id (int): the job
+            if_removed (int): the wait status that the prolog ends with if the plugin is removed: 0
+                lets the job go on, any other ends it with an exception
+
+        Raises:
+            OSError: EINVAL: the job was started. EOVERFLOW: it has 255 of them open
+        """
+        self._perilog_start("prolog", description, id, if_removed)
 
     def prolog_finish(self, id: int, description: str, status: int) -> None:
         """Say that a prolog has ended. Its wait status is recorded, and has no other effect."""
         self._perilog_finish(id, "prolog", description, status)
 
-    def epilog_start(self, description: str, id: int = CURRENT_JOB) -> None:
-        """Keep a job in CLEANUP, and its resources allocated, until `epilog_finish` is called."""
-        description = validation.text(description, "description")
-        self._host.perilog_start(self, validation.job_id(id), "epilog", description)
+    def epilog_start(
+        self, description: str, id: int = CURRENT_JOB, *, if_removed: int = FAILED
+    ) -> None:
+        """Keep a job in CLEANUP, and its resources allocated, until `epilog_finish` is called, the
+        plugin is removed, or the function that has called `epilog_start` raises an exception.
+
+        The arguments are those of `prolog_start`. An epilog that has failed only leaves a job
+        exception of severity 1.
+        """
+        self._perilog_start("epilog", description, id, if_removed)
 
     def epilog_finish(self, id: int, description: str, status: int) -> None:
         """Say that an epilog has ended. Its wait status is recorded, and has no other effect."""
         self._perilog_finish(id, "epilog", description, status)
 
+    def _perilog_start(self, kind: str, description: str, id: int, if_removed: int) -> None:
+        description = validation.text(description, "description")
+        status = validation.wait_status(if_removed, f"{kind}_start: if_removed")
+        self._host.perilog_start(self, validation.job_id(id), kind, description, status)
+
     def _perilog_finish(self, id: int, kind: str, description: str, status: int) -> None:
         validation.text(description, "description")
-        if type(status) is not int or not -(1 << 31) <= status < 1 << 31:
-            raise OSError(errno.EINVAL, f"{kind}_finish: status={status!r}: expected an integer")
+        validation.wait_status(status, f"{kind}_finish: status")
         self._host.perilog_finish(self, validation.job_id(id), kind, description, status)
 
     # -- other plugins, services -------------------------------------------------------------------

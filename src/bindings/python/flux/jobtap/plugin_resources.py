@@ -22,12 +22,17 @@ from flux.jobtap.errors import FAILURES
 _ANSWERED_BY_JOB_MANAGER = ("job-manager.", "job-ingest.")
 _METHODS_THAT_NEED_JOB_MANAGER = ("resource.sched-status", "sched.resource-status")
 
+#: How many seconds a plugin waits for an answer inside a callback, unless it names a time itself
+#: (``wait_for(seconds)``). The job manager does nothing else meanwhile, and whoever is asked may in
+#: turn wait for the job manager.
+MAX_WAIT = 1.0
+
 #: How many events a plugin may post to one job in one turn of the job manager's reactor, and how
-#: many of those that send the job back to PRIORITY. Each event may call the plugin again, and the
-#: turn would never end if each call posted one.
-MAX_POSTS_PER_TURN, MAX_RETURNS_PER_TURN = 10000, 100
-#: Events that send a job back to PRIORITY.
-EVENTS_BACK_TO_PRIORITY = ("urgency", "jobspec-update", "flux-restart")
+#: many of those that are rare. Each event may call the plugin again, and the turn would never end
+#: if each call posted one.
+MAX_POSTS_PER_TURN, MAX_RARE_POSTS_PER_TURN = 10000, 100
+#: Events of which no job has many: those that send a job back to PRIORITY, and exceptions.
+RARE_EVENTS = ("urgency", "jobspec-update", "flux-restart", "exception")
 
 
 def endless_posting(name: str, event: str, id: int) -> OSError:
@@ -49,6 +54,31 @@ WRONG_THREAD = (
 def waits_for_job_manager(topic: str) -> bool:
     """Whether a request to `topic` can be answered only while the job manager's reactor turns."""
     return topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER
+
+
+class NoAnswer(TimeoutError):
+    """A plugin has waited in vain inside a callback."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The bindings put the error text of the future in place of this one, and there is none.
+        if name != "strerror" or value is not None:
+            super().__setattr__(name, value)
+
+
+def no_answer(topic: str, seconds: float) -> OSError:
+    """The error for a plugin that has waited in vain inside a callback.
+
+    Args:
+        topic (str): of the request; empty if it is not known
+        seconds (float): how long it has waited
+    """
+    unit = "second" if seconds == 1 else "seconds"
+    return NoAnswer(
+        errno.ETIMEDOUT,
+        f"{topic + ': ' if topic else ''}no answer within {seconds:g} {unit}, in which the job"
+        " manager did nothing else: use then(callback) instead of get(), or name a time with"
+        " wait_for(seconds)",
+    )
 
 
 class PluginResources:
@@ -149,8 +179,21 @@ def refuse_to_wait(topic: str) -> None:
     if waits_for_job_manager(topic):
         raise OSError(
             errno.EDEADLK,
-            f"{topic}: the job manager cannot answer while a plugin waits for it: use then()",
+            f"{topic}: the job manager cannot answer while a plugin waits for it: use"
+            " then(callback)",
         )
+
+
+def wait_limit(timeout: float) -> float:
+    """How long `wait_for` waits inside a callback.
+
+    Args:
+        timeout (float): what it was called with; negative: without limit
+
+    Returns:
+        float: seconds
+    """
+    return MAX_WAIT if timeout < 0 else timeout
 
 
 def plugin_rpc_class(base: Any) -> Any:
@@ -161,8 +204,8 @@ def plugin_rpc_class(base: Any) -> Any:
     """
 
     class PluginRPC(base):  # type: ignore[misc]
-        """An RPC that a plugin has sent. `get` raises OSError (EDEADLK) if the answer could never
-        come."""
+        """An RPC that a plugin has sent. `get` raises OSError: EDEADLK if the answer could never
+        come, ETIMEDOUT if it has not come in `MAX_WAIT` seconds."""
 
         topic = ""
         plugin_resources: Any = None
@@ -178,16 +221,24 @@ def plugin_rpc_class(base: Any) -> Any:
                 refuse_to_wait(self.topic)
 
         def get(self) -> Any:
-            self._check_wait()
+            self.wait_for()
             return super().get()
 
         def get_str(self) -> Any:
-            self._check_wait()
+            self.wait_for()
             return super().get_str()
 
-        def wait_for(self, *args: Any, **kwargs: Any) -> Any:
+        def wait_for(self, timeout: float = -1.0) -> Any:
             self._check_wait()
-            return super().wait_for(*args, **kwargs)
+            if self.is_ready():
+                return self
+            limit = wait_limit(timeout)
+            try:
+                return super().wait_for(limit)
+            except OSError as exc:
+                if exc.errno != errno.ETIMEDOUT or self.is_ready():
+                    raise
+                raise no_answer(self.topic, limit) from None
 
     return PluginRPC
 

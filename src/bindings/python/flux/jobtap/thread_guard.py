@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Keeps Python code in the job manager's thread from blocking it: no waiting for the job manager
-itself, no reactor, no signal handlers.
+itself, nor long for anybody else, no reactor, no signal handlers.
 
 Used in the job manager of a real Flux only. There all Python code is plugins, and they may create
 handles of their own.
@@ -14,14 +14,32 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import flux.constants
 import flux.core.handle
 import flux.future
 import flux.rpc
 import flux.util
+import flux.wrapper
+from _flux._core import ffi, lib
 from flux.jobtap import child_processes, plugin_resources, process_guard
 
 #: the thread that the job manager runs in
 _thread: list[int | None] = [None]
+#: the topic of the request whose answer is being waited for; empty if it is not known
+_topic = [""]
+#: Names of C functions that wait until the future that they are given is fulfilled, by how they
+#: begin. ("flux_future_get" alone stands for itself: others that begin so do not wait.)
+_WAITING = (
+    "flux_rpc_get",
+    "flux_kvs_lookup_get",
+    "flux_kvs_commit_get_",
+    "flux_kvs_getroot_get_",
+    "flux_job_submit_get_id",
+    "flux_job_wait_get_",
+    "flux_job_result_get",
+    "flux_job_event_watch_get",
+    "flux_event_publish_get_seq",
+)
 
 
 def set_job_manager_thread() -> None:
@@ -31,6 +49,57 @@ def set_job_manager_thread() -> None:
 
 def _in_job_manager() -> bool:
     return threading.get_ident() == _thread[0]
+
+
+def _limit_waiting() -> None:
+    """Have the C functions that wait for a future do so for a limited time in the job manager's
+    thread, and those that wait for a message not at all.
+
+    The bindings wrap each C function when it is first used, and call many of them themselves
+    (`flux.kvs.get` is an example), where no Python method of a future is involved.
+    """
+    wrap = flux.wrapper.Wrapper.check_wrap
+
+    def wait(future: Any, seconds: float) -> None:
+        if lib.flux_future_is_ready(future):
+            return
+        if lib.flux_future_wait_for(future, seconds) < 0 and ffi.errno == errno.ETIMEDOUT:
+            raise plugin_resources.no_answer(_topic[0], seconds)
+
+    def limited(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(future: Any, *args: Any) -> Any:
+            if _in_job_manager():
+                wait(future, plugin_resources.MAX_WAIT)
+            return function(future, *args)
+
+        return call
+
+    def wait_for(future: Any, timeout: float) -> Any:
+        if _in_job_manager():
+            wait(future, plugin_resources.wait_limit(timeout))
+        return lib.flux_future_wait_for(future, timeout)
+
+    def recv(handle: Any, match: Any, flags: int) -> Any:
+        if _in_job_manager() and not flags & flux.constants.FLUX_O_NONBLOCK:
+            raise OSError(
+                errno.EDEADLK,
+                "recv: the job manager does nothing while a plugin waits for a message: use"
+                " msg_watcher_create",
+            )
+        return lib.flux_recv(handle, match, flags)
+
+    def check_wrap(self: Any, function: Any, name: str) -> Any:
+        wrapper = wrap(self, function, name)
+        name = getattr(function, "__name__", name)
+        if name == "flux_future_wait_for":
+            wrapper.fun = wait_for
+        elif name == "flux_recv":
+            wrapper.fun = recv
+        elif name == "flux_future_get" or name.startswith(_WAITING):
+            wrapper.fun = limited(function)
+        return wrapper
+
+    flux.wrapper.Wrapper.check_wrap = check_wrap
 
 
 def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
@@ -53,17 +122,23 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
         init(self, flux_handle, topic, *args, **kwargs)
         self.rpc_topic = topic
 
-    def check(self: Any) -> None:
-        if _in_job_manager() and not self.is_ready():
-            plugin_resources.refuse_to_wait(getattr(self, "rpc_topic", None) or "")
+    def checked(self: Any, wait: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not _in_job_manager():
+            return wait(self, *args, **kwargs)
+        topic = getattr(self, "rpc_topic", None) or ""
+        if not self.is_ready():
+            plugin_resources.refuse_to_wait(topic)
+        former, _topic[0] = _topic[0], topic
+        try:
+            return wait(self, *args, **kwargs)
+        finally:
+            _topic[0] = former
 
     def checked_get_str(self: Any) -> Any:
-        check(self)
-        return get_str(self)
+        return checked(self, get_str)
 
     def checked_wait_for(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check(self)
-        return wait_for(self, *args, **kwargs)
+        return checked(self, wait_for, *args, **kwargs)
 
     def checked_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _in_job_manager():
@@ -122,6 +197,7 @@ def install(report: Callable[[BaseException], None]) -> None:
         report: called with an exception that has left a callback of unknown origin
     """
     _refuse_to_block(report)
+    _limit_waiting()
     process_guard.install(_plugin_process)
     child_processes.install()
     flux.util.signal = InertSignalModule

@@ -47,6 +47,19 @@ _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
 }
 #: Events that begin a job or take it back: only the job manager itself may post them.
 _NOT_POSTED = ("submit", "invalidate")
+#: Events by which the job manager notes what others have told it. A job of which it believes wrongly
+#: that its resources are free, or that it has ended, keeps them for good.
+_NOT_POSTED_BY_PLUGINS = ("validate", "start", "release", "free", "clean")
+#: Events that have methods of their own, which count what is open.
+_BY_METHOD = {
+    "prolog-start": "prolog_start",
+    "prolog-finish": "prolog_finish",
+    "epilog-start": "epilog_start",
+    "epilog-finish": "epilog_finish",
+}
+#: The type of the exception with which the job manager says that a scheduler could not take over
+#: the resources of a job. It does not free them then.
+_RESERVED_EXCEPTION = "scheduler-restart"
 
 
 def _invalid(text: str) -> OSError:
@@ -153,6 +166,28 @@ def severity(value: Any) -> int:
     return value
 
 
+def exception_type(value: Any, what: str) -> str:
+    """Check the type of an exception.
+
+    Raises:
+        OSError: EINVAL: it is not one word, or is reserved to the job manager
+    """
+    if word(value, what) == _RESERVED_EXCEPTION:
+        raise _invalid(f"{what}={value!r}: reserved to the job manager")
+    return str(value)
+
+
+def wait_status(value: Any, what: str) -> int:
+    """Check the wait status of a prolog or an epilog.
+
+    Raises:
+        OSError: EINVAL: it is not an integer of 32 bits
+    """
+    if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
+        raise _invalid(f"{what}={value!r}: expected an integer")
+    return value
+
+
 def priority(value: Any) -> int:
     """Check a priority, which may be PRIORITY_UNAVAIL.
 
@@ -229,8 +264,25 @@ def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
             )
 
 
+def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
+    """Check an event that a plugin wants to post; see `event`.
+
+    Raises:
+        OSError: as `event`; EINVAL too for events that are not for plugins, since a job could be
+            left with resources that nobody frees
+    """
+    checked = event(name, context)
+    if name in _NOT_POSTED_BY_PLUGINS:
+        raise _invalid(f"event {name}: only the job manager posts it")
+    if name in _BY_METHOD:
+        raise _invalid(f"event {name}: use {_BY_METHOD[name]}()")
+    if name == "exception" and checked is not None:
+        exception_type(checked["type"], "event exception: type")
+    return checked
+
+
 def event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event that a plugin wants to post.
+    """Check an event that is to be posted.
 
     Args:
         name: the name of the event

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,8 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Levels and vertices of a resource graph; more is an error, not a deep recursion. The graphs of
-#: sites have a dozen levels at most, from the cluster down to a core.
-MAX_DEPTH = 64
+#: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
+#: a dozen levels at most, from the cluster down to a core.
 MAX_VERTICES = 10000
 
 
@@ -53,8 +53,16 @@ def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
     return duration, system.get("constraints")
 
 
+#: What is left to do in the walk over a resource graph: functions and their arguments, last first.
+Steps = list[tuple[Callable[..., None], tuple[Any, ...]]]
+
+
 class Graph:
-    """What one walk over a resource graph finds: the counts above and inside the slot."""
+    """What one walk over a resource graph finds: the counts above and inside the slot.
+
+    The walk keeps a list of what is left to do instead of recursing, so that a graph may be as deep
+    as it likes.
+    """
 
     def __init__(self, resources: Any, takes_containers: bool) -> None:
         if not isinstance(resources, list) or not resources:
@@ -71,13 +79,18 @@ class Graph:
         self.container_level: str | None = None
         self.containers_per_slot = 1
         self.constraint: Any = None  # of the jobspec, not of its graph
-        for vertex in resources:
-            self._above(vertex, ONE, None, False, 0)
+        self._left: Steps = []
+        self._next(self._above, resources, ONE, None, False)
+        while self._left:
+            step, arguments = self._left.pop()
+            step(*arguments)
 
-    def _fields(self, vertex: Any, depth: int) -> tuple[str, ResourceCount, bool, list[Any]]:
+    def _next(self, step: Callable[..., None], vertices: list[Any], *arguments: Any) -> None:
+        """Go on with these vertices, in their order, before what is left."""
+        self._left.extend([(step, (vertex, *arguments)) for vertex in reversed(vertices)])
+
+    def _fields(self, vertex: Any) -> tuple[str, ResourceCount, bool, list[Any]]:
         self.vertices += 1
-        if depth >= MAX_DEPTH:
-            raise ValueError(f"resources are nested more than {MAX_DEPTH} levels deep")
         if self.vertices > MAX_VERTICES:
             raise ValueError(f"jobspec has more than {MAX_VERTICES} resource vertices")
         if not isinstance(vertex, dict) or not isinstance(vertex.get("type"), str):
@@ -100,12 +113,11 @@ class Graph:
         outer: ResourceCount,
         node: ResourceCount | None,
         exclusive: bool,
-        depth: int,
     ) -> None:
         """A vertex outside any slot; ``node`` is the count of nodes once one is passed."""
-        kind, count, marked, children = self._fields(vertex, depth)
+        kind, count, marked, children = self._fields(vertex)
         if kind == "slot":
-            self._slot(count, outer, node, exclusive, marked, children, depth)
+            self._slot(count, outer, node, exclusive, marked, children)
             return
         if kind in ("core", "gpu"):
             return  # outside a slot: it is not given to the job
@@ -115,8 +127,7 @@ class Graph:
             node, outer, exclusive = multiply(outer, count), ONE, marked
         else:
             outer = multiply(outer, count)
-        for child in children:
-            self._above(child, outer, node, exclusive, depth + 1)
+        self._next(self._above, children, outer, node, exclusive)
 
     def _slot(
         self,
@@ -126,24 +137,27 @@ class Graph:
         exclusive: bool,
         marked: bool,
         children: list[Any],
-        depth: int,
     ) -> None:
         if self.slot_count is not None:
             raise ValueError("jobspec has more than one slot")
         self.slot_count = multiply(outer, count)
         self.node_count = node
         self.exclusive = exclusive or (marked and node is None)
-        for child in children:
-            self._inside(child, ONE, depth + 1, False)
+        self._left.append((self._end_of_slot, ()))
+        self._next(self._inside, children, ONE, False)
+
+    def _end_of_slot(self) -> None:
+        """All that is in the slot was found."""
+        assert self.slot_count is not None
         if self.nodes_per_slot is not None:
             self.node_count = multiply(self.slot_count, self.nodes_per_slot)
             self.slot_count = ONE
         elif self.node_count is None and self.exclusive:
             self.node_count, self.slot_count = self.slot_count, ONE
 
-    def _inside(self, vertex: Any, outer: ResourceCount, depth: int, in_node: bool) -> None:
+    def _inside(self, vertex: Any, outer: ResourceCount, in_node: bool) -> None:
         """A vertex of the slot; ``outer`` is the count above it in the slot or its node."""
-        kind, count, marked, children = self._fields(vertex, depth)
+        kind, count, marked, children = self._fields(vertex)
         if kind == "slot":
             raise ValueError("jobspec has more than one slot")
         if kind in ("core", "gpu"):
@@ -174,8 +188,7 @@ class Graph:
                 raise ValueError(f"slot of {self.containers_per_slot} containers is too large")
         else:
             outer = multiply(outer, count)
-        for child in children:
-            self._inside(child, outer, depth + 1, in_node)
+        self._next(self._inside, children, outer, in_node)
 
     def shape(self, constraint: Any) -> Shape:
         """The shape of what was found.

@@ -556,6 +556,9 @@ class Scheduler(BrokerModule):
         return make_pool(self, R)
 
     def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
+        if update is None and not isinstance(error, OSError):
+            self._errors.report(f"resource.acquire: malformed response: {error}")
+            return
         if update is None:
             if isinstance(error, OSError) and error.errno == errno.ECANCELED:
                 self.log.info(f"{error.strerror}: the scheduler ends")  # as asked for
@@ -619,8 +622,7 @@ class Scheduler(BrokerModule):
         t_submit = payload.get("t_submit")
         self._clock.freeze()
         try:
-            if not isinstance(t_submit, (int, float)):
-                t_submit = self.now()
+            t_submit = messages.time_of(t_submit, self.now())
             try:
                 self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
             except Exception as exc:
@@ -743,6 +745,8 @@ class Scheduler(BrokerModule):
             serve()
         except ValueError as exc:  # the caller's mistake
             self._refuse(msg, str(exc))
+        except RecursionError:  # so is this
+            self._refuse(msg, f"{msg.topic}: the payload is nested too deeply")
         except Exception as exc:
             self._errors.report(msg.topic, trace=True)
             self._refuse(msg, f"{type(exc).__name__}: {exc}")

@@ -18,6 +18,7 @@ from typing import Any, Callable
 from flux.constants import FLUX_RPC_STREAMING
 from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.handle_functions import KVSTxn, get_key_direct, job_raise_async
 from flux.scheduler.requests import RunningJob
@@ -317,8 +318,8 @@ class Acquisition:
         return self._next()
 
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
-        """Have ``changed(update, error)`` called for each further response, or for the error that
-        ends them."""
+        """Have ``changed(update, error)`` called for each further response: with an OSError for the
+        one that ends them, with another exception for one that cannot be read."""
 
         def received(future: Any) -> None:
             try:
@@ -331,7 +332,13 @@ class Acquisition:
         self.future.then(received)
 
     def _next(self) -> dict[str, Any]:
-        response = self.future.get()
+        try:
+            response = self.future.get()
+        except OSError:
+            raise
+        except Exception:  # it is not JSON
+            self.future.reset()
+            raise
         self.future.reset()
         if not isinstance(response, dict):
             raise ValueError("the response is no object")
@@ -497,11 +504,16 @@ class Hello:
         log = self.errors.log
         known = {}
         taken = 0
-        for job in jobs:
+        now = float(self.handle.reactor_now(self.handle.get_reactor()))
+        for entry in jobs:
             try:
-                known[int(job["id"])] = job
-            except (KeyError, TypeError, ValueError):
-                self.errors.report(f"hello: malformed response: {job!r}")
+                job, wrong = messages.read_hello(entry, now)
+            except ValueError:
+                self.errors.report(f"hello: malformed response: {entry!r}")
+                continue
+            known[job["id"]] = job
+            for key in wrong:
+                self.errors.report(f"hello: {name_of(job['id'])}: {key}={entry.get(key)!r}")
         for jobid, R, error in current_R(self.handle, list(known)):
             job = known[jobid]
             held: ResourcePool | None = None

@@ -7,6 +7,7 @@ ValueError, but nothing is assumed about what a peer may send.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flux.scheduler.pools import TOO_DEEP, id_of_deep_payload
@@ -17,10 +18,17 @@ SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 #: Largest job id and priority.
 ID_MAX = (1 << 64) - 1
 PRIORITY_MAX = (1 << 32) - 1
+#: Largest userid, which stands for one that is not known.
+USERID_MAX = (1 << 32) - 1
 
 
 def object_of(msg: Any) -> dict[str, Any]:
-    """The payload of a message, which must be an object; none counts as an empty one."""
+    """The payload of a message, which must be an object; none counts as an empty one.
+
+    Raises:
+        ValueError: it is no object
+        RecursionError: it is nested too deeply for the parser
+    """
     try:
         payload = msg.payload
     except TypeError:
@@ -44,6 +52,53 @@ def priority_of(payload: dict[str, Any]) -> int:
     if type(priority) is int and 0 <= priority <= PRIORITY_MAX:
         return priority
     raise _no_integer("priority", PRIORITY_MAX, priority)
+
+
+def time_of(value: Any, otherwise: float) -> float:
+    """A time in seconds since the epoch; `otherwise`, if `value` is not a finite number."""
+    if type(value) in (int, float) and abs(value) < _LATEST:
+        return float(value)
+    return otherwise
+
+
+#: No time is that far away; NaN and infinity compare as if they were farther.
+_LATEST = 1e15
+
+
+def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
+    """A job that holds resources, as the answer to ``sched-hello`` has it.
+
+    Only its id is needed to know what it holds. What else is wrong is replaced: the job has done
+    nothing wrong.
+
+    Args:
+        entry: a response
+        now (float): stands for a time of submission that is none
+
+    Returns:
+        (entry, names of what was wrong in it)
+
+    Raises:
+        ValueError: it has no id
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"expected an object, got {entry!r}")
+    jobid_of(entry)
+    checked = {
+        **entry,
+        "priority": entry.get("priority"),
+        "userid": entry.get("userid"),
+        "t_submit": time_of(entry.get("t_submit"), math.nan),
+    }
+    wrong = []
+    for key, largest, usual in (("priority", PRIORITY_MAX, 16), ("userid", USERID_MAX, USERID_MAX)):
+        if type(checked[key]) is not int or not 0 <= checked[key] <= largest:
+            checked[key] = usual
+            wrong.append(key)
+    if math.isnan(checked["t_submit"]):
+        checked["t_submit"] = now
+        wrong.append("t_submit")
+    return checked, wrong
 
 
 def _no_integer(key: str, largest: int, value: Any) -> ValueError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Terms = tuple[str, tuple[Any, ...]]
 
 #: Levels of and/or/not in each other. More is an error rather than a deep recursion.
-MAX_DEPTH = 64
+MAX_DEPTH = 128
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
 

@@ -585,9 +585,12 @@ class Backfill(PolicyScheduler):
     def wake_at(self, when: float | None) -> None:
         """Have a pass at a promised time. It comes due when a running job ends, which makes a pass
         of itself, unless an admission rule keeps resources until then. Only the earliest time is
-        kept: when it has come, the next is looked for."""
+        kept: when it has come, the next is looked for. A promise for now waits for a job that is
+        late, whose end is an event: a timer would make one pass after the other."""
         timer = self._promise_timer
         if when is None or not self.admission.engaged or (timer and timer.when <= when + LATE_S):
+            return
+        if when <= self.now():
             return
         if timer is not None:
             timer.cancel()

@@ -33,7 +33,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if queues and "queue" not in system and isinstance(defaults.get("queue"), str):
         system["queue"] = defaults["queue"]
     name = system.get("queue")
-    if name is not None and name not in queues:
+    if name is not None and not (isinstance(name, str) and name in queues):
         raise ValueError(
             f"there is no queue {name!r}" + (f": {', '.join(queues)}" if queues else "")
         )

@@ -14,6 +14,7 @@ from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import name_of
+from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
 from flux.scheduler.query.ingest import as_submitted
@@ -75,7 +76,7 @@ class QueryService:
         self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "jobs": Entries()}
         if not asked["all"]:
-            if type(asked["id"]) is not int:
+            if type(asked["id"]) is not int or not 0 <= asked["id"] <= ID_MAX:
                 raise ValueError(f"id={asked['id']!r} is invalid: expected a job id")
             job = policy.pending(asked["id"])
             if job is None or not caller.may_see(job.request.userid):

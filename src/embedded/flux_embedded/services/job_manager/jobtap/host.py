@@ -6,23 +6,27 @@ import os
 from types import MappingProxyType
 
 from _flux import module
-from flux.jobtap import validation
+from flux.jobtap import perilogs, validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, brief
 from flux.jobtap.frozen_json import freeze
+from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
 from flux.jobtap.plugin_resources import (
-    EVENTS_BACK_TO_PRIORITY,
     MAX_POSTS_PER_TURN,
-    MAX_RETURNS_PER_TURN,
+    MAX_RARE_POSTS_PER_TURN,
+    RARE_EVENTS,
     PluginResources,
     endless_posting,
+    no_answer,
     refuse_to_wait,
+    wait_limit,
 )
 from flux.jobtap.validation import CURRENT_JOB
 from flux_embedded.formats import states
 from flux_embedded.formats.dotted import update_paths
+from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
@@ -43,9 +47,13 @@ class PluginFlux(Flux):
         future.topic = topic
         return self.plugin_resources.add_future(future)
 
-    def about_to_wait(self, future):
+    def about_to_wait(self, future, timeout):
         self.plugin_resources.check()
-        refuse_to_wait(future.topic)
+        refuse_to_wait(getattr(future, "topic", ""))
+        return wait_limit(timeout)
+
+    def waited_in_vain(self, future, timeout):
+        raise no_answer(getattr(future, "topic", ""), wait_limit(timeout))
 
 
 def _drop_future(future):
@@ -64,6 +72,8 @@ class Builtin(Plugin):
         queues (Queues): the queues
     """
 
+    _check_event = staticmethod(validation.event)
+
     def __init__(self, host, name):
         super().__init__(host, name, "builtin", {}, handle=host.service.h)
         self.jobs = host.jobs
@@ -77,15 +87,15 @@ class State:
         sort_order (str): see `Plugin.set_load_sort_order`
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
-        perilogs (list): (job, "prolog" or "epilog", description) that it has open
+        perilogs (Perilogs): the prologs and epilogs that it has open
         plugin_resources (PluginResources): what it has running; None: it is a rule of the job manager's own
     """
 
-    def __init__(self, name, plugin_resources=None):
+    def __init__(self, name, perilogs, plugin_resources=None):
         self.sort_order = "none"
         self.service = service_name(name)
         self.services = []
-        self.perilogs = []
+        self.perilogs = perilogs
         self.plugin_resources = plugin_resources
 
 
@@ -104,7 +114,7 @@ class Host:
         self.queues = queues
         self.states = {}
         module.prepare()
-        self._posts = {}  # job -> [events, those that send it back], in the running cascade
+        self._posts = {}  # job -> [events, those of RARE_EVENTS], in the running cascade
         self._cascade = None
 
     # -- plugins ------------------------------------------------------------------------------------
@@ -118,12 +128,12 @@ class Host:
         )
         handle = PluginHandle(PluginFlux(self.service, plugin_resources), plugin_resources)
         plugin = Plugin(self, name, path, args, handle=handle)
-        self.states[plugin] = State(name, plugin_resources)
+        self.states[plugin] = State(name, self._perilogs(), plugin_resources)
         return plugin
 
     def create_builtin(self, name):
         plugin = Builtin(self, name)
-        self.states[plugin] = State(name)
+        self.states[plugin] = State(name, self._perilogs())
         return plugin
 
     def report(self, plugin, where, exc):
@@ -143,22 +153,23 @@ class Host:
         state = self.states[plugin]
         for method in state.services:
             self.service.remove_method(method)
-        self._end_perilogs(plugin, state)
+        state.perilogs.end(plugin.name)
         plugin.end()
         if state.plugin_resources is not None:
             state.plugin_resources.end(_drop_future)
         del self.states[plugin]
 
-    def _end_perilogs(self, plugin, state):
-        """Nobody is left to finish what `plugin` has open: that failed, and a job whose prolog failed does not run."""
-        for job, kind, description in state.perilogs:
-            if job.state not in (RUN, CLEANUP):
-                continue
-            severity = 0 if kind == "prolog" else 1
-            note = f"plugin {plugin.name} was removed during {kind} {description!r}"
-            self.events.raise_exception(job, kind, severity, note)
-            self.events.post(job, f"{kind}-finish", {"description": description, "status": 1 << 8})
-        state.perilogs = []
+    def _perilogs(self):
+        return Perilogs(self._finish, lambda text: self.service.log(LOG_ERR, f"jobtap: {text}"))
+
+    def _finish(self, perilog, status, note):
+        """Finish a prolog or an epilog in its plugin's place; a job whose prolog has failed does not run."""
+        job = self._job(perilog.id)
+        if note is not None:
+            severity = 0 if perilog.kind == "prolog" else 1
+            self.events.raise_exception(job, perilog.kind, severity, note)
+        context = {"description": perilog.description, "status": status}
+        self.events.post(job, f"{perilog.kind}-finish", context)
 
     # -- jobs -----------------------------------------------------------------------------------------
 
@@ -175,18 +186,22 @@ class Host:
             raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
         return job
 
-    def _post(self, plugin, job, name, context):
-        """Post an event for a plugin, unless it posts without end."""
+    def _count(self, plugin, job, name):
+        """Count an event that a plugin posts; OSError (ELOOP) if it posts without end."""
         events = self.events
         if self._cascade != events.cascade:
             self._cascade = events.cascade
             self._posts.clear()
         counts = self._posts.setdefault(job.id, [0, 0])
         counts[0] += 1
-        counts[1] += name in EVENTS_BACK_TO_PRIORITY
-        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RETURNS_PER_TURN:
+        counts[1] += name in RARE_EVENTS
+        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RARE_POSTS_PER_TURN:
             raise endless_posting(plugin.name, name, job.id)
-        events.post(job, name, context)
+
+    def _post(self, plugin, job, name, context):
+        """Post an event for a plugin, unless it posts without end."""
+        self._count(plugin, job, name)
+        self.events.post(job, name, context)
 
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
@@ -211,7 +226,9 @@ class Host:
         self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
 
     def raise_exception(self, plugin, id, type, severity, note):
-        self.events.raise_exception(self._job(id), type, severity, note)
+        job = self._job(id)
+        self._count(plugin, job, "exception")
+        self.events.raise_exception(job, type, severity, note)
 
     def event_post(self, plugin, id, name, context):
         job = self._job(id)
@@ -316,14 +333,16 @@ class Host:
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
-    def perilog_start(self, plugin, id, kind, description):
+    def perilog_start(self, plugin, id, kind, description, if_removed):
         job = self._job(id)
         if kind == "prolog":
             if job.state > RUN or job.start_pending or job.was_posted("start"):
                 raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
         elif job.state != CLEANUP:
             raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
-        self.states[plugin].perilogs.append((job, kind, description))
+        open_now = sum(state.perilogs.count(job.id) for state in self.states.values())
+        perilogs.check_room(open_now, job.id, kind)
+        self.states[plugin].perilogs.started(Perilog(job.id, kind, description, if_removed))
         self._post(plugin, job, f"{kind}-start", {"description": description})
 
     def perilog_finish(self, plugin, id, kind, description, status):
@@ -331,10 +350,7 @@ class Host:
         queued = [event["name"] for event in job.queue]
         if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
-        for state in self.states.values():
-            if (job, kind, description) in state.perilogs:
-                state.perilogs.remove((job, kind, description))
-                break
+        any(state.perilogs.finished(job.id, kind, description) for state in self.states.values())
         context = {"description": description, "status": status}
         self._post(plugin, job, f"{kind}-finish", context)
 
@@ -361,7 +377,7 @@ class Host:
             if not msg.rolemask & (rolemask | ROLE_OWNER):
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             try:
-                with self.jobtap.guest(plugin):
+                with self.jobtap.guest(plugin, f"service {full}"):
                     callback(plugin, msg)
             except OSError:
                 raise

@@ -15,7 +15,15 @@ from types import MappingProxyType
 
 from flux.jobtap import plugin_file, process_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
-from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe, trace
+from flux.jobtap.errors import (
+    FAILURES,
+    JobtapError,
+    Rejected,
+    brief,
+    describe,
+    describe_for_log,
+    trace,
+)
 from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
@@ -100,13 +108,15 @@ class Jobtap:
         return self._current[-1] if self._current else None
 
     @contextmanager
-    def guest(self, plugin):
-        """While code of `plugin` runs: what it makes on a handle is its own."""
+    def guest(self, plugin, what="callback"):
+        """While code of `plugin` runs: what it makes on a handle is its own, and what it starts is ended if it fails."""
         task = self.service.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
+        perilogs = self.host.states[plugin].perilogs
         try:
-            yield
+            with perilogs.call(f"{plugin.name}: {what}"):
+                yield
         finally:
             self._guests.remove(plugin)
             task.handle = former
@@ -210,7 +220,7 @@ class Jobtap:
         """One callback; returns a dict or None, and raises what it raises or means by its answer."""
         if isinstance(plugin, Builtin):
             return callback(plugin, topic, source.raw())
-        with self.guest(plugin):
+        with self.guest(plugin, topic):
             if not views:
                 views.append(CallbackArgs(source))
             answer = callback(plugin, topic, views[0])
@@ -276,7 +286,8 @@ class Jobtap:
 
     def report(self, plugin, topic, exc):
         """Log what a plugin raised: one line, and its traceback for those who debug."""
-        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
+        text = describe_for_log(exc, plugin.path, plugin.handlers.find(topic))
+        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
         self.service.log(LOG_DEBUG, trace(exc))
 
     def job_event(self, job, event):

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The prologs and epilogs that a plugin has started and not finished.
+
+A job stays where it is as long as one is open, so each of them has to be finished by somebody: by
+the plugin, or in its place when it is removed, or when the callback that has started them fails.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+#: How many of them a job may have open at a time. The job manager of flux-core counts them in eight
+#: bits, and drops what is queued for a job that has more.
+MAX_OPEN = 255
+#: The wait status of a command that has ended with exit code 1.
+FAILED = 1 << 8
+
+
+class Perilog(NamedTuple):
+    """A prolog or an epilog that is open.
+
+    Attributes:
+        id (int): the job
+        kind (str): ``prolog`` or ``epilog``
+        description (str): as it is in the job's eventlog
+        if_removed (int): the wait status that it ends with when the plugin is removed
+    """
+
+    id: int
+    kind: str
+    description: str
+    if_removed: int
+
+
+class Perilogs:
+    """The open prologs and epilogs of one plugin.
+
+    Args:
+        finish: ``finish(perilog, status, note)`` finishes one of them in the plugin's place. `note`
+            is the text of the job exception that goes with it, or None if there is to be none
+        log: ``log(text)`` writes a line to the log
+    """
+
+    def __init__(
+        self, finish: Callable[[Perilog, int, str | None], object], log: Callable[[str], object]
+    ) -> None:
+        self._finish = finish
+        self._log = log
+        self._open: list[Perilog] = []
+        # What the running functions of the plugin have started, innermost last
+        self._started: list[list[Perilog]] = []
+
+    def __iter__(self) -> Iterator[Perilog]:
+        return iter(list(self._open))
+
+    def count(self, id: int) -> int:
+        """How many are open for a job."""
+        return sum(perilog.id == id for perilog in self._open)
+
+    def started(self, perilog: Perilog) -> None:
+        """The plugin has started one."""
+        self._open.append(perilog)
+        if self._started:
+            self._started[-1].append(perilog)
+
+    def finished(self, id: int, kind: str, description: str) -> bool:
+        """Somebody has finished one; returns False if this plugin has none like it."""
+        for perilog in self._open:
+            if perilog[:3] == (id, kind, description):
+                self._open.remove(perilog)
+                return True
+        return False
+
+    def enter(self) -> None:
+        """A function of the plugin is called; `leave` or `fail` follows."""
+        self._started.append([])
+
+    def leave(self) -> None:
+        """The function has returned."""
+        self._started.pop()
+
+    def fail(self, what: str) -> None:
+        """The function has raised an exception: finish what it has started, for it may not have
+        come as far as to arrange for the end of it.
+
+        Args:
+            what (str): plugin and topic, for the log
+        """
+        started = self._started.pop()
+        left = [perilog for perilog in started if perilog in self._open]
+        self._end(left, f"{what} failed", lambda perilog: FAILED)
+
+    @contextmanager
+    def call(self, what: str) -> Iterator[None]:
+        """A block in which a function of the plugin is called (see `enter`)."""
+        self.enter()
+        try:
+            yield
+        except BaseException:
+            self.fail(what)
+            raise
+        self.leave()
+
+    def end(self, plugin: str) -> None:
+        """The plugin is removed: finish all that are open."""
+        self._end(list(self._open), f"plugin {plugin} was removed", lambda each: each.if_removed)
+
+    def _end(
+        self, perilogs: Iterable[Perilog], why: str, status_of: Callable[[Perilog], int]
+    ) -> None:
+        known: set[tuple[int, str]] = set()
+        failed: Counter[str] = Counter()
+        for perilog in perilogs:
+            if perilog not in self._open:
+                continue  # it was finished by what the former ones have brought about
+            self._open.remove(perilog)
+            status = status_of(perilog)
+            note = None
+            # One exception for a job says enough.
+            if status and (perilog.id, perilog.kind) not in known:
+                known.add((perilog.id, perilog.kind))
+                note = f"{why} during {perilog.kind} {perilog.description!r}"
+            try:
+                self._finish(perilog, status, note)
+            except OSError:
+                continue  # the job is gone
+            failed[perilog.kind] += 1
+        if failed:
+            counts = " and ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in failed.items())
+            self._log(f"{why}: {counts} of its jobs finished in its place")
+
+
+def check_room(open_now: int, id: int, kind: str) -> None:
+    """Check that a job may get one more.
+
+    Args:
+        open_now (int): how many are open for it
+        id (int): the job
+        kind (str): ``prolog`` or ``epilog``
+
+    Raises:
+        OSError: EOVERFLOW: it may not
+    """
+    if open_now >= MAX_OPEN:
+        raise OSError(
+            errno.EOVERFLOW,
+            f"{kind}_start: job {id} has {open_now} prologs and epilogs open, which is all that the"
+            " job manager can count",
+        )

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-3.0-or-later
+r"""Storms: an administrator, users and bad luck act on a running instance, many times a minute, while jobs run.
+
+    CAMPAIGN_FLUX=$(command -v flux) flux start -Sbroker.module-nopanic=1 \
+        flux python t/campaign/storms.py --seed 1 --seconds 60 --jobs 500
+    ... --acts reload,switch              only these
+    ... --list                            what there is
+
+It works on either host, through commands. At the end everything is repaired: then every job has come to its end, the
+records of all jobs are legal and no resource was given twice (``t/faults/check_instance.py``), nothing is held any more, and a job
+that asks for everything runs. The exit status is 1 if not.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "faults"))
+
+import check_instance  # noqa: E402
+from books import resources_of  # noqa: E402
+from eventlog_rules import Violation  # noqa: E402
+
+from flux import Flux  # noqa: E402
+
+SCHEDULERS = ("sched-fifo", "sched-simple", "sched-backfill")
+BAD_TABLES = (
+    '[sched-backfill]\npromise = "many"\n',
+    "[sched-fifo]\nqueue-depth = -1\n",
+    "[sched-simple]\nnosuch = 1\n[sched-backfill]\nqueue-depth = {}\n",
+    "[reservations.r1]\nstart = 5\n",
+    '[reservations.r1]\nstart = "2099-01-01T00:00:00Z"\nduration = "1h"\nnodes = 99999\n',
+    "[reservations]\nr1 = 7\n",
+    '[queues]\nbatch = "x"\n',
+    "[policy]\njobspec = 3\n",
+)
+
+
+#: The command of the instance. ``flux python`` of a real Flux puts directories with others of that name first.
+COMMAND = [os.environ.get("CAMPAIGN_FLUX", "flux")]
+
+
+def flux(*args, seconds=60):
+    """Run a command of the instance; returns (exit code, output)."""
+    try:
+        done = subprocess.run(
+            [COMMAND[0], *args], capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 124, f"flux {' '.join(args)}: no answer in {seconds} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+def records():
+    """Yield (job id, eventlog, R or None) of every job that the instance knows."""
+    h = Flux()
+    listed = h.rpc("job-list.list", {"max_entries": 0, "attrs": ["state"]}).get()["jobs"]
+    for job in listed:
+        query = {"id": job["id"], "keys": ["eventlog"], "flags": 0}
+        text = h.rpc("job-info.lookup", query).get()["eventlog"]
+        log = [json.loads(line) for line in text.splitlines()]
+        R = None
+        if any(event["name"] == "alloc" for event in log):
+            R = json.loads(h.rpc("job-info.lookup", {**query, "keys": ["R"]}).get()["R"])
+        yield job["id"], log, R
+
+
+class Storm:
+    """What is done to the instance.
+
+    Args:
+        chance (random.Random): where all chance comes from
+        directory (str): for files
+    """
+
+    def __init__(self, chance, directory):
+        self.chance = chance
+        self.directory = directory
+        self.ranks = int(flux("getattr", "size")[1])
+        self.run = None
+        self.acts = {
+            name[3:].replace("_", "-"): getattr(self, name)
+            for name in sorted(dir(self))
+            if name.startswith("do_")
+        }
+        self.counts = dict.fromkeys(self.acts, 0)
+        self.first = self.loaded()
+
+    def submit(self, count):
+        run = self.run or self.chance.choice(("0.1", "0.3", "1"))
+        args = ["submit", f"--cc=1-{count}", "--quiet", "--wait-event=validate"]
+        code, text = flux(*args, "-t", "1m", "sleep", run, seconds=300)
+        if code:
+            print(f"  submit: {text.strip()[-200:]}", flush=True)
+
+    def act(self, names):
+        """Do one thing; what is refused is refused."""
+        name = self.chance.choice(names)
+        self.counts[name] += 1
+        self.acts[name]()
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def loaded(self):
+        """The scheduler that is loaded, or None."""
+        text = flux("module", "list")[1]
+        return next((name for name in SCHEDULERS if name in text.split()), None)
+
+    def load(self, name=None):
+        name = name or self.chance.choice(SCHEDULERS)
+        return flux("module", "load", name)
+
+    def do_reload(self):
+        name = self.loaded()
+        if name is None:
+            self.load()
+        else:
+            flux("module", "reload", "-f", name)
+
+    def do_switch(self):
+        name = self.loaded()
+        if name is not None:
+            flux("module", "remove", "-f", name)
+        self.load()
+
+    def _process(self):
+        """The process of the scheduler's module, where modules have some."""
+        name = self.loaded()
+        if name is None:
+            return None
+        broker = flux("getattr", "broker.pid")[1].strip()
+        found = subprocess.run(
+            ["pgrep", "-P", broker, "-f", name], capture_output=True, text=True, check=False
+        )
+        pids = [int(pid) for pid in found.stdout.split()]
+        return pids[0] if pids else None
+
+    def do_kill(self):
+        pid = self._process()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)
+            self.load()
+
+    def do_stop(self):
+        pid = self._process()
+        if pid is not None:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(self.chance.choice((0.1, 1.0)))
+            os.kill(pid, signal.SIGCONT)
+
+    def do_drain(self):
+        flux("resource", "drain", str(self.chance.randrange(self.ranks)), "storm")
+
+    def do_undrain(self):
+        flux("resource", "undrain", str(self.chance.randrange(self.ranks)))
+
+    def do_queue(self):
+        flux("queue", "stop", "--all")
+        flux("queue", "start", "--all")
+
+    def do_config(self):
+        path = os.path.join(self.directory, "bad.toml")
+        with open(path, "w") as file:
+            file.write(self.chance.choice(BAD_TABLES))
+        flux("config", "load", path)
+        with open(path, "w") as file:
+            file.write("")
+        flux("config", "load", path)
+
+    def do_cancel(self):
+        flux("cancel", "--all", seconds=300)
+        self.submit(20)
+
+    def do_submit(self):
+        self.submit(20)
+
+    def do_expiration(self):
+        ids = flux("jobs", "-no", "{id.f58}", "-f", "running")[1].split()
+        for id in ids[:3]:
+            flux("update", id, f"duration={self.chance.choice(('+10', '30', '2m'))}")
+
+    def do_resource_reload(self):
+        """The resource service is loaded anew, and with it whoever takes its resources."""
+        name = self.loaded()
+        if name is not None:
+            flux("module", "remove", "-f", name)
+        flux("module", "reload", "-f", "resource", seconds=30)
+        self.load(name)
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def repair(self):
+        """Undo what was done, so that every job can come to its end."""
+        for rank in range(self.ranks):
+            flux("resource", "undrain", str(rank))
+        flux("queue", "start", "--all")
+        if self.loaded() is None:
+            code, text = self.load()
+            if code:
+                raise Violation(f"no scheduler can be loaded: {text}")
+
+    def restore(self):
+        """Have the scheduler that was there at first."""
+        name = self.loaded()
+        if self.first not in (None, name):
+            flux("module", "remove", "-f", name)
+            self.load(self.first)
+
+    def check(self, seconds):
+        """All jobs end in so many seconds, and their records are legal.
+
+        Raises:
+            Violation: something does not hold
+        """
+        code, text = flux("queue", "drain", "--timeout", f"{seconds}s", seconds=seconds + 60)
+        if code:
+            left = flux("jobs", "-no", "{id.f58} {state} {annotations}")[1]
+            raise Violation(f"jobs do not end: {text.strip()}\n{left}")
+        found = list(records())
+        spans = check_instance.holdings(found)
+        check_instance.overlaps(spans)
+        for id, log, _ in found:
+            names = [event["name"] for event in log]
+            if names[-1] != "clean":
+                raise Violation(f"job {id} has not ended: {names}")
+            if names.count("alloc") > 1 or names.count("free") != names.count("alloc"):
+                raise Violation(f"job {id} was given or has given back something else: {names}")
+        status = Flux().rpc("sched.resource-status").get()
+        held = status.get("allocated") or {}
+        lite = (held.get("execution") or {}).get("R_lite") or []
+        if lite:
+            raise Violation(f"resources are still held: {lite}")
+        up = resources_of(status["all"], "resource.sched-status")
+        code, text = flux(
+            "run", "-t", "1m", "-n", str(len({r for r in up if r[1] == "core"})), "true", seconds=90
+        )
+        if code:
+            raise Violation(f"a job that asks for everything does not run: {text}")
+        return len(found), len(spans)
+
+    def check_loss(self, seconds):
+        """As `check`, where a broker was lost: what it had is gone, but no job is in limbo.
+
+        Raises:
+            Violation: something does not hold
+        """
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = list(records())
+            if all(log[-1]["name"] == "clean" for _, log, _ in found):
+                break
+            time.sleep(1)
+        left = [id for id, log, _ in found if log[-1]["name"] != "clean"]
+        if left:
+            raise Violation(f"jobs do not end after a broker was lost: {left}")
+        spans = check_instance.holdings(found)
+        check_instance.overlaps(spans)
+        code, text = flux("run", "-t", "1m", "true", seconds=90)
+        if code:
+            raise Violation(f"no job runs after a broker was lost: {text}")
+        return len(found), len(spans)
+
+    def lose_broker(self):
+        """Kill the broker of the last rank."""
+        code, pid = flux("exec", "-r", str(self.ranks - 1), "flux", "getattr", "broker.pid")
+        if code:
+            raise Violation(f"the broker of rank {self.ranks - 1} does not answer: {pid}")
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--jobs", type=int, default=100, help="submitted at the beginning")
+    parser.add_argument("--run", help="seconds that jobs take (default: 0.1 to 1)")
+    parser.add_argument("--acts", help="names, with commas between them (default: all)")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between them (1)")
+    parser.add_argument("--patience", type=int, default=120, help="seconds for all jobs to end")
+    parser.add_argument(
+        "--lose-broker", action="store_true", help="kill one broker (not on the embedded instance)"
+    )
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    chance = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as directory:
+        storm = Storm(chance, directory)
+        if args.list:
+            print("\n".join(storm.acts))
+            return 0
+        storm.run = args.run
+        names = args.acts.split(",") if args.acts else sorted(storm.acts)
+        unknown = set(names) - set(storm.acts)
+        if unknown:
+            sys.exit(f"storms.py: no such act: {', '.join(unknown)}")
+        storm.submit(args.jobs)
+        if args.lose_broker:
+            time.sleep(1)
+            storm.lose_broker()
+        end = time.monotonic() + args.seconds
+        while time.monotonic() < end:
+            storm.act(names)
+            time.sleep(args.pause)
+        done = ", ".join(f"{name} {count}" for name, count in storm.counts.items() if count)
+        try:
+            storm.repair()
+            check = storm.check_loss if args.lose_broker else storm.check
+            jobs, spans = check(args.patience)
+            storm.restore()
+        except Violation as violation:
+            print(f"FAIL seed={args.seed} after {done}\n{violation}", flush=True)
+            return 1
+    print(f"seed {args.seed}: {done}; {jobs} jobs, {spans} allocations checked")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

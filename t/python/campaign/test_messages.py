@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Requests of every kind, right and bent, to each scheduler (t/campaign/messages.py): some seeds of it, and as many as
+hypothesis likes to try, which shrinks what fails."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+CAMPAIGN = Path(__file__).resolve().parents[2] / "campaign"
+sys.path.insert(0, str(CAMPAIGN))
+
+import messages  # noqa: E402
+import payloads  # noqa: E402
+
+
+@pytest.mark.parametrize("module", sorted(messages.MODULES))
+@pytest.mark.parametrize("seed", range(2))
+def test_seeds(module, seed):
+    assert messages.run_seed(seed, module, 100) is None
+
+
+@pytest.mark.parametrize("module", sorted(messages.MODULES))
+@settings(
+    max_examples=10,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(chance=st.randoms(use_true_random=False))
+def test_whatever_is_drawn(module, chance):
+    messages.Campaign(chance, module).run(20)
+
+
+def test_the_same_seed_sends_the_same():
+    def sent(seed):
+        chance = random.Random(seed)
+        topics = sorted(payloads.SCHEMAS)
+        return [
+            payloads.text_of(chance, payloads.bend(chance, payloads.make(chance, topic)))
+            for topic in topics * 20
+        ]
+
+    assert sent(3) == sent(3) != sent(4)
+
+
+def test_payloads_are_as_they_should_be_before_they_are_bent():
+    """A scheduler takes all of them, so that what is refused is refused for how it was bent."""
+    chance = random.Random(1)
+    rig = messages.Rig(messages.R(4, 4, 1, properties={"a": "0-1"}))
+    rig.load_file("sched-backfill")
+    for topic in sorted(set(payloads.SCHEMAS) - {"NAME.no-such-method"}):
+        for _ in range(20):
+            text = payloads.make(chance, topic)
+            rig.send_text(topic.replace("NAME", "sched-backfill"), text and json.dumps(text))
+            rig.settle()
+    refused = {text for _, errnum, text in rig.received if errnum}
+    # What they ask for there may not be, or not any more.
+    allowed = (
+        "is not a pending job",
+        "no reservation",
+        "unsatisfiable",
+        "last window ended",
+        "exists already",
+        "is longer than every",
+        "there is no queue",
+    )
+    assert {text for text in refused if not any(part in text for part in allowed)} == set()
+
+
+@pytest.mark.parametrize("rule", ["ended", "books", "guest", "hang"])
+def test_the_rules_find_what_they_are_for(rule, monkeypatch):
+    campaign = messages.Campaign(random.Random(0), "sched-fifo")
+    if rule == "ended":
+        campaign.rig.sched.stop()
+        campaign.rig.settle()
+        with pytest.raises(messages.Violation, match="has ended"):
+            campaign._check()
+    elif rule == "books":
+        monkeypatch.setattr(campaign.rig.sched._requests, "_check", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            campaign._check()
+    elif rule == "guest":
+        states = iter(range(100))
+        monkeypatch.setattr(campaign, "_state", lambda: next(states))
+        with pytest.raises(messages.Violation, match="of a guest has changed"):
+            campaign._guest()
+    else:
+        stats = iter([{"sched_passes": 0}, {"sched_passes": 10000}])
+        monkeypatch.setattr(campaign.rig.sched, "stats_get", lambda: next(stats))
+        with pytest.raises(messages.Violation, match="10000 passes in 1 s"):
+            campaign._wait(1)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Nothing that a plugin does holds the job manager or its jobs for good: waiting has a limit, what it
+has opened on jobs is closed, and it may not post without end. (t2208 has the same on a real Flux.)"""
+
+import errno
+
+import pytest
+
+import flux.job
+from flux.jobtap import CURRENT_JOB
+from flux.jobtap.perilogs import MAX_OPEN
+from flux.jobtap.plugin_resources import MAX_WAIT
+from flux.scheduler.testing import jobspec, make_R
+from flux_embedded.kernel.service import Service, request
+
+CLEANUP, INACTIVE = 32, 64
+
+
+class Silent(Service):
+    """A service that never answers."""
+
+    name = "silent"
+
+    @request("ask", guest=True)
+    def _ask(self, msg):
+        self.asked = msg
+
+
+@pytest.fixture
+def add(inst):
+    """add(init, name="bounds.py") -> a Plugin."""
+    jobtap = inst.jm.jobtap
+
+    def add(init=lambda p: None, name="bounds.py"):
+        return jobtap.add(jobtap.host.create(name, "/nowhere/" + name, {}), init)
+
+    return add
+
+
+@pytest.fixture
+def p(add):
+    return add()
+
+
+@pytest.fixture
+def silent(inst):
+    Silent(inst.ctx).start()
+    inst.run()
+
+
+def logged(inst):
+    return [entry.text for entry in inst.ctx.ring.entries() if "jobtap" in entry.text]
+
+
+def running(inst, **kwargs):
+    """A job that comes to RUN; its id."""
+    if inst.sched is None:
+        inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run_duration=1, **kwargs)
+    inst.run()
+    return id
+
+
+def end(inst, seconds=5):
+    inst.advance(seconds)
+
+
+# -- waiting -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how, seconds", [("get", MAX_WAIT), ("get_str", MAX_WAIT), ("wait_for", 3)]
+)
+def test_waiting_in_a_callback_ends(inst, p, silent, how, seconds):
+    refused = []
+
+    def wait(p, topic, args):
+        future = p.handle.rpc("silent.ask", {})
+        try:
+            getattr(future, how)(*([seconds] if how == "wait_for" else []))
+        except OSError as exc:
+            refused.append((exc.errno, exc.strerror))
+
+    p.add_handler("job.state.depend", wait)
+    body = {"jobspec": jobspec(), "urgency": 16, "flags": 0}
+    future = inst.handle.rpc("job-ingest.submit", body)
+    inst.advance(seconds + 1)
+    assert future.is_ready() and future.get()["id"]
+    ((number, text),) = refused
+    assert number == errno.ETIMEDOUT
+    assert f"silent.ask: no answer within {seconds:g} second" in text
+    assert "then(callback)" in text and "wait_for(seconds)" in text
+
+
+@pytest.mark.parametrize(
+    "wait", [lambda h, id: flux.job.result(h, id), lambda h, id: list(flux.job.event_watch(h, id))]
+)
+def test_so_does_waiting_by_the_functions_of_the_bindings(inst, p, wait):
+    refused = []
+
+    def run(p, topic, args):
+        try:
+            wait(p.handle, args["id"])
+        except OSError as exc:
+            refused.append((exc.errno, str(exc)))
+
+    p.add_handler("job.state.run", run)
+    id = running(inst)
+    end(inst)
+    assert inst.state(id) == INACTIVE
+    ((number, text),) = refused
+    assert number == errno.ETIMEDOUT and "no answer within 1 second" in text
+
+
+def test_an_answer_that_comes_is_had(inst, p):
+    had = []
+    p.add_handler(
+        "job.state.depend", lambda p, t, a: had.append(p.handle.rpc("kvs.ping", {"seq": 1}).get())
+    )
+    inst.submit()
+    assert had
+
+
+# -- prologs and epilogs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
+)
+@pytest.mark.parametrize("same_name", [False, True])
+def test_removal_finishes_all_that_are_open(inst, p, topic, kind, same_name):
+    def start(p, topic, args):
+        for i in range(200):
+            getattr(p, f"{kind}_start")("one" if same_name else f"number {i}")
+
+    p.add_handler(topic, start)
+    ids = [running(inst) for _ in range(3)]
+    end(inst)
+    assert all(inst.state(id) not in (INACTIVE,) for id in ids)
+    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    end(inst)
+    for id in ids:
+        assert inst.state(id) == INACTIVE
+        assert inst.events(id).count(f"{kind}-finish") == 200
+        assert inst.events(id).count("exception") == 1
+    assert any(
+        f"plugin bounds.py was removed: 600 {kind}s of its jobs finished" in text
+        for text in logged(inst)
+    )
+
+
+def test_a_plugin_may_say_that_its_removal_is_no_failure(inst, p):
+    p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one", if_removed=0))
+    id = running(inst)
+    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    end(inst)
+    events = {event["name"]: event.get("context") for event in inst.eventlog(id)}
+    assert events["prolog-finish"] == {"description": "one", "status": 0}
+    assert "exception" not in events and events["finish"] == {"status": 0}
+
+
+@pytest.mark.parametrize(
+    "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
+)
+def test_what_a_callback_started_ends_if_it_raises(inst, p, topic, kind):
+    def start(p, topic, args):
+        getattr(p, f"{kind}_start")("kept")
+        getattr(p, f"{kind}_finish")(CURRENT_JOB, "kept", 0)
+        getattr(p, f"{kind}_start")("one")
+        getattr(p, f"{kind}_start")("two")
+        raise ValueError("in between")
+
+    p.add_handler(topic, start)
+    id = running(inst)
+    end(inst)
+    assert inst.state(id) == INACTIVE
+    finished = [e["context"] for e in inst.eventlog(id) if e["name"] == f"{kind}-finish"]
+    assert [(context["description"], context["status"]) for context in finished] == [
+        ("kept", 0),
+        ("one", 256),
+        ("two", 256),
+    ]
+    (exception,) = [e["context"] for e in inst.eventlog(id) if e["name"] == "exception"]
+    assert exception["type"] == kind and exception["severity"] == (0 if kind == "prolog" else 1)
+    assert exception["note"] == f"bounds.py: {topic} failed during {kind} 'one'"
+    assert any(f"bounds.py: {topic} failed: 2 {kind}s of its jobs" in text for text in logged(inst))
+
+
+def test_what_a_former_callback_started_goes_on(inst, p):
+    p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one"))
+    p.add_handler("job.new", lambda p, t, a: 1 / 0)
+    id = running(inst)
+    running(inst)
+    assert inst.events(id)[-1] == "prolog-start"
+    p.prolog_finish(id, "one", 0)
+    end(inst)
+    assert inst.state(id) == INACTIVE
+
+
+def test_what_a_timer_started_ends_if_it_raises(inst, p):
+    def fire(h, watcher, revents, id):
+        p.prolog_start("late", id)
+        raise ValueError("in between")
+
+    p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("first"))
+    id = running(inst)
+    p.handle.timer_watcher_create(0.5, fire, args=id).start()
+    inst.advance(1)
+    assert inst.events(id)[-3:] == ["prolog-start", "exception", "prolog-finish"]
+
+
+def test_a_job_has_no_more_of_them_than_can_be_counted(inst, p, add):
+    refused = []
+
+    def start(p, topic, args):
+        for _ in range(MAX_OPEN + 3):
+            try:
+                p.prolog_start("many")
+            except OSError as exc:
+                refused.append(exc)
+
+    p.add_handler("job.state.run", start)
+    id = running(inst)
+    assert inst.events(id).count("prolog-start") == MAX_OPEN
+    assert [exc.errno for exc in refused] == [errno.EOVERFLOW] * 3
+    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    end(inst)
+    assert inst.state(id) == INACTIVE
+
+
+@pytest.mark.parametrize("status", ["0", 1.0, None, True, 1 << 31])
+def test_if_removed_is_a_wait_status(inst, p, status):
+    with pytest.raises(OSError, match="prolog_start: if_removed=.*: expected an integer"):
+        p.prolog_start("x", inst.submit(), if_removed=status)
+
+
+# -- events ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("severity", [0, 3])
+def test_exceptions_without_end(inst, p, severity):
+    """A callback that answers each exception by another one."""
+    p.add_handler("job.new", lambda p, t, a: p.job_subscribe(CURRENT_JOB))
+    for topic in ("job.state.run", "job.state.cleanup", "job.event.exception"):
+        p.add_handler(topic, lambda p, t, a: p.raise_exception(CURRENT_JOB, "policy", severity, t))
+    id = running(inst)
+    end(inst)
+    assert inst.state(id) == INACTIVE
+    assert 100 <= inst.events(id).count("exception") <= 220
+    assert any("bounds.py has posted exception to job" in text for text in logged(inst))
+
+
+def test_exceptions_in_run_and_again_in_cleanup(inst, p):
+    for topic in ("job.state.run", "job.state.cleanup"):
+        p.add_handler(topic, lambda p, t, a: p.raise_exception(CURRENT_JOB, "policy", 0, t))
+    id = running(inst)
+    end(inst)
+    assert inst.events(id).count("exception") == 2 and inst.events(id)[-2:] == ["free", "clean"]
+
+
+@pytest.mark.parametrize(
+    "name, context",
+    [
+        ("free", None),
+        ("clean", None),
+        ("start", None),
+        ("release", {"ranks": "all", "final": True}),
+        ("validate", None),
+        ("prolog-start", {"description": "x"}),
+        ("epilog-finish", {"description": "x", "status": 0}),
+        ("exception", {"type": "scheduler-restart", "severity": 0, "note": ""}),
+    ],
+)
+def test_events_by_which_resources_would_be_lost_are_refused(inst, p, name, context):
+    id = running(inst)
+    before = inst.events(id)
+    with pytest.raises(OSError) as caught:
+        p.event_post(id, name, context)
+    assert caught.value.errno == errno.EINVAL and inst.events(id) == before
+
+
+def test_the_exception_of_the_scheduler_is_not_for_plugins(inst, p):
+    with pytest.raises(OSError, match="reserved to the job manager"):
+        p.raise_exception(inst.submit(), "scheduler-restart", 0)
