@@ -38,6 +38,8 @@ from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Turns, in_order
 from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.run_time_service import KEY as HISTORY_KEY
+from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -102,6 +104,9 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
 
+    #: Whether jobs that run already are known, and others may come.
+    _is_ready = False
+
     #: Whether a job that comes later may start before one that waits.
     looks_past_heads = False
 
@@ -119,6 +124,12 @@ class PolicyScheduler(Scheduler):
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, StartedJob] = {}
         self._history: RunTimes | None = None
+        self._run_times = RunTimeService(
+            h, lambda: self._history, self.ended, self.call_at, self.now, self._errors
+        )
+        self._run_times.checkpoint = self.checkpoint(
+            HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
+        )
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
@@ -186,10 +197,18 @@ class PolicyScheduler(Scheduler):
 
     @property
     def history(self) -> RunTimes:
-        """The run times of jobs that have ended, from when this is first asked for."""
+        """The run times of jobs that have ended, from when this is first asked for. They are kept
+        over reloads and restarts (`flux.scheduler.run_time_service`)."""
         if self._history is None:
             self._history = RunTimes()
+            if self._is_ready:
+                self._load_history()
         return self._history
+
+    def _load_history(self) -> None:
+        # In a simulation, which has no KVS, there is nothing to load.
+        if self._history is not None and not self._host.takes_objects:
+            self._run_times.load(self._history)
 
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
@@ -206,24 +225,17 @@ class PolicyScheduler(Scheduler):
             return None
 
     def ended(self, job: StartedJob, run: float, result: str | None) -> None:
-        """Called when a job has ended, before the pass that follows; learns its run time.
+        """Called when a job has ended, and it is known for how long it ran: in a simulation before
+        the pass that follows, in an instance when ``job-list`` has told. Learns its run time.
 
         Args:
             job (StartedJob): the job
-            run (float): for how many seconds it ran: to the return of its resources, and no longer
-                than its limit, which leaves out the clean-up after a job that ran to its limit
-            result (str): "timeout" of a job that ran to its limit; None: not known
+            run (float): for how many seconds it ran, without clean-up. Without ``job-list``, to the
+                return of its resources, and no longer than its limit
+            result (str): "completed", "failed", "canceled" or "timeout"; None: not known
         """
         if self._history is not None:
             self._history.learn(job.userid, job.size, job.limit, run)
-
-    def _has_ended(self, jobid: int) -> None:
-        job = self.running.pop(jobid, None)
-        if job is not None:
-            run = self.now() - job.start
-            granted = job.end - job.start
-            result = "timeout" if run >= granted else None
-            self._errors.guard("ended", self.ended, job, min(run, granted), result)
 
     # -- the pool, and the plan --------------------------------------------------------------------
 
@@ -358,6 +370,8 @@ class PolicyScheduler(Scheduler):
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
+        self._is_ready = True
+        self._load_history()
 
     # -- starting jobs -----------------------------------------------------------------------------
 
@@ -528,8 +542,9 @@ class PolicyScheduler(Scheduler):
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
-        if final:
-            self._has_ended(jobid)
+        job = self.running.pop(jobid, None) if final else None
+        if job is not None:
+            self._run_times.job_ended(job)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
 

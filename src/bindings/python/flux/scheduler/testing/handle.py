@@ -442,6 +442,9 @@ class FakeHandle:
         closed (bool): the scheduler has ended
     """
 
+    #: `reactor_run` comes back at once: see `flux.scheduler.host.HostCapabilities`.
+    runs_later = True
+
     def __init__(self, instance: FakeInstance, name: str) -> None:
         self.instance = instance
         self.reactor = instance.reactor
