@@ -1,8 +1,12 @@
 """sched-backfill with promise=all: every job has a latest start, and what makes it void."""
 
+import json
+
 import pytest
 from peers import R, Rig, jobspec
 from test_sched_backfill import sched
+
+from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
 
@@ -340,6 +344,7 @@ def test_questions_know_ranks_and_latest_starts():
     _, answer = rig.ask("sched.stats", {})
     assert answer["stats"]["latest_starts"] == {
         "made": 3,
+        "restored": 0,
         "kept": 1,
         "void": {},
         "violated": 0,
@@ -347,3 +352,139 @@ def test_questions_know_ranks_and_latest_starts():
     }
     # An estimate is no later than what was promised.
     assert sched(rig)[2]["t_estimate"] == begin + 100
+
+
+# -- over a reload ---------------------------------------------------------------------------------
+
+KEY = "checkpoint.sched-promises"
+
+
+def reload(instance, *args):
+    instance.unload()
+    instance.load("sched-backfill", "promise=all", *args)
+    instance.run_until_idle()
+
+
+def latest(*jobs):
+    return [job.annotations["sched"]["t_latest"] for job in jobs]
+
+
+@pytest.fixture
+def promised():
+    """Promises that would be others if they were made at once: the job that was promised the first
+    place has gone."""
+    instance = FakeInstance(nodes=4, cores=1)
+    instance.load("sched-backfill", "promise=all", "within=0")
+    instance.submit(nodes=4, duration=1000)
+    instance.run_until_idle()
+    first = instance.submit(nodes=4, duration=100)
+    instance.jobs_promised = jobs = [
+        instance.submit(nodes=1, duration=10000),
+        instance.submit(nodes=4, duration=50),
+    ]
+    instance.run_until_idle()
+    first.cancel()
+    instance.run_until_idle()
+    jobs.append(instance.submit(nodes=4, duration=100))
+    instance.run_until_idle()
+    begin = instance.start_time
+    assert latest(*jobs) == [begin + 1100, begin + 11100, begin + 1000]
+    return instance
+
+
+def test_latest_starts_are_kept_over_a_reload(promised):
+    before = latest(*promised.jobs_promised)
+    reload(promised, "within=0")
+    assert latest(*promised.jobs_promised) == before
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert (stats["restored"], stats["made"], stats["void"]) == (3, 0, {})
+    reload(promised, "within=0")  # the jobs of a restored promise are stored as well
+    assert latest(*promised.jobs_promised) == before
+    promised.advance(20000)
+    assert [job.t_start for job in promised.jobs_promised] <= before
+    assert promised.request("sched.stats")["stats"]["latest_starts"]["violated"] == 0
+
+
+def test_after_a_crash_what_was_stored_is_kept(promised):
+    promised.advance(61)
+    before = latest(*promised.jobs_promised)
+    promised.handle.runs_later = False
+    promised.scheduler.finish = lambda: None
+    reload(promised, "within=0")
+    assert latest(*promised.jobs_promised) == before
+
+
+def test_a_latest_start_that_has_passed_without_a_scheduler_is_void(promised):
+    promised.unload()
+    promised.advance(1050)
+    promised.load("sched-backfill", "promise=all", "within=0")
+    promised.run_until_idle()
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert stats["void"] == {"unloaded": 1} and stats["violated"] == 0
+    begin = promised.start_time
+    assert latest(*promised.jobs_promised) == [begin + 1100, begin + 11100, begin + 11150]
+
+
+def test_one_that_needs_a_node_that_has_gone_is_void(promised):
+    promised.unload()
+    promised.mark_down("3")
+    promised.load("sched-backfill", "promise=all", "within=0")
+    promised.run_until_idle()
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert stats["void"] == {"unloaded": 2} and stats["violated"] == 0
+
+
+def waiting_for(rig, count):
+    """Jobs 5 and 6 were promised four nodes; `count` jobs are said to come."""
+    rig.store(KEY, {"version": 1, "latest": [[5, rig.now], [6, rig.now + 5000]]})
+    ready = rig.manager.methods["sched-ready"]
+
+    def counting(msg):
+        rig.manager.respond = lambda msg, payload=None: msg.answer(0, json.dumps({"count": count}))
+        ready(msg)
+        del rig.manager.respond
+
+    rig.manager.methods["sched-ready"] = counting
+    rig.load_file("sched-backfill", "promise=all", "within=0", "rank=shortest")
+    rig.alloc(1, whole(4, 1))
+    rig.settle()
+
+
+@pytest.mark.parametrize("how", ["all came", "as many came", "time is over"])
+def test_nobody_starts_before_those_who_were_promised_something_have_come(how):
+    rig = Rig(R(4, 4))
+    waiting_for(rig, 3)
+    assert rig.started() == []
+    if how == "time is over":
+        rig.wait(4)
+        assert rig.started() == []
+        rig.wait(2)
+        assert rig.started() == [1]
+        return
+    rig.alloc(5, whole(4, 50))
+    rig.settle()
+    assert rig.started() == []
+    # Job 6 may have been canceled meanwhile, but then another one has come.
+    rig.alloc(6 if how == "all came" else 7, whole(4, 50))
+    rig.settle()
+    assert rig.started() == [5]
+
+
+@pytest.mark.parametrize("stored", [7, {"version": 1}, {"version": 1, "latest": [3]}])
+def test_what_cannot_be_read_is_an_error_in_the_log_only(stored):
+    rig = Rig(R(4, 4))
+    rig.store(KEY, stored)
+    rig.load_file("sched-backfill", "promise=all")
+    rig.alloc(1, whole(4, 1))
+    rig.settle()
+    assert rig.started() == [1]
+    assert any(KEY in line for line in rig.logged(3))
+
+
+def test_latest_starts_are_written_once_a_minute(rig):
+    for jobid in range(3, 103):
+        rig.alloc(jobid, whole(4, 50))
+        rig.settle()
+        rig.wait(3)
+    written = [commit for commit in rig.kvs.commits if commit["changes"][0][0] == KEY]
+    assert len(written) == 1 + 300 // 60

@@ -118,6 +118,8 @@ class Scheduler(BrokerModule):
         self._parser: RequestParser  # as the pool
         self._acquisition: host.Acquisition | None = None
         self._runs = False
+        #: how many jobs waited for their requests to be sent when this scheduler was ready for them
+        self.waiting_at_start = 0
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
         # A pool object is made of R only for an override, which may want to read it.
@@ -540,7 +542,7 @@ class Scheduler(BrokerModule):
             self._requests.move(jobid, "hello")
         self._before_ready(list(hello.jobs.values()))
         self._lost_ranks = hello.lost
-        host.ready(handle, self.queue_depth)
+        self.waiting_at_start = host.ready(handle, self.queue_depth)
         acquisition.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

@@ -59,6 +59,8 @@ class Checkpoint:
 
     def read(self) -> Any:
         """The value that was stored; None: there is none, or it cannot be read, which is logged."""
+        if not self._commits.stores:
+            return None
         try:
             return get_key_direct(self._handle, self.key)
         except FileNotFoundError:
@@ -70,6 +72,8 @@ class Checkpoint:
 
     def changed(self) -> None:
         """The value is not any more what is stored."""
+        if not self._commits.stores:
+            return
         self._changed = True
         if self._timer is None:
             when = max(self._now(), self._written_at + self._interval)

@@ -605,7 +605,10 @@ class Committer:
     Attributes:
         written (int): commits that succeeded
         accepted, stored (int): keys taken and keys stored so far; they are stored in order
+        stores (bool): what is put can be read again
     """
+
+    stores = True
 
     def __init__(
         self,
@@ -717,6 +720,8 @@ class Committer:
 
 class NullCommitter(Committer):
     """In place of a `Committer` where nothing is to be stored; it keeps its order of events."""
+
+    stores = False
 
     def _commit(self) -> None:
         batch, self._waiting = self._waiting, []

@@ -29,7 +29,7 @@ from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog, in_order
-from flux.scheduler.requests import PendingJob
+from flux.scheduler.requests import PendingJob, RunningJob
 from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
@@ -269,6 +269,11 @@ class Backfill(PolicyScheduler):
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         super()._queued(job, jobspec)
         self.first_submission = min(self.first_submission, job.t_submit)
+
+    def _before_ready(self, jobs: list[RunningJob]) -> None:
+        super()._before_ready(jobs)
+        if self.ranked is not None:
+            self.ranked.load()
 
     def _by(self, formula: Formula, job: PendingJob) -> float:
         waited = max(0.0, self.now() - job.t_submit)

@@ -20,10 +20,15 @@ A pass (`LatestStartPasses.one_pass`):
    own promise out of their way.
 
 What makes a promise void is told in `VOID_CAUSES`.
+
+Latest starts are kept over a reload: when the scheduler is loaded, nobody starts until the jobs
+that were promised something have come again, and have got it again.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
@@ -46,7 +51,21 @@ VOID_CAUSES = {
     "extended": "a running job was given more time",
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
+    "unloaded": "it could not be kept over a time without a scheduler",
 }
+
+#: Where latest starts are stored, the version of what is there, and at most how often it is
+#: written, in seconds: what was promised in the last minute before a crash is forgotten.
+KEY = "checkpoint.sched-promises"
+VERSION = 1
+SAVE_INTERVAL_S = 60.0
+
+#: Latest starts that are written as one part.
+TIMES_PER_PART = 1024
+
+#: Seconds after the start in which jobs with a latest start are waited for, before another job may
+#: start in their place.
+WAIT_FOR_KNOWN_S = 5.0
 
 
 class LatestStartPasses(RankedPasses):
@@ -72,13 +91,22 @@ class LatestStartPasses(RankedPasses):
         self._timer: Timer | None = None
         #: whom a job goes ahead of that starts now
         self._ahead_of: PendingJob | None = None
+        self._store = policy.checkpoint(KEY, SAVE_INTERVAL_S, self.text)
+        self._stored_changes = 0
+        #: job ids with the latest starts they had before the scheduler was loaded, until they come
+        self._known: dict[int, float] = {}
+        self._wait_until = 0.0
 
     # -- a pass ------------------------------------------------------------------------------------
 
     def one_pass(self) -> Steps:
         policy = self.policy
+        if self._known and self.wait_for_known():
+            return
         newcomers = self.backlog.take_newcomers()
         self._without.update((job.jobid, job) for job in newcomers if job not in self.latest)
+        if self._known:
+            yield from self.keep_known(newcomers)
         yield from self.keep_or_remake()
         for number, job in enumerate(newcomers, 1):
             if not job.request.finalized and job.queued and job not in self.latest:
@@ -94,6 +122,9 @@ class LatestStartPasses(RankedPasses):
         for job in newcomers:
             if job in self.latest and not job.request.finalized:
                 policy.show_latest_start(job, self.latest.when(job))
+        if self.latest.changes != self._stored_changes:
+            self._stored_changes = self.latest.changes
+            self._store.changed()
         self.wake_up()
 
     def start_by_rank(self) -> Steps:
@@ -355,6 +386,63 @@ class LatestStartPasses(RankedPasses):
             self.policy.look_again()
         else:
             self.wake_up()  # that job has started
+
+    # -- over a reload -----------------------------------------------------------------------------
+
+    def text(self) -> Iterator[str]:
+        """The latest starts as JSON, in parts."""
+        times = list({**self._known, **self.latest.times()}.items())
+        yield json.dumps({"version": VERSION})[:-1] + ', "latest": ['
+        for at in range(0, len(times), TIMES_PER_PART):
+            yield (", " if at else "") + json.dumps(times[at : at + TIMES_PER_PART])[1:-1]
+        yield "]}"
+
+    def load(self) -> None:
+        stored = self._store.read()
+        if stored is None:
+            return
+        try:
+            if stored["version"] == VERSION:
+                self._known = {int(jobid): float(when) for jobid, when in stored["latest"]}
+        except (KeyError, TypeError, ValueError) as exc:
+            self.policy.log.error(f"{KEY} in the KVS cannot be read: {exc!r}")
+        if self._known:
+            self._wait_until = self.policy.now() + WAIT_FOR_KNOWN_S
+            self.policy.call_at(self._wait_until, self.policy.look_again)
+
+    def wait_for_known(self) -> bool:
+        """Whether jobs with a latest start are still to come: another job could start in their
+        place. Those that were canceled meanwhile never come."""
+        policy = self.policy
+        if policy.now() >= self._wait_until:
+            return False
+        pending = list(policy.pending_jobs())
+        if len(pending) >= policy.waiting_at_start:
+            return False
+        return not self._known.keys() <= {job.jobid for job in pending}
+
+    def keep_known(self, newcomers: list[PendingJob]) -> Steps:
+        """Enter the latest starts of jobs that had one into the plan, in their order; first those
+        that have not passed."""
+        known, self._known = self._known, {}
+        now = self.policy.now()
+        jobs = sorted(
+            (known[job.jobid] < now, known[job.jobid], job)
+            for job in newcomers
+            if job.jobid in known and job not in self.latest
+        )
+        for number, (passed, when, job) in enumerate(jobs, 1):
+            if job.request.finalized:
+                continue
+            self._without.pop(job.jobid, None)
+            self.latest.bring_back(job, when)
+            if passed:
+                self.void(job, "unloaded")
+                self.promise_anew(job)
+            else:
+                self.restore([job], "unloaded")
+            if number % PROMISED_PER_TURN == 0:
+                yield
 
     # -- what happens ------------------------------------------------------------------------------
 

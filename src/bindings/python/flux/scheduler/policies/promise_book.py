@@ -176,6 +176,8 @@ class LatestStarts:
 
     Attributes:
         made (int): promises made
+        restored (int): promises made before the scheduler was loaded
+        changes (int): grows with each promise that is made or over
         kept (int): jobs that started by the time they were promised
         void_by (dict): how many were void, by cause; see `policies.bounded.VOID_CAUSES`
         violated (int): promises that were broken without a cause, which is a bug
@@ -188,6 +190,8 @@ class LatestStarts:
         #: ids of jobs that were to have started by now: any pass may start them
         self.overdue: set[int] = set()
         self.made = 0
+        self.restored = 0
+        self.changes = 0
         self.kept = 0
         self.void_by: dict[str, int] = {}
         self.violated = 0
@@ -216,18 +220,33 @@ class LatestStarts:
         """Promise a job to start by `when`, seconds since the epoch. What it was promised is
         replaced."""
         self.made += 1
+        self._enter(job, when)
+
+    def bring_back(self, job: PendingJob, when: float) -> None:
+        """A job was promised to start by `when` before the scheduler was loaded."""
+        self.restored += 1
+        self._enter(job, when)
+
+    def _enter(self, job: PendingJob, when: float) -> None:
+        self.changes += 1
         self.overdue.discard(job.jobid)
         self._times[job.jobid] = (when, job)
         heapq.heappush(self._heap, (when, job.jobid))
 
+    def times(self) -> dict[int, float]:
+        """Job ids with their latest starts, seconds since the epoch."""
+        return {jobid: when for jobid, (when, _) in self._times.items()}
+
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more."""
-        self._times.pop(job.jobid, None)
+        if self._times.pop(job.jobid, None) is not None:
+            self.changes += 1
         self.overdue.discard(job.jobid)
 
     def started(self, job: PendingJob, now: float) -> None:
         """A job has started, and its promise was kept."""
         found = self._times.pop(job.jobid, None)
+        self.changes += 1
         late = job.jobid in self.overdue
         self.overdue.discard(job.jobid)
         if found is not None and not late:
@@ -261,6 +280,7 @@ class LatestStarts:
         seconds."""
         return {
             "made": self.made,
+            "restored": self.restored,
             "kept": self.kept,
             "void": dict(self.void_by),
             "violated": self.violated,

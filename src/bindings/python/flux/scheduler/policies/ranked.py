@@ -181,6 +181,9 @@ class RankedPasses:
         ranked = sorted((usable(rank(job)), job.order, job.jobid, job) for job in jobs)
         return [entry[-1] for entry in ranked]
 
+    def load(self) -> None:
+        """The scheduler is loaded; jobs are about to come."""
+
     # -- what happens to jobs ----------------------------------------------------------------------
 
     def forget(self, job: PendingJob) -> None:
