@@ -690,3 +690,46 @@ def test_fits_for_another_duration():
     assert not plan.fits(job(pool, 1, 1, 4, duration=10.0), duration=0)
     assert plan.fits(job(pool, 1, 1, 4, duration=101.0), jobid=1)
     assert plan.has_free(job(pool, 2, 1, 4)) and not plan.has_free(job(pool, 3, 1, 4))
+
+
+@pytest.mark.parametrize("rows", [4 * [({0, 1}, set())], [({0, 1}, set()), ({0, 1, 2}, set())]])
+def test_a_plan_of_beliefs_is_that_of_a_pool_whose_jobs_end_so(rows):
+    """Counted, and bound to ranks; beliefs may be earlier or later than limits, or change."""
+    rng = random.Random(7)
+    believed, real = make_pool(rows), make_pool(rows)
+    beliefs = {}
+    plan = believed.plan(ends=beliefs.get)
+    for jobid in range(1, 200):
+        now = NOW + jobid
+        believed.clock = real.clock = lambda now=now: now
+        limit = rng.choice([5.0, 20.0, 50.0])
+        small = job(real, 1, 1, rng.choice([1, 2]), duration=limit)
+        try:
+            believed.alloc(jobid, small)
+        except InsufficientResources:
+            pass
+        else:
+            real.alloc(jobid, small)
+            if rng.random() < 0.7:
+                beliefs[jobid] = now + rng.choice([1.0, 30.0, 70.0])
+                real.update_expiration(jobid, beliefs[jobid])
+        for other, end in believed.job_end_times():
+            if end <= now and rng.random() < 0.5:
+                believed.free(other)
+                real.free(other)
+            elif other in beliefs and rng.random() < 0.2:
+                beliefs[other] += 10.0
+                real.update_expiration(other, beliefs[other])
+                believed.update_expiration(other, end + 1)  # the plan looks after a change
+        asked = job(real, rng.choice([1, len(rows)]), 1, 2, duration=25.0)
+        assert plan.earliest(asked) == real.plan().earliest(asked), jobid
+        assert plan.fits(asked) == real.plan().fits(asked)
+
+
+def test_what_a_plan_of_beliefs_starts_ends_by_its_limit():
+    pool = make_pool([({0, 1}, set())])
+    plan = pool.plan(ends=lambda jobid: NOW + 3.0)
+    plan.reserve(2, job(pool, 1, 1, 2, duration=50.0), NOW + 10.0)
+    plan.alloc(1, job(pool, 1, 1, 2, duration=5.0))
+    assert pool.job_end(1) == NOW + 5.0
+    assert plan.earliest(job(pool, 1, 1, 2, duration=7.0)) == NOW + 3.0

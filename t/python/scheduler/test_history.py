@@ -321,3 +321,25 @@ def test_a_job_that_runs_at_the_start_is_of_the_class_it_was_of(listed):
     job = listed.sched.running[1]
     assert (job.userid, job.size, job.limit) == (7, 4, 100.0)
     assert (job.start, job.end, job.predicted) == (start, start + 100.0, None)
+
+
+def test_how_good_predictions_were():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "rank=shortest", "predict=last2")
+    for jobid, run in enumerate((20, 40, 60, 15), 1):  # then 30 and 50 are predicted
+        run_job(rig, jobid, run)
+    figures = rig.sched.stats_get()["predictions"]
+    assert figures["jobs"] == 2
+    assert figures["accuracy"] == pytest.approx((30 / 60 + 15 / 50) / 2, abs=0.01)
+    assert figures["underpredicted"] == 0.5
+
+
+@pytest.mark.parametrize("what", ["float('nan')", "-5", "'x'", "1e99"])
+def test_a_prediction_that_is_none_is_compared_as_it_was_used(tmp_path, what):
+    (tmp_path / "site.py").write_text(f"def f(scheduler, job):\n    return {what}\n")
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "rank=shortest", f"predict={tmp_path / 'site.py'}:f")
+    run_job(rig, 1, 50)
+    figures = rig.sched.stats_get()["predictions"]
+    assert figures["jobs"] == (what != "'x'")
+    assert figures["accuracy"] == pytest.approx(0.5 if figures["jobs"] else 0, abs=0.01)

@@ -354,6 +354,33 @@ def test_questions_know_ranks_and_latest_starts():
     assert sched(rig)[2]["t_estimate"] == begin + 100
 
 
+def test_questions_know_ranks_without_latest_starts():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "rank=shortest")
+    begin = rig.now
+    rig.alloc(1, whole(4, 100))
+    rig.settle()
+    for jobid in (2, 3):
+        rig.alloc(jobid, whole(4, 1000))
+    rig.settle()
+    _, answer = rig.ask("sched.explain", {"id": 3})
+    job = answer["jobs"][0]
+    assert (job["rank"], job["expected_run"]) == (1000, 1000)
+    assert "t_latest" not in job
+    starts = {}
+    for duration in (50, 2000):
+        _, answer = rig.ask("sched.when", {"jobspec": whole(4, duration)})
+        starts[duration] = answer["start"] - begin
+        assert "t_latest" not in answer
+    # The one would be asked first, the other behind both that wait.
+    assert starts[50] == pytest.approx(100, abs=5)
+    assert starts[2000] == pytest.approx(2100, abs=5)
+    rig.alloc(4, whole(4, 10), priority=31)
+    rig.settle()
+    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
+    assert answer["start"] - begin == pytest.approx(110, abs=5)
+
+
 # -- over a reload ---------------------------------------------------------------------------------
 
 KEY = "checkpoint.sched-promises"

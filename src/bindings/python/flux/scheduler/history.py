@@ -181,6 +181,38 @@ class RunTimes:
         self._answers.clear()
 
 
+class PredictionScore:
+    """How good predictions were, of the jobs that have ended.
+
+    Attributes:
+        jobs (int): jobs of which something was predicted
+        underpredicted (int): those that ran longer than that
+        accuracy (float): the sum, over these jobs, of the shorter of the two times by the longer one;
+            1 for each prediction that was exact (Tsafrir et al. 2007)
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.underpredicted = 0
+        self.accuracy = 0.0
+
+    def compare(self, predicted: float, run: float) -> None:
+        """A job ran for `run` seconds, of which so many were predicted, more than 0."""
+        self.jobs += 1
+        self.underpredicted += run > predicted
+        self.accuracy += min(predicted, run) / max(predicted, run)
+
+    def stats(self) -> dict[str, Any]:
+        """For ``stats``: jobs, mean accuracy, and the share of jobs that ran longer than
+        predicted."""
+        jobs = max(1, self.jobs)
+        return {
+            "jobs": self.jobs,
+            "accuracy": self.accuracy / jobs,
+            "underpredicted": self.underpredicted / jobs,
+        }
+
+
 class StartedJob:
     """A job that holds resources.
 

@@ -648,6 +648,11 @@ class PolicyScheduler(Scheduler):
             return cause.reason
         return describe(facts or self.facts.explain(job.resource_request))
 
+    def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
+        """What says in which order pending jobs are asked whether they can start: it ends with the
+        job."""
+        return job.order, job.jobid, job
+
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         """What ``sched.explain`` adds to its answer about a job that is ordered by more than its
         priority: ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch,

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from math import inf
 from typing import Any, Callable
 
@@ -44,6 +44,9 @@ from flux.scheduler.requests import PendingJob
 
 #: Mask of all ranks, however many there are.
 ALL = -1
+
+#: Jobs of which `in_steps` sorts so many at a time: a rank costs 2 to 3 microseconds.
+SORTED_PER_STEP = 256
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
@@ -62,6 +65,21 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
         for child in (2 * index + 1, 2 * index + 2):
             if child < size:
                 heapq.heappush(front, (items[child], child))
+
+
+def in_steps(
+    jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
+) -> Generator[None, None, Iterable[PendingJob]]:
+    """Sort jobs by a key that ends with the job; a generator, whose value they are, and which yields
+    after each `SORTED_PER_STEP`. What is never asked for of a long list is not put in order
+    either."""
+    if len(jobs) <= SORTED_PER_STEP:
+        return [entry[-1] for entry in sorted(map(key, jobs))]
+    parts = []
+    for at in range(0, len(jobs), SORTED_PER_STEP):
+        parts.append(sorted(map(key, jobs[at : at + SORTED_PER_STEP])))
+        yield
+    return (entry[-1] for entry in heapq.merge(*parts))
 
 
 class Turns:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
-from flux.scheduler.history import narrow_to_wide, user_only
+from flux.scheduler.history import PredictionScore, StartedJob, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
@@ -115,6 +115,7 @@ class Backfill(PolicyScheduler):
         promises_all (bool): whether it is all
         guarantee (str): as ``guarantee=``
         promises (PromiseBook): the promises there are
+        predictions (PredictionScore): how good predictions were
     """
 
     _queue_class = Backlog
@@ -153,6 +154,7 @@ class Backfill(PolicyScheduler):
             self.guarantee = value
         self.take_ranks()
         self.promises = PromiseBook()
+        self.predictions = PredictionScore()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
@@ -258,17 +260,25 @@ class Backfill(PolicyScheduler):
     def expected_run(self, job: PendingJob) -> float:
         """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at
         most its limit; its limit, where nothing is."""
-        limit = min(job.limit, NO_LIMIT_S)
-        if self._predicts:
-            guess = self.predicted(job)
-            # A NaN fails this comparison, too.
-            if isinstance(guess, (int, float)) and 0 <= guess < limit:
-                limit = guess
-        return max(LEAST_RUN_S, limit)
+        guess = self.predicted(job) if self._predicts else None
+        return self._within_limit(guess, job.limit)
+
+    @staticmethod
+    def _within_limit(guess: Any, limit: float) -> float:
+        expected = min(limit, NO_LIMIT_S)
+        # A NaN fails this comparison, too.
+        if isinstance(guess, (int, float)) and 0 <= guess < expected:
+            expected = guess
+        return max(LEAST_RUN_S, expected)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         super()._queued(job, jobspec)
         self.first_submission = min(self.first_submission, job.t_submit)
+
+    def ended(self, job: StartedJob, run: float, result: str | None) -> None:
+        if job.predicted is not None:
+            self.predictions.compare(self._within_limit(job.predicted, job.limit), run)
+        super().ended(job, run, result)
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         super()._before_ready(jobs)
@@ -621,6 +631,11 @@ class Backfill(PolicyScheduler):
             return "it would keep another job from its latest start"
         return found
 
+    def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
+        if self.ranked is None:
+            return super().asked_order(job)
+        return job.order, usable(self.rank(job)), job.jobid, job
+
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         if self.ranked is None:
             return {}
@@ -632,6 +647,7 @@ class Backfill(PolicyScheduler):
             return None
         now = self.now()
         job = PendingJob(0, 0, now, None, request)
+        job.limit = request.duration or inf
         return plan.earliest(request, after=max(now, self.latest_start(job)))
 
     def forecast(self) -> Iterator[None]:
@@ -698,4 +714,6 @@ class Backfill(PolicyScheduler):
         stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
         if self.ranked is not None:
             stats.update(self.ranked.stats())
+            if self._predicts:
+                stats["predictions"] = self.predictions.stats()
         return stats

@@ -17,20 +17,17 @@ turn.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.policies.ranks import usable
+from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.policies.backfill import Backfill
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-
-#: Jobs that are ranked in one reactor turn: at 2 to 3 microseconds each.
-RANKED_PER_TURN = 256
 
 #: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
 #: turn.
@@ -164,14 +161,8 @@ class RankedPasses:
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
-        which yields after each `RANKED_PER_TURN` jobs."""
-        policy = self.policy
-        rank = policy.rank
-
-        def key(job: PendingJob) -> Any:
-            return job.order, usable(rank(job)), job.jobid, job
-
-        return (yield from in_steps(self.backlog.heap[:], key))
+        which yields now and then."""
+        return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order))
 
     def by_candidate_rank(self, jobs: list[PendingJob]) -> Iterable[PendingJob]:
         """Jobs in the order in which they may go ahead of heads."""
@@ -219,17 +210,3 @@ class RankedPasses:
     def stats(self) -> dict[str, Any]:
         """What ``flux module stats`` and ``flux sched stats`` show of promises."""
         return {}
-
-
-def in_steps(
-    jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
-) -> Generator[None, None, Iterable[PendingJob]]:
-    """Sort jobs by a key that ends with the job; a generator, whose value they are. What is never
-    asked for of a long list is not put in order either."""
-    if len(jobs) <= RANKED_PER_TURN:
-        return [entry[-1] for entry in sorted(map(key, jobs))]
-    parts = []
-    for at in range(0, len(jobs), RANKED_PER_TURN):
-        parts.append(sorted(map(key, jobs[at : at + RANKED_PER_TURN])))
-        yield
-    return (entry[-1] for entry in heapq.merge(*parts))

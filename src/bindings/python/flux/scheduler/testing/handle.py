@@ -442,7 +442,7 @@ class FakeHandle:
         closed (bool): the scheduler has ended
     """
 
-    #: `reactor_run` comes back at once: see `flux.scheduler.host.HostCapabilities`.
+    #: `reactor_run` comes back at once (`flux.scheduler.host.HostCapabilities`)
     runs_later = True
 
     def __init__(self, instance: FakeInstance, name: str) -> None:
