@@ -452,6 +452,22 @@ def test_a_latest_start_that_has_passed_without_a_scheduler_is_void(promised):
     assert latest(*promised.jobs_promised) == [begin + 1100, begin + 11100, begin + 11150]
 
 
+def test_one_that_has_passed_is_void_though_it_can_start_now():
+    instance = FakeInstance(nodes=4, cores=1)
+    instance.load("sched-backfill", "promise=all", "within=0")
+    running = instance.submit(nodes=4, duration=1000)
+    job = instance.submit(nodes=4, duration=100)
+    instance.run_until_idle()
+    instance.unload()
+    instance.advance(1001)
+    assert running.state == "inactive"
+    instance.load("sched-backfill", "promise=all", "within=0")
+    instance.run_until_idle()
+    assert job.state == "running"
+    stats = instance.request("sched.stats")["stats"]["latest_starts"]
+    assert (stats["void"], stats["kept"], stats["violated"]) == ({"unloaded": 1}, 0, 0)
+
+
 def test_one_that_needs_a_node_that_has_gone_is_void(promised):
     promised.unload()
     promised.mark_down("3")

@@ -461,19 +461,27 @@ class Backlog(PendingQueue):
         for job in parked.values():
             self.push(job)
 
-    def take_newcomers(self) -> list[PendingJob]:
+    def newcomers(self) -> Iterator[PendingJob]:
         """The jobs that came in since this was asked, or are worth another look, in order; for a
-        policy that does not go by `to_examine`."""
-        fresh, self._fresh = self._fresh, []
-        fresh = [job for job in fresh if job.queued and not job.request.finalized]
-        fresh.sort()
-        return fresh
+        policy that does not go by `to_examine`. O(log n) for each."""
+        fresh = self._fresh
+        while fresh:
+            job = heapq.heappop(fresh)
+            if job.queued and not job.request.finalized:
+                yield job
 
-    def signatures(self) -> Iterator[tuple[Any, Any]]:
+    def forget_newcomers(self) -> None:
+        """All newcomers were seen."""
+        self._fresh.clear()
+
+    def signatures(self) -> list[tuple[Any, Any]]:
         """The signatures of the jobs in the heap, each with a request like theirs but for its
-        duration."""
-        for signature, (_, _, request) in self._signatures.items():
-            yield signature, request
+        duration. O(signatures)."""
+        return [(signature, one[2]) for signature, one in self._signatures.items()]
+
+    def count_of(self, signatures: Iterable[Any]) -> int:
+        """How many jobs in the heap are of these signatures."""
+        return sum(self._signatures[one][0] for one in signatures if one in self._signatures)
 
     def stats(self, now: float) -> dict[str, float]:
         """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been

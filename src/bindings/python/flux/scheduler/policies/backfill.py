@@ -274,6 +274,8 @@ class Backfill(PolicyScheduler):
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         super()._queued(job, jobspec)
         self.first_submission = min(self.first_submission, job.t_submit)
+        if self.ranked is not None:
+            self.ranked.came(job)
 
     def ended(self, job: StartedJob, run: float, result: str | None) -> None:
         if job.predicted is not None:
@@ -538,7 +540,11 @@ class Backfill(PolicyScheduler):
     # -- events ------------------------------------------------------------------------------------
 
     def cancel(self, jobid: int) -> None:
-        self.leave_place(jobid)
+        job = self.pending(jobid)
+        if job is not None and self.ranked is not None:
+            self.forget(job)
+        else:
+            self.leave_place(jobid)
         super().cancel(jobid)
 
     def prioritize(self, jobs: list[Any]) -> None:
@@ -550,7 +556,7 @@ class Backfill(PolicyScheduler):
         """A pending job is about to leave its place in the queue, and gives up its promise."""
         job = self.pending(jobid)
         if job is not None and self.ranked is not None:
-            self.forget(job)
+            self.ranked.moves(job)
         elif job is not None:
             self.blocked.drop(job)
             if job in self.promises:
@@ -567,11 +573,12 @@ class Backfill(PolicyScheduler):
         # A new plan is cheaper than to see which promises can still be kept.
         lost, self.promises = self.promises, PromiseBook()
         if self.ranked is not None:
-            self.ranked.plan_void()
-        for job in lost:
-            job.exempt = False
-            self.show_estimate(job, None)
-            self._backlog.again(job)
+            self.ranked.plan_void(lost)
+        else:
+            for job in lost:
+                job.exempt = False
+                self.show_estimate(job, None)
+                self._backlog.again(job)
 
     def resource_update(self) -> None:
         self.blocked.clear()
@@ -585,9 +592,16 @@ class Backfill(PolicyScheduler):
             super().start_schedule()
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        running = self.running.get(jobid)
+        before = inf if running is None else running.end
         super().expiration(msg, jobid, expiration)
-        if self.ranked is not None:
-            self.ranked.doubt("extended")
+        if self.ranked is not None and (expiration or inf) > before:
+            self.ranked.extended()
+
+    def _ranks_changed(self, lost: bool) -> None:
+        super()._ranks_changed(lost)
+        if self.ranked is not None and not lost:
+            self.ranked.ranks_came_up()
 
     def released(self) -> None:
         if self.ranked is not None:

@@ -28,22 +28,28 @@ that were promised something have come again, and have got it again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.policies.promise_book import LatestStarts
-from flux.scheduler.policies.ranked import TRIED_PER_TURN, RankedPasses, Steps
+from flux.scheduler.policies.ranked import (
+    COMPARED_PER_TURN,
+    PROMISED_PER_TURN,
+    TRIED_PER_TURN,
+    RankedPasses,
+    Steps,
+)
+from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-
-#: Promises that are made in one reactor turn, at 20 to 50 microseconds each.
-PROMISED_PER_TURN = 16
 
 #: Why a promise cannot be kept. Whoever loses one is promised another time, and told so.
 VOID_CAUSES = {
@@ -79,10 +85,11 @@ class LatestStartPasses(RankedPasses):
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: jobs whose promises are to be made again in a plan, with the cause if they cannot be kept
-        self._remake: dict[int, tuple[PendingJob, str]] = {}
-        #: why promises in the plan may not be kept any more; None: they can
-        self._doubt: str | None = None
+        #: why all promises are to be made again in a new plan, if they cannot be kept; None: they
+        #: are in the plan
+        self._void: str | None = None
+        #: jobs that were promised something and not told yet
+        self._untold: list[PendingJob] = []
         # what the heads keep, and for whom; None: it is to be made
         self._beside: Plan | None = None
         self._heads: list[PendingJob] = []
@@ -95,33 +102,36 @@ class LatestStartPasses(RankedPasses):
         self._stored_changes = 0
         #: job ids with the latest starts they had before the scheduler was loaded, until they come
         self._known: dict[int, float] = {}
+        self._came: dict[int, PendingJob] = {}  # those of them that have come
         self._wait_until = 0.0
 
     # -- a pass ------------------------------------------------------------------------------------
 
     def one_pass(self) -> Steps:
         policy = self.policy
-        if self._known and self.wait_for_known():
-            return
-        newcomers = self.backlog.take_newcomers()
-        self._without.update((job.jobid, job) for job in newcomers if job not in self.latest)
+        if self._void is not None:
+            cause, self._void = self._void, None
+            yield from self.put_back((yield from in_queue_order(self.latest)), cause)
         if self._known:
-            yield from self.keep_known(newcomers)
-        yield from self.keep_or_remake()
-        for number, job in enumerate(newcomers, 1):
-            if not job.request.finalized and job.queued and job not in self.latest:
-                self.promise(job)
+            if self.wait_for_known():
+                return
+            yield from self.keep_known()
+        for number, job in enumerate(self.backlog.newcomers(), 1):
+            if job not in self.latest:
+                yield from self.promise(job)
             if number % PROMISED_PER_TURN == 0:
                 yield
+            if self.must_begin_anew():
+                return
         self._free.clear()
         self._ahead_of = None
-        for job in self.latest.due(policy.now()):
+        for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
                 self.start_due(job)
+            if number % PROMISED_PER_TURN == 0:
+                yield
         yield from self.start_by_rank()
-        for job in newcomers:
-            if job in self.latest and not job.request.finalized:
-                policy.show_latest_start(job, self.latest.when(job))
+        yield from self.tell()
         if self.latest.changes != self._stored_changes:
             self._stored_changes = self.latest.changes
             self._store.changed()
@@ -129,20 +139,15 @@ class LatestStartPasses(RankedPasses):
 
     def start_by_rank(self) -> Steps:
         """Step 3 of a pass."""
-        policy, plan = self.policy, self.policy.plan
-        if not self.any_could_start(plan):
+        policy = self.policy
+        if not (yield from self.could_start()):
             return
-        ordered = yield from self.in_order()
-        self._ahead_of = None
         heads: list[PendingJob] = []
         behind = 0  # mask of the ranks that heads want
         rest: list[PendingJob] = []
-        for looked, job in enumerate(ordered, 1):
-            if looked % TRIED_PER_TURN == 0:
+        for job in self.still_asked((yield from self.in_order())):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued:
                 continue
             ranks = policy.queue_order.turn_of(job)
             if ranks & behind:
@@ -154,37 +159,37 @@ class LatestStartPasses(RankedPasses):
             elif self.keeps_promises(job):
                 if self.try_to_start(job):
                     yield
-            elif self.goes_before(job):
+            elif policy.has_priorities and (yield from self.goes_before(job)):
                 yield
             else:
                 rest.append(job)
         beside = self.plan_for(heads)
         self._ahead_of = heads[0] if heads else None
-        for looked, job in enumerate(self.by_candidate_rank(rest), 1):
-            if looked % TRIED_PER_TURN == 0:
+        for job in self.still_asked((yield from self.by_candidate_rank(rest))):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued or not self.is_free(job):
-                continue
-            if beside is not None and not beside.fits(job.resource_request):
-                continue
-            if self.keeps_promises(job) and self.try_to_start(job):
+            elif (
+                self.is_free(job)
+                and (beside is None or beside.fits(job.resource_request))
+                and self.keeps_promises(job)
+                and self.try_to_start(job)
+            ):
                 if beside is not None:
                     beside.note_started(job.jobid)
                 yield
 
-    def any_could_start(self, plan: Plan) -> bool:
-        fitting = set()
-        for signature, request in self.backlog.signatures():
-            if signature is None or plan.has_free(request):
-                fitting.add(signature)
-        if not fitting:
+    def could_start(self) -> Generator[None, None, bool]:
+        free = yield from self.free_signatures()
+        if not free:
             return False
-        jobs = [job for job in self.backlog.heap if job.signature in fitting]
-        if len(jobs) > TRIED_PER_TURN or self.policy.has_priorities:
+        if self.policy.has_priorities or self.backlog.count_of(free) > TRIED_PER_TURN:
             return True
-        return any(map(self.keeps_promises, jobs))
+        for number, job in enumerate(self.backlog.heap[:], 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if job.signature in free and self.keeps_promises(job):
+                return True
+        return False
 
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all promises but a job's own can be kept if it starts now."""
@@ -197,11 +202,10 @@ class LatestStartPasses(RankedPasses):
             return None
         policy, beside = self.policy, self._beside
         if beside is None or policy.admission.engaged:
-            # What admission rules keep from jobs is in the one plan, and counts in the other.
-            beside = policy.plan.copy() if policy.admission.engaged else policy.resources.plan()
-            for jobid in list(beside.promises()):
-                if jobid in self.latest:
-                    beside.cancel(jobid)
+            beside = policy.resources.plan()
+            if policy.admission.engaged:
+                # What rules keep from jobs is in the one plan, by ids below zero, and counts here.
+                beside.take_over(policy.plan, [id for id in policy.plan.promised() if id < 0])
             self._beside = beside
         else:
             for head in self._heads:
@@ -218,13 +222,6 @@ class LatestStartPasses(RankedPasses):
             except InsufficientResources:
                 pass  # it waits for ranks that are down
         return beside
-
-    def must_begin_anew(self) -> bool:
-        """Whether promises have to be made anew before another job may start."""
-        if self._remake or self._doubt is not None:
-            self.again = True
-            return True
-        return super().must_begin_anew()
 
     def start_due(self, job: PendingJob) -> None:
         """The latest start of a job has come: it starts, or its promise is void."""
@@ -259,90 +256,108 @@ class LatestStartPasses(RankedPasses):
 
     # -- promises ----------------------------------------------------------------------------------
 
-    def promise(self, job: PendingJob) -> None:
+    def promise(self, job: PendingJob) -> Steps:
         """Promise a job its latest start, beside all other promises."""
-        policy, plan = self.policy, self.policy.plan
+        policy = self.policy
         wanted = max(policy.latest_start(job), policy.now())
-        request = job.resource_request
-        when = plan.earliest(request, after=wanted)
+        when = policy.plan.earliest(job.resource_request, after=wanted)
         if policy.has_priorities and (when is None or when > wanted):
-            when = self.promise_before_others(job, wanted)
-        if when is not None:
-            plan.reserve(job.jobid, request, when)
-            self.latest.make(job, when)
-            self._without.pop(job.jobid, None)
+            yield from self.promise_before_others(job, wanted, when)
+        else:
+            self.enter(job, when)
 
-    def promise_before_others(self, job: PendingJob, wanted: float) -> float | None:
-        """When a job fits beside the promises to jobs of its priority and of higher ones. Those of
-        lower ones that cannot be kept beside it are void."""
-        plan = self.policy.plan
-        lower = self.lower_than(job)
-        for other in lower:
-            plan.cancel(other.jobid)
-        when = plan.earliest(job.resource_request, after=wanted)
-        if when is not None:
-            plan.reserve(job.jobid, job.resource_request, when)
-        self.restore(lower, "priority")
-        return when
+    def enter(self, job: PendingJob, when: float | None) -> None:
+        """Promise a job to start by `when`; None: nobody knows when it can start."""
+        if when is None:
+            self._without[job.jobid] = job
+            return
+        self.policy.plan.reserve(job.jobid, job.resource_request, when)
+        self.latest.make(job, when)
+        self._without.pop(job.jobid, None)
+        self._untold.append(job)
 
-    def goes_before(self, job: PendingJob) -> bool:
+    def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
+        """Promise a job the time at which it fits beside the promises to jobs of its priority and of
+        higher ones. Those of lower ones that cannot be kept beside it are void.
+
+        Args:
+            job (PendingJob): the job
+            wanted (float): not before this, seconds since the epoch
+            behind (float): when it fits beside all promises; None: never
+        """
+        policy = self.policy
+        until = inf if behind is None else behind + job.limit
+        lower = yield from self.take_out(job, wanted, until)
+        if self.must_begin_anew() or job.request.finalized:
+            self.backlog.again(job)
+        else:
+            self.enter(job, policy.plan.earliest(job.resource_request, after=wanted))
+        yield from self.put_back(lower, "priority")
+
+    def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
         """Start a job at the expense of jobs of lower priority, if that is possible: their promises
         are void then if they cannot be kept. Returns whether it has left the queue."""
-        policy, plan = self.policy, self.policy.plan
-        lower = self.lower_than(job) if policy.has_priorities else []
-        if not lower:
-            return False
-        for other in lower:
-            plan.cancel(other.jobid)
-        left = self.keeps_promises(job) and self.try_to_start(job)
-        self.restore(lower, "priority")
+        now = self.policy.now()
+        lower = yield from self.take_out(job, now, now + job.limit)
+        left = (
+            bool(lower)
+            and not self.must_begin_anew()
+            and not job.request.finalized
+            and self.keeps_promises(job)
+            and self.try_to_start(job)
+        )
+        yield from self.put_back(lower, "priority")
         return left
 
-    def lower_than(self, job: PendingJob) -> list[PendingJob]:
-        """Jobs with a promise, of lower priority, that could want the same ranks; in order of the
-        queue."""
+    def take_out(
+        self, job: PendingJob, start: float, end: float
+    ) -> Generator[None, None, list[PendingJob]]:
+        """Take the promises that a job may go before out of the plan: those to jobs of lower
+        priority that could want the same ranks, for times from `start` to `end`. Returns these
+        jobs, in order of the queue."""
         policy = self.policy
-        return sorted(
-            other
-            for other in self.latest
-            if job.order < other.order and policy.shares_ranks(job, other)
-        )
+        lower = []
+        for number, other in enumerate(self.latest.before(end), 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if (
+                job.order < other.order
+                and other in self.latest
+                and self.latest.when(other) + other.limit > start
+                and policy.shares_ranks(job, other)
+            ):
+                lower.append(other)
+        taken: list[PendingJob] = []
+        for other in (yield from in_queue_order(lower)):
+            policy.plan.cancel(other.jobid)
+            taken.append(other)
+            if len(taken) % PROMISED_PER_TURN == 0:
+                yield
+        return taken
 
-    def restore(self, jobs: list[PendingJob], cause: str) -> None:
-        """Put promises back into the plan that were taken out of it; those that do not fit are
-        void."""
+    def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
+        """Put promises into the plan, in this order, that are not in it any more, or not yet; those
+        that do not fit are void, and made anew when all others are in."""
         plan = self.policy.plan
         lost = []
-        for job in jobs:
-            when = self.latest.when(job)
-            try:
-                plan.reserve(job.jobid, job.resource_request, when)
-            except InsufficientResources:
-                lost.append(job)
-        for job in lost:
-            self.void(job, cause)
-            self.promise_anew(job)
-
-    def keep_or_remake(self) -> Steps:
-        """See which promises can still be kept, if something gave cause for doubt, and make
-        others."""
-        plan = self.policy.plan
-        if self._doubt is not None:
-            cause, self._doubt = self._doubt, None
-            by_id = {job.jobid: job for job in self.latest}
-            lost = [by_id[jobid] for jobid in plan.stale() if jobid in by_id]
-            for job in lost:
-                plan.cancel(job.jobid)
-            self.restore(sorted(lost), cause)
-        number = 0
-        while self._remake:
-            jobid = next(iter(self._remake))
-            job, cause = self._remake.pop(jobid)
+        for number, job in enumerate(jobs, 1):
+            if number % PROMISED_PER_TURN == 0:
+                yield
+            if self.must_begin_anew():
+                return  # all are put into the new plan
             if job in self.latest and not job.request.finalized:
-                self.restore([job], cause)
-                number += 1
-                if number % PROMISED_PER_TURN == 0:
-                    yield
+                try:
+                    plan.reserve(job.jobid, job.resource_request, self.latest.when(job))
+                except InsufficientResources:
+                    lost.append(job)
+        for number, job in enumerate(lost, 1):
+            if number % PROMISED_PER_TURN == 0:
+                yield
+            if self.must_begin_anew():
+                return
+            if job in self.latest and not job.request.finalized:
+                self.void(job, cause)
+                self.promise_anew(job)
 
     def void(self, job: PendingJob, cause: str) -> None:
         """A promise cannot be kept, by one of `VOID_CAUSES`."""
@@ -368,6 +383,15 @@ class LatestStartPasses(RankedPasses):
             self.latest.make(job, when)
         policy.show_latest_start(job, when)
 
+    def tell(self) -> Steps:
+        """Tell jobs that wait what they were promised; who has started was told with its start."""
+        untold, self._untold = self._untold, []
+        for number, job in enumerate(untold, 1):
+            if job in self.latest and not job.request.finalized:
+                self.policy.show_latest_start(job, self.latest.when(job))
+            if number % PROMISED_PER_TURN == 0:
+                yield
+
     def wake_up(self) -> None:
         """Have a pass at the next latest start: no other event need come then."""
         when, timer = self.latest.next_due(), self._timer
@@ -391,10 +415,12 @@ class LatestStartPasses(RankedPasses):
 
     def text(self) -> Iterator[str]:
         """The latest starts as JSON, in parts."""
-        times = list({**self._known, **self.latest.times()}.items())
+        times = self.latest.by_time()
+        times += [(when, jobid) for jobid, when in self._known.items()]
         yield json.dumps({"version": VERSION})[:-1] + ', "latest": ['
         for at in range(0, len(times), TIMES_PER_PART):
-            yield (", " if at else "") + json.dumps(times[at : at + TIMES_PER_PART])[1:-1]
+            part = [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
+            yield (", " if at else "") + json.dumps(part)[1:-1]
         yield "]}"
 
     def load(self) -> None:
@@ -414,60 +440,75 @@ class LatestStartPasses(RankedPasses):
         """Whether jobs with a latest start are still to come: another job could start in their
         place. Those that were canceled meanwhile never come."""
         policy = self.policy
-        if policy.now() >= self._wait_until:
-            return False
-        pending = list(policy.pending_jobs())
-        if len(pending) >= policy.waiting_at_start:
-            return False
-        return not self._known.keys() <= {job.jobid for job in pending}
-
-    def keep_known(self, newcomers: list[PendingJob]) -> Steps:
-        """Enter the latest starts of jobs that had one into the plan, in their order; first those
-        that have not passed."""
-        known, self._known = self._known, {}
-        now = self.policy.now()
-        jobs = sorted(
-            (known[job.jobid] < now, known[job.jobid], job)
-            for job in newcomers
-            if job.jobid in known and job not in self.latest
+        return (
+            len(self._came) < len(self._known)
+            and len(self.backlog) < policy.waiting_at_start
+            and policy.now() < self._wait_until
         )
-        for number, (passed, when, job) in enumerate(jobs, 1):
-            if job.request.finalized:
-                continue
-            self._without.pop(job.jobid, None)
-            self.latest.bring_back(job, when)
-            if passed:
+
+    def keep_known(self) -> Steps:
+        """Enter the latest starts of jobs that had one into the plan, in their order; those that
+        have passed are void."""
+        known, self._known = self._known, {}
+        came, self._came = self._came, {}
+
+        def key(job: PendingJob) -> Any:
+            return known[job.jobid], job.jobid, job
+
+        kept: list[PendingJob] = []
+        passed: list[PendingJob] = []
+        for job in (yield from in_steps(list(came.values()), key)):
+            self.latest.bring_back(job, known[job.jobid])
+            self._untold.append(job)
+            (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
+        yield from self.put_back(kept, "unloaded")
+        for job in passed:
+            if job in self.latest and not job.request.finalized:
                 self.void(job, "unloaded")
                 self.promise_anew(job)
-            else:
-                self.restore([job], "unloaded")
-            if number % PROMISED_PER_TURN == 0:
                 yield
 
     # -- what happens ------------------------------------------------------------------------------
+
+    def came(self, job: PendingJob) -> None:
+        if job.jobid in self._known:
+            self._came[job.jobid] = job
 
     def forget(self, job: PendingJob) -> None:
         plan = self.policy.current_plan()
         if plan is not None:
             plan.cancel(job.jobid)
         self.latest.drop(job)
-        self._remake.pop(job.jobid, None)
         self._without.pop(job.jobid, None)
+        if self._known:
+            self._known.pop(job.jobid, None)
+            self._came.pop(job.jobid, None)
+
+    def moves(self, job: PendingJob) -> None:
+        """What a job was promised holds whatever its priority; another one is made only to a job
+        that has none."""
 
     def released(self) -> None:
         # A job that waited for one without a limit may have a latest start now.
         for job in self._without.values():
             self.backlog.again(job)
 
-    def plan_void(self) -> None:
-        for job in sorted(self.latest):
-            self._remake[job.jobid] = (job, "resources")
+    def plan_void(self, lost: PromiseBook) -> None:
+        self._void = self._void or "resources"
         self._beside = None
         self._heads = []
 
-    def doubt(self, cause: str) -> None:
-        """Something happened to a running job for which promises may not be kept any more."""
-        self._doubt = cause
+    def ranks_came_up(self) -> None:
+        # The plan would count all promises again in one turn; in a new one they are a few in each.
+        # Where they are bound to ranks it need not, and another binding may not be found.
+        plan = self.policy.current_plan()
+        if plan is not None and plan.is_counted:
+            self.policy.replan()
+
+    def extended(self) -> None:
+        # Which promises can be kept is seen when they are made again, a few in each turn.
+        self._void = "extended"
+        self.policy.replan()
 
     def heads(self) -> list[PendingJob]:
         return self._heads
@@ -477,3 +518,12 @@ class LatestStartPasses(RankedPasses):
 
     def stats(self) -> dict[str, Any]:
         return {"reserved": len(self.latest), "latest_starts": self.latest.stats()}
+
+
+def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:
+    """Jobs in the order of the queue, as the value of a generator which yields now and then."""
+
+    def key(job: PendingJob) -> Any:
+        return job.order, job.jobid, job
+
+    return (yield from in_steps(list(jobs), key))

@@ -24,14 +24,20 @@ from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
 #: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
 #: turn.
 TRIED_PER_TURN = 64
+
+#: Jobs that are compared, and signatures that are looked at, in one reactor turn.
+COMPARED_PER_TURN = 256
+
+#: Promises that are made, or taken back, in one reactor turn, at 20 to 50 microseconds each.
+PROMISED_PER_TURN = 16
 
 #: What a step of a pass yields: nothing, for the reactor.
 Steps = Iterator[None]
@@ -51,6 +57,8 @@ class RankedPasses:
         self.backlog = backlog
         #: set while a pass is under way: another one is wanted after it
         self.again = False
+        # Jobs that had a promise in a plan that is void.
+        self._lost: list[PendingJob] = []
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -76,46 +84,50 @@ class RankedPasses:
 
     def one_pass(self) -> Steps:
         policy = self.policy
-        self.backlog.take_newcomers()
+        lost, self._lost = self._lost, []
+        for number, loser in enumerate(lost, 1):
+            if not loser.request.finalized:
+                policy.show_estimate(loser, None)
+            if number % PROMISED_PER_TURN == 0:
+                yield
+        self.backlog.forget_newcomers()
         self._free.clear()
-        if not self.any_could_start(policy.plan):
+        if not (yield from self.could_start()):
             return
-        for head in list(policy.promises):
+        for number, head in enumerate(list(policy.promises), 1):
             policy.promises.drop(head)
-        ordered = yield from self.in_order()
+            if number % PROMISED_PER_TURN == 0:
+                yield
         covered = 0  # mask of the ranks that as many heads want as may
         beyond = 0  # mask of the ranks that jobs want which wait for heads
         candidates: list[PendingJob] = []
-        for looked, job in enumerate(ordered, 1):
-            if looked % TRIED_PER_TURN == 0:
+        for job in self.still_asked((yield from self.in_order())):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued:
                 continue
             ranks = policy.queue_order.turn_of(job)
             if ranks & covered and policy.has_candidate_ranks:
                 candidates.append(job)
-                continue
-            if self.is_free(job) and policy.plan.fits(job.resource_request):
-                if self.try_to_start(job):
-                    yield
-                    continue
+            elif self.starts(job):
+                yield
             elif self.set_aside(job):
-                continue
-            if not ranks & (covered | beyond) and self.may_lead(job):
+                pass
+            elif not ranks & (covered | beyond) and self.may_lead(job):
                 policy.promise(job, policy.plan.earliest(job.resource_request))
                 if not self.may_lead(job, beside=1):
                     covered |= ranks
+                if policy.promises_limit != 1:
+                    yield
             elif policy.promises_limit != 0:
                 beyond |= ranks
-        for job in self.by_candidate_rank(candidates):
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued or not self.is_free(job):
-                continue
-            if policy.plan.fits(job.resource_request) and self.try_to_start(job):
+        for job in self.still_asked((yield from self.by_candidate_rank(candidates))):
+            if job is None or self.starts(job):
                 yield
+
+    def starts(self, job: PendingJob) -> bool:
+        """Start a job that fits beside the heads; whether it has left the queue."""
+        fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
+        return fits and self.try_to_start(job)
 
     def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
         """Whether another head of the ranks that a job could want may be promised a time."""
@@ -127,20 +139,41 @@ class RankedPasses:
 
     # -- what all passes by ranks need -------------------------------------------------------------
 
+    def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
+        """Of `jobs`, in their order, those that still wait when it is their turn, as long as the
+        plan is the one with which the pass began; None where the pass gives way to other work."""
+        for looked, job in enumerate(jobs, 1):
+            if looked % TRIED_PER_TURN == 0:
+                yield None
+            if self.must_begin_anew():
+                return
+            if job.queued and not job.request.finalized:
+                yield job
+
     def is_free(self, job: PendingJob) -> bool:
         """Whether a job would fit now if nothing were promised."""
-        free = self._free.get(job.signature)
-        if free is None or job.signature is None:
-            free = self.policy.plan.has_free(job.resource_request)
-            self._free[job.signature] = free
+        return self._is_free(job.signature, job.resource_request)
+
+    def _is_free(self, signature: Any, request: Any) -> bool:
+        free = self._free.get(signature)
+        if free is None or signature is None:
+            free = self._free[signature] = self.policy.plan.has_free(request)
         return free
 
-    def any_could_start(self, plan: Plan) -> bool:
+    def free_signatures(self) -> Generator[None, None, set[Any]]:
+        """The signatures of the pending jobs that would fit now if nothing were promised, or that
+        are not known to be alike (None)."""
+        found = set()
+        for number, (signature, request) in enumerate(self.backlog.signatures(), 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if signature is None or self._is_free(signature, request):
+                found.add(signature)
+        return found
+
+    def could_start(self) -> Generator[None, None, bool]:
         """Whether one of the jobs that fit what is free may be one that starts in this pass."""
-        for signature, request in self.backlog.signatures():
-            if signature is None or plan.has_free(request):
-                return True
-        return False
+        return bool((yield from self.free_signatures()))
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule have it; whether it has left the
@@ -164,18 +197,26 @@ class RankedPasses:
         which yields now and then."""
         return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order))
 
-    def by_candidate_rank(self, jobs: list[PendingJob]) -> Iterable[PendingJob]:
+    def by_candidate_rank(
+        self, jobs: list[PendingJob]
+    ) -> Generator[None, None, Iterable[PendingJob]]:
         """Jobs in the order in which they may go ahead of heads."""
-        if not self.policy.has_candidate_ranks:
+        policy = self.policy
+        if not policy.has_candidate_ranks:
             return jobs
-        rank = self.policy.candidate_rank
-        ranked = sorted((usable(rank(job)), job.order, job.jobid, job) for job in jobs)
-        return [entry[-1] for entry in ranked]
+
+        def key(job: PendingJob) -> Any:
+            return usable(policy.candidate_rank(job)), job.order, job.jobid, job
+
+        return (yield from in_steps(jobs, key))
 
     def load(self) -> None:
         """The scheduler is loaded; jobs are about to come."""
 
     # -- what happens to jobs ----------------------------------------------------------------------
+
+    def came(self, job: PendingJob) -> None:
+        """A job has come in."""
 
     def forget(self, job: PendingJob) -> None:
         """A job leaves the queue, or its place there."""
@@ -183,11 +224,19 @@ class RankedPasses:
     def released(self) -> None:
         """Something was released, came up or changed."""
 
-    def plan_void(self) -> None:
+    def plan_void(self, lost: PromiseBook) -> None:
         """The plan is void, and with it all that was promised in it."""
+        self._lost += lost
 
-    def doubt(self, cause: str) -> None:
-        """Something happened to a running job for which promises may not be kept any more."""
+    def ranks_came_up(self) -> None:
+        """Ranks came up, and none was lost."""
+
+    def extended(self) -> None:
+        """A running job was given more time."""
+
+    def moves(self, job: PendingJob) -> None:
+        """A job gets another priority."""
+        self.policy.forget(job)
 
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The head that a job leaves its time; None: it is one itself, or there is none."""
