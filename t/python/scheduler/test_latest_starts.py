@@ -6,6 +6,8 @@ import pytest
 from peers import R, Rig, jobspec
 from test_sched_backfill import sched
 
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.policies import Backfill
 from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
@@ -153,6 +155,82 @@ def test_a_job_that_outlives_its_limit_makes_a_promise_void():
     assert stats(rig)["violated"] == 0
 
 
+def test_a_job_that_ends_in_the_moment_of_a_latest_start_makes_none_void():
+    rig = rig_with("within=0")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(3, 100))
+    rig.settle()
+    rig.wait(100.5)
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert stats(rig)["void"] == {} and stats(rig)["violated"] == 0
+    assert stats(rig)["kept"] == 2
+
+
+def test_one_that_is_late_for_long_delays_only_whom_it_must():
+    rig = rig_with("within=0")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.alloc(2, whole(2, 150))
+    rig.settle()
+    for jobid in (3, 4):
+        rig.alloc(jobid, whole(2, 1000))
+    rig.settle()
+    assert [sched(rig)[jobid]["t_latest"] - begin for jobid in (3, 4)] == [100, 150]
+    rig.wait(120)
+    assert stats(rig)["void"] == {"late": 1}
+    rig.wait(25)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    rig.wait(900)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
+
+
+def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no_latest_start():
+    rig = rig_with("within=0")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    rig.resource.update(down="0")
+    rig.settle()
+    assert "t_latest" not in sched(rig)[2]
+    assert stats(rig)["void"] == {"resources": 1}
+    rig.resource.update(up="0")
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == rig.sched.running[1].end
+
+    class NotYet(AdmissionRule):
+        name = "not-yet"
+        no = None
+
+        def check(self, job):
+            return None if self.no is None else Deferral(self.no)
+
+    class Ruled(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.rule = NotYet(self)
+            self.add_rule(self.rule)
+
+    rig = Rig(R(4, 4))
+    rig.load(Ruled, "promise=all", "within=1h")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    assert "t_latest" in sched(rig)[2]
+    rig.sched.rule.no = "not today"
+    rig.free(1)
+    rig.settle()
+    assert "t_latest" not in sched(rig)[2]
+    assert stats(rig)["void"] == {"deferred": 1} and stats(rig)["violated"] == 0
+
+
 def test_a_job_of_higher_priority_goes_before():
     rig = rig_with("within=0")
     begin = rig.now
@@ -237,6 +315,26 @@ def test_nodes_of_several_kinds():
     assert stats(rig)["violated"] == 0
 
 
+@pytest.mark.parametrize("args", [["promise=all"], ["rank=shortest"], ["candidates=shortest"]])
+def test_a_job_that_can_never_run_is_denied(args):
+    """When it comes, and when its nodes leave; it never fits, so that it is never tried."""
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", *args)
+    rig.alloc(1, whole(3, 100))
+    rig.alloc(2, whole(5, 100))
+    rig.alloc(3, whole(4, 100))
+    rig.alloc(4, whole(4, 200))
+    rig.settle()
+    rig.alloc(5, whole(5, 100))
+    rig.settle()
+    assert rig.denied(2) and rig.denied(5)
+    assert rig.answers(3, 2) == rig.answers(4, 2) == []
+    rig.resource.update(shrink="3")
+    rig.settle()
+    assert rig.denied(3) and rig.denied(4)
+    assert rig.started() == [1]
+
+
 @pytest.mark.parametrize("what", ["1/0", "float('nan')", "None", "'x'", "-1", "1e99"])
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
 def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, what):
@@ -256,8 +354,6 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
 
 
 def test_a_site_derives_from_it(tmp_path):
-    from flux.scheduler.policies import Backfill
-
     class LongestFirst(Backfill):
         def rank(self, job):
             return -self.expected_run(job)

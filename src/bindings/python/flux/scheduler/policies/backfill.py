@@ -368,6 +368,8 @@ class Backfill(PolicyScheduler):
         except JobDeferred as why:
             if job in self.promises:
                 self._backlog.allow()  # what was kept for it may let others start
+            if self.ranked is not None:
+                self.ranked.deferred(job)
             self.forget(job)
             self.defer(job, why)
         except InsufficientResources:
@@ -600,8 +602,8 @@ class Backfill(PolicyScheduler):
 
     def _ranks_changed(self, lost: bool) -> None:
         super()._ranks_changed(lost)
-        if self.ranked is not None and not lost:
-            self.ranked.ranks_came_up()
+        if self.ranked is not None:
+            self.ranked.ranks_changed(lost)
 
     def released(self) -> None:
         if self.ranked is not None:

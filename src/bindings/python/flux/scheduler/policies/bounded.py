@@ -57,8 +57,13 @@ VOID_CAUSES = {
     "extended": "a running job was given more time",
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
+    "deferred": "an admission rule keeps the job itself from starting",
     "unloaded": "it could not be kept over a time without a scheduler",
 }
+
+#: Seconds by which a job may start after its latest start, since one that runs ends in the moment
+#: in which it has to, and its resources come back a little later.
+GRACE_S = 1.0
 
 #: Where latest starts are stored, the version of what is there, and at most how often it is
 #: written, in seconds: what was promised in the last minute before a crash is forgotten.
@@ -88,8 +93,8 @@ class LatestStartPasses(RankedPasses):
         #: why all promises are to be made again in a new plan, if they cannot be kept; None: they
         #: are in the plan
         self._void: str | None = None
-        #: jobs that were promised something and not told yet
-        self._untold: list[PendingJob] = []
+        #: jobs that were promised something and not told yet, by id
+        self._untold: dict[int, PendingJob] = {}
         # what the heads keep, and for whom; None: it is to be made
         self._beside: Plan | None = None
         self._heads: list[PendingJob] = []
@@ -225,19 +230,27 @@ class LatestStartPasses(RankedPasses):
 
     def start_due(self, job: PendingJob) -> None:
         """The latest start of a job has come: it starts, or its promise is void."""
-        if self.try_to_start(job):
+        if self.try_to_start(job) or job not in self.latest:
             return
-        if job.jobid not in self.latest.overdue:
-            now = self.policy.now()
-            ends = self.policy.resources.jobs_by_end()
-            if ends and ends[0][0] <= now:
-                self.void(job, "late")
-            else:
-                self.latest.violated += 1
-                self.policy.log.error(
-                    f"{job.name} was promised to start by {self.latest.when(job):.0f}, and cannot: "
-                    "this is a bug"
-                )
+        latest, policy, now = self.latest, self.policy, self.policy.now()
+        when = latest.when(job)
+        ends = policy.resources.jobs_by_end()
+        if ends and ends[0][0] <= now:
+            # It keeps its place in the plan, and starts as soon as what it waits for has ended:
+            # that is an event, and there is no time to tell.
+            if now > when + GRACE_S:
+                if not latest.overdue.get(job.jobid):
+                    self.void(job, "late")
+                    latest.overdue[job.jobid] = True
+            elif job.jobid not in latest.overdue:
+                latest.overdue[job.jobid] = False
+                policy.call_at(when + 2 * GRACE_S, policy.look_again)
+            return
+        if not latest.overdue.get(job.jobid):
+            latest.violated += 1
+            policy.log.error(
+                f"{job.name} was promised to start by {when:.0f}, and cannot: this is a bug"
+            )
         self.promise_anew(job)
 
     def begin(self, job: PendingJob, alloc: Any) -> None:
@@ -246,7 +259,7 @@ class LatestStartPasses(RankedPasses):
         told: dict[str, Any] = {}
         if job in self.latest:
             told["t_latest"] = when = self.latest.when(job)
-            self.latest.started(job, now)
+            self.latest.started(job, now, GRACE_S)
         self.forget(job)
         if told and when <= now:
             told["selection_type"] = "reserved"
@@ -274,7 +287,7 @@ class LatestStartPasses(RankedPasses):
         self.policy.plan.reserve(job.jobid, job.resource_request, when)
         self.latest.make(job, when)
         self._without.pop(job.jobid, None)
-        self._untold.append(job)
+        self._untold[job.jobid] = job
 
     def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
         """Promise a job the time at which it fits beside the promises to jobs of its priority and of
@@ -359,11 +372,34 @@ class LatestStartPasses(RankedPasses):
                 self.void(job, cause)
                 self.promise_anew(job)
 
+    def set_aside(self, job: PendingJob) -> bool:
+        latest = self.latest.when(job) if job in self.latest else None
+        aside = super().set_aside(job)
+        if aside and latest is not None:
+            self.take_back(job, latest, "resources")
+        return aside
+
+    def deferred(self, job: PendingJob) -> None:
+        if job in self.latest:
+            latest = self.latest.when(job)
+            self.forget(job)
+            self.take_back(job, latest, "deferred")
+
+    def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
+        """Tell a job that it has no latest start any more."""
+        if self._untold.pop(job.jobid, None) is None:
+            self.note_void(job, latest, cause)
+            self.policy.show_latest_start(job, None)
+
     def void(self, job: PendingJob, cause: str) -> None:
         """A promise cannot be kept, by one of `VOID_CAUSES`."""
+        self.note_void(job, self.latest.when(job), cause)
+
+    def note_void(self, job: PendingJob, latest: float, cause: str) -> None:
+        """Count and log a promise that cannot be kept."""
         self.latest.void(job, cause)
         self.policy.log.info(
-            f"{job.name}: the promise to start by {self.latest.when(job):.0f} is void: {VOID_CAUSES[cause]}"
+            f"{job.name}: the promise to start by {latest:.0f} is void: {VOID_CAUSES[cause]}"
         )
 
     def promise_anew(self, job: PendingJob) -> None:
@@ -377,16 +413,15 @@ class LatestStartPasses(RankedPasses):
         else:
             plan.reserve(job.jobid, job.resource_request, when)
             if when <= policy.now():
-                # What it waits for is overdue: its end is an event, and there is no time for a timer.
-                self.latest.overdue.add(job.jobid)
+                self.latest.overdue[job.jobid] = True  # it can start in this moment
                 return
             self.latest.make(job, when)
         policy.show_latest_start(job, when)
 
     def tell(self) -> Steps:
         """Tell jobs that wait what they were promised; who has started was told with its start."""
-        untold, self._untold = self._untold, []
-        for number, job in enumerate(untold, 1):
+        untold, self._untold = self._untold, {}
+        for number, job in enumerate(untold.values(), 1):
             if job in self.latest and not job.request.finalized:
                 self.policy.show_latest_start(job, self.latest.when(job))
             if number % PROMISED_PER_TURN == 0:
@@ -459,7 +494,7 @@ class LatestStartPasses(RankedPasses):
         passed: list[PendingJob] = []
         for job in (yield from in_steps(list(came.values()), key)):
             self.latest.bring_back(job, known[job.jobid])
-            self._untold.append(job)
+            self._untold[job.jobid] = job
             (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
         for job in passed:
@@ -498,11 +533,12 @@ class LatestStartPasses(RankedPasses):
         self._beside = None
         self._heads = []
 
-    def ranks_came_up(self) -> None:
+    def ranks_changed(self, lost: bool) -> None:
+        super().ranks_changed(lost)
         # The plan would count all promises again in one turn; in a new one they are a few in each.
         # Where they are bound to ranks it need not, and another binding may not be found.
         plan = self.policy.current_plan()
-        if plan is not None and plan.is_counted:
+        if not lost and plan is not None and plan.is_counted:
             self.policy.replan()
 
     def extended(self) -> None:

@@ -186,8 +186,9 @@ class LatestStarts:
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
         self._order: list[tuple[float, int]] = []  # latest starts with job ids, ascending
-        #: ids of jobs that were to have started by now: any pass may start them
-        self.overdue: set[int] = set()
+        #: ids of jobs that were to have started by now, which any pass may start; whether their
+        #: promises are void
+        self.overdue: dict[int, bool] = {}
         self.made = 0
         self.restored = 0
         self.changes = 0
@@ -234,7 +235,7 @@ class LatestStarts:
     def _leave(self, job: PendingJob) -> float | None:
         """Take out the promise of a job; returns its latest start, None if it had none."""
         self.changes += 1
-        self.overdue.discard(job.jobid)
+        self.overdue.pop(job.jobid, None)
         found = self._times.pop(job.jobid, None)
         if found is None:
             return None
@@ -254,11 +255,12 @@ class LatestStarts:
         """A job has no promise any more."""
         self._leave(job)
 
-    def started(self, job: PendingJob, now: float) -> None:
-        """A job has started, and its promise was kept."""
-        late = job.jobid in self.overdue
+    def started(self, job: PendingJob, now: float, grace: float) -> None:
+        """A job has started. Its promise was kept if it is not void and the job is not later than
+        promised by more than `grace` seconds."""
+        void = self.overdue.get(job.jobid, False)
         when = self._leave(job)
-        if when is not None and not late:
+        if when is not None and not void and now <= when + grace:
             self.kept += 1
             self.spare += max(0.0, when - now)
 

@@ -57,6 +57,8 @@ class RankedPasses:
         self.backlog = backlog
         #: set while a pass is under way: another one is wanted after it
         self.again = False
+        # Signatures of jobs that could run if all was up and free.
+        self._feasible: set[Any] = set()
         # Jobs that had a promise in a plan that is void.
         self._lost: list[PendingJob] = []
         # Whether a request of this signature fits what is free, until something starts.
@@ -164,12 +166,41 @@ class RankedPasses:
         """The signatures of the pending jobs that would fit now if nothing were promised, or that
         are not known to be alike (None)."""
         found = set()
+        unknown = set()
         for number, (signature, request) in enumerate(self.backlog.signatures(), 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
             if signature is None or self._is_free(signature, request):
                 found.add(signature)
+            if signature not in self._feasible:
+                unknown.add(signature)
+        if unknown:
+            yield from self.refuse_impossible(unknown)
         return found
+
+    def refuse_impossible(self, signatures: set[Any]) -> Steps:
+        """Deny the pending jobs of some signatures that could never run: others need not be asked,
+        since they are never tried."""
+        policy = self.policy
+        possible: dict[Any, Exception | None] = {}
+        for number, job in enumerate(self.backlog.heap[:], 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if job.signature not in signatures or not job.queued or job.request.finalized:
+                continue
+            key = job.jobid if job.signature is None else job.signature
+            if key not in possible:
+                possible[key] = None
+                try:
+                    policy.resources.check_feasibility(job.resource_request)
+                except Exception as exc:
+                    possible[key] = exc
+            error = possible[key]
+            if error is not None:
+                policy.forget(job)
+                policy.refuse(job, error)
+            elif job.signature is not None:
+                self._feasible.add(job.signature)
 
     def could_start(self) -> Generator[None, None, bool]:
         """Whether one of the jobs that fit what is free may be one that starts in this pass."""
@@ -218,6 +249,9 @@ class RankedPasses:
     def came(self, job: PendingJob) -> None:
         """A job has come in."""
 
+    def deferred(self, job: PendingJob) -> None:
+        """An admission rule keeps a job from starting, which is about to leave the queue for that."""
+
     def forget(self, job: PendingJob) -> None:
         """A job leaves the queue, or its place there."""
 
@@ -228,8 +262,9 @@ class RankedPasses:
         """The plan is void, and with it all that was promised in it."""
         self._lost += lost
 
-    def ranks_came_up(self) -> None:
-        """Ranks came up, and none was lost."""
+    def ranks_changed(self, lost: bool) -> None:
+        """Ranks came up or, if `lost`, went down, left or changed."""
+        self._feasible.clear()
 
     def extended(self) -> None:
         """A running job was given more time."""
