@@ -680,6 +680,40 @@ def test_fits_says_what_alloc_would_do(seed):
             assert fits == started, (jobid, other)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
+    """Others may be bound again for the question where the job's own promise is; not for good."""
+    chance = random.Random(seed)
+    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
+    plan = pool.plan()
+    requests = {}
+    for jobid in range(1, 30):
+        ask = Ask(
+            ([chance.randint(1, 3)], 1),
+            ([1], 1),
+            chance.choice([1, 3, 4]),
+            chance.choice([0, 1, 2]),
+            False,
+            chance.choice([5.0, 20.0, 100.0]),
+            chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
+        )
+        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        try:
+            if chance.random() < 0.3:
+                plan.alloc(jobid, request)
+            else:
+                plan.reserve(jobid, request, plan.earliest(request, after=NOW + jobid % 3 * 10))
+        except (InsufficientResources, InfeasibleRequest, TypeError):
+            continue
+        if jobid % 3 == 0 and pool.job_end_times():
+            pool.free(chance.choice(pool.job_end_times())[0])
+        bound = {other: plan.ranks_of(other) for other in plan.promises()}
+        for other in bound:
+            plan.fits(requests[other], jobid=other)
+            assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
+        assert plan.stale() == []
+
+
 def test_fits_for_another_duration():
     pool = make_pool([({0, 1, 2, 3}, set())] * 2)
     plan = pool.plan()

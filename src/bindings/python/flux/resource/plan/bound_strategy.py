@@ -100,10 +100,13 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.withdraw(jobid) if jobid is not None else None
+        self._profile.rebound.clear()
         try:
             return self.place(request, now, end) is not None
         finally:
             if own is not None and jobid is not None:
+                # Others may have been bound for this answer to what it was bound to.
+                self._profile.bind_as_before()
                 self.restore(jobid, own)
 
     def is_free(self, request: ResourceRequest) -> bool:
@@ -185,4 +188,5 @@ class BoundStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
+        self._profile.rebound.clear()
         return self._profile.place_now(request, now, end)
