@@ -343,12 +343,13 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
     rig.alloc(1, whole(3, 100))
     rig.alloc(2, whole(4, 50))
     rig.alloc(3, whole(1, 50))
+    rig.alloc(4, whole(1, 50))
     rig.settle()
     assert rig.started() == [1, 3]
     rig.free(1)
     rig.free(3)
     rig.settle()
-    assert rig.started() == [1, 3, 2]
+    assert rig.started()[:3] == [1, 3, 2]
     errors = rig.logged(3)
     assert len(errors) == (1 if what == "1/0" else 0), errors
 

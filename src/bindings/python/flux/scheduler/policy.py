@@ -429,11 +429,10 @@ class PolicyScheduler(Scheduler):
         if admission.engaged:
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.started, job, alloc)
-        request = job.resource_request
         self.running[job.jobid] = StartedJob(
             job.jobid,
             job.userid,
-            getattr(request, "ncores", 0),
+            job.size,
             duration or inf,
             now,
             end or inf,

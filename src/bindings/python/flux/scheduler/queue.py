@@ -73,6 +73,8 @@ def in_steps(
     """Sort jobs by a key that ends with the job; a generator, whose value they are, and which yields
     after each `SORTED_PER_STEP`. What is never asked for of a long list is not put in order
     either."""
+    if len(jobs) <= 1:
+        return jobs
     if len(jobs) <= SORTED_PER_STEP:
         return [entry[-1] for entry in sorted(map(key, jobs))]
     parts = []

@@ -250,7 +250,7 @@ class Backfill(PolicyScheduler):
             return guess if isinstance(guess, (int, float)) else None
         if self.predict == "limits":
             return None
-        return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
+        return self.history.predict(job.userid, job.size, job.limit)
 
     def latest_start(self, job: PendingJob) -> float:
         """The time (seconds since the epoch) from which on the latest start of a job is looked for:
@@ -288,9 +288,10 @@ class Backfill(PolicyScheduler):
             self.ranked.load()
 
     def _by(self, formula: Formula, job: PendingJob) -> float:
-        waited = max(0.0, self.now() - job.t_submit)
-        since = max(0.0, job.t_submit - self.first_submission)
-        return formula(waited, self.expected_run(job), job.resource_request.ncores, since + 1)
+        submit = job.t_submit
+        waited = max(0.0, self.now() - submit)
+        since = max(0.0, submit - self.first_submission) + 1
+        return formula(waited, self.expected_run(job), job.size, since)
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
         """What a site's function says of a job; None if it raises, which is logged once."""

@@ -95,8 +95,9 @@ class LatestStartPasses(RankedPasses):
         self._void: str | None = None
         #: jobs that were promised something and not told yet, by id
         self._untold: dict[int, PendingJob] = {}
-        # what the heads keep, and for whom; None: it is to be made
+        # what heads keep, and for which; None: it is to be made. And the heads of the last pass
         self._beside: Plan | None = None
+        self._planned: list[PendingJob] = []
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: they came in, or wait for jobs that have no limit
         self._without: dict[int, PendingJob] = {}
@@ -162,33 +163,34 @@ class LatestStartPasses(RankedPasses):
                     heads.append(job)
                     behind |= ranks
             elif self.keeps_promises(job):
-                if self.try_to_start(job):
-                    yield
-            elif policy.has_priorities and (yield from self.goes_before(job)):
-                yield
-            else:
+                self.try_to_start(job)
+            elif not (policy.has_priorities and (yield from self.goes_before(job))):
                 rest.append(job)
-        beside = self.plan_for(heads)
+        self._heads = heads
         self._ahead_of = heads[0] if heads else None
+        beside = None
         for job in self.still_asked((yield from self.by_candidate_rank(rest))):
             if job is None:
                 yield
-            elif (
-                self.is_free(job)
-                and (beside is None or beside.fits(job.resource_request))
-                and self.keeps_promises(job)
-                and self.try_to_start(job)
-            ):
-                if beside is not None:
-                    beside.note_started(job.jobid)
-                yield
+                continue
+            if not self.is_free(job):
+                continue
+            if beside is None:
+                beside = self.plan_for(heads)
+            if beside is not None and not beside.fits(job.resource_request):
+                continue
+            if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
+                beside.note_started(job.jobid)
 
     def could_start(self) -> Generator[None, None, bool]:
         free = yield from self.free_signatures()
         if not free:
             return False
-        if self.policy.has_priorities or self.backlog.count_of(free) > TRIED_PER_TURN:
+        if self.policy.has_priorities:
             return True
+        count = self.backlog.count_of(free)
+        if count > TRIED_PER_TURN or 2 * count > len(self.backlog.heap):
+            return True  # to ask them all would take longer than the walk that it may save
         for number, job in enumerate(self.backlog.heap[:], 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
@@ -213,9 +215,9 @@ class LatestStartPasses(RankedPasses):
                 beside.take_over(policy.plan, [id for id in policy.plan.promised() if id < 0])
             self._beside = beside
         else:
-            for head in self._heads:
+            for head in self._planned:
                 beside.cancel(head.jobid)
-        self._heads = heads
+        self._planned = heads
         for head in heads:
             request = head.resource_request
             when = beside.earliest(request)
@@ -320,6 +322,7 @@ class LatestStartPasses(RankedPasses):
             and self.try_to_start(job)
         )
         yield from self.put_back(lower, "priority")
+        self._unsure = True
         return left
 
     def take_out(
@@ -531,6 +534,7 @@ class LatestStartPasses(RankedPasses):
     def plan_void(self, lost: PromiseBook) -> None:
         self._void = self._void or "resources"
         self._beside = None
+        self._planned = []
         self._heads = []
 
     def ranks_changed(self, lost: bool) -> None:

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
-#: turn.
+#: Jobs that are tried in one reactor turn, at some 5 microseconds each, and as how many of these one
+#: counts that starts.
 TRIED_PER_TURN = 64
+START_EFFORT = 16
 
 #: Jobs that are compared, and signatures that are looked at, in one reactor turn.
 COMPARED_PER_TURN = 256
@@ -61,6 +62,10 @@ class RankedPasses:
         self._feasible: set[Any] = set()
         # Jobs that had a promise in a plan that is void.
         self._lost: list[PendingJob] = []
+        # What this turn has done, in jobs tried; and whether the plan may have become void since it
+        # was looked at.
+        self._effort = 0
+        self._unsure = False
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -110,9 +115,7 @@ class RankedPasses:
             ranks = policy.queue_order.turn_of(job)
             if ranks & covered and policy.has_candidate_ranks:
                 candidates.append(job)
-            elif self.starts(job):
-                yield
-            elif self.set_aside(job):
+            elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):
                 policy.promise(job, policy.plan.earliest(job.resource_request))
@@ -123,8 +126,10 @@ class RankedPasses:
             elif policy.promises_limit != 0:
                 beyond |= ranks
         for job in self.still_asked((yield from self.by_candidate_rank(candidates))):
-            if job is None or self.starts(job):
+            if job is None:
                 yield
+            else:
+                self.starts(job)
 
     def starts(self, job: PendingJob) -> bool:
         """Start a job that fits beside the heads; whether it has left the queue."""
@@ -144,11 +149,17 @@ class RankedPasses:
     def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
         """Of `jobs`, in their order, those that still wait when it is their turn, as long as the
         plan is the one with which the pass began; None where the pass gives way to other work."""
-        for looked, job in enumerate(jobs, 1):
-            if looked % TRIED_PER_TURN == 0:
+        self._unsure = True
+        for job in jobs:
+            self._effort += 1
+            if self._effort >= TRIED_PER_TURN:
+                self._effort = 0
                 yield None
-            if self.must_begin_anew():
-                return
+                self._unsure = True
+            if self._unsure:
+                self._unsure = False
+                if self.must_begin_anew():
+                    return
             if job.queued and not job.request.finalized:
                 yield job
 
@@ -210,7 +221,9 @@ class RankedPasses:
         """Start a job that fits, or let an admission rule have it; whether it has left the
         queue."""
         left = self.policy.try_to_start(job)
+        self._unsure = True
         if left:
+            self._effort += START_EFFORT
             self._free.clear()
         return left
 
