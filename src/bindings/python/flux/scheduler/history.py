@@ -32,6 +32,12 @@ MAX_CLASSES = 20000
 #: have everybody else's forgotten.
 MAX_CLASSES_OF_USER = 1000
 
+#: No job is expected to run for less than so many seconds: ranks divide by it.
+LEAST_RUN_S = 1.0
+
+#: How long a job without a limit is expected to run, seconds.
+NO_LIMIT_S = 365 * 86400.0
+
 #: Predictions that are remembered until they may have changed.
 MAX_ANSWERS = 20000
 
@@ -51,6 +57,16 @@ def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
 def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
     """What ``predict=last2`` goes by: all jobs of a user."""
     return ((userid,),)
+
+
+def expected_run(guess: Any, limit: float) -> float:
+    """For how long a job is expected to run, in seconds: what is predicted of it, at least
+    `LEAST_RUN_S` and at most its limit; its limit, where that is nothing, or no time."""
+    expected = min(limit, NO_LIMIT_S)
+    # A NaN fails this comparison, too.
+    if isinstance(guess, (int, float)) and 0 <= guess < expected:
+        expected = guess
+    return max(LEAST_RUN_S, expected)
 
 
 class RunTimes:
@@ -196,8 +212,10 @@ class PredictionScore:
         self.underpredicted = 0
         self.accuracy = 0.0
 
-    def compare(self, predicted: float, run: float) -> None:
-        """A job ran for `run` seconds, of which so many were predicted, more than 0."""
+    def compare(self, predicted: Any, limit: float, run: float) -> None:
+        """A job with a limit ran for `run` seconds. What was predicted counts as it was used, see
+        `expected_run`."""
+        predicted = expected_run(predicted, limit)
         self.jobs += 1
         self.underpredicted += run > predicted
         self.accuracy += min(predicted, run) / max(predicted, run)

@@ -29,7 +29,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
 from flux.scheduler.base import Scheduler
-from flux.scheduler.history import RunTimes, StartedJob
+from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, attributes_of_running
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
@@ -96,6 +96,7 @@ class PolicyScheduler(Scheduler):
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `StartedJob`
+        predictions (PredictionScore): how good predictions of run times were
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -123,9 +124,11 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, StartedJob] = {}
+        self.predictions = PredictionScore()
         self._history: RunTimes | None = None
+        self._overrides_ended = type(self).ended is not PolicyScheduler.ended
         self._run_times = RunTimeService(
-            h, lambda: self._history, self.ended, self.call_at, self.now, self._errors
+            h, lambda: self._history, self._ended, self.call_at, self.now, self._errors
         )
         self._run_times.checkpoint = self.checkpoint(
             HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
@@ -236,6 +239,11 @@ class PolicyScheduler(Scheduler):
         """
         if self._history is not None:
             self._history.learn(job.userid, job.size, job.limit, run)
+
+    def _ended(self, job: StartedJob, run: float, result: str | None) -> None:
+        if job.predicted is not None:
+            self.predictions.compare(job.predicted, job.limit, run)
+        self.ended(job, run, result)
 
     # -- the pool, and the plan --------------------------------------------------------------------
 
@@ -542,7 +550,9 @@ class PolicyScheduler(Scheduler):
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
         job = self.running.pop(jobid, None) if final else None
-        if job is not None:
+        if job is None:
+            pass
+        elif self._history is not None or job.predicted is not None or self._overrides_ended:
             self._run_times.job_ended(job)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)

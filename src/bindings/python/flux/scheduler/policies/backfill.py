@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
-from flux.scheduler.history import PredictionScore, StartedJob, narrow_to_wide, user_only
+from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
@@ -49,12 +49,6 @@ JOBS_PER_TURN = 64
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
 #: ended then.
 LATE_S = 1e-3
-
-#: No job is expected to run for less than so many seconds: ranks divide by it.
-LEAST_RUN_S = 1.0
-
-#: What a job without a limit counts as in ranks, seconds.
-NO_LIMIT_S = 365 * 86400.0
 
 #: Arguments that go together, by the value of ``profile=``. The guide has what was measured of
 #: them.
@@ -115,7 +109,6 @@ class Backfill(PolicyScheduler):
         promises_all (bool): whether it is all
         guarantee (str): as ``guarantee=``
         promises (PromiseBook): the promises there are
-        predictions (PredictionScore): how good predictions were
     """
 
     _queue_class = Backlog
@@ -154,7 +147,6 @@ class Backfill(PolicyScheduler):
             self.guarantee = value
         self.take_ranks()
         self.promises = PromiseBook()
-        self.predictions = PredictionScore()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises
         self._promise_timer: Timer | None = None
@@ -258,29 +250,14 @@ class Backfill(PolicyScheduler):
         return job.t_submit + self.within
 
     def expected_run(self, job: PendingJob) -> float:
-        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at
-        most its limit; its limit, where nothing is."""
-        guess = self.predicted(job) if self._predicts else None
-        return self._within_limit(guess, job.limit)
-
-    @staticmethod
-    def _within_limit(guess: Any, limit: float) -> float:
-        expected = min(limit, NO_LIMIT_S)
-        # A NaN fails this comparison, too.
-        if isinstance(guess, (int, float)) and 0 <= guess < expected:
-            expected = guess
-        return max(LEAST_RUN_S, expected)
+        """What ranks are computed from, in seconds: see `flux.scheduler.history.expected_run`."""
+        return expected_run(self.predicted(job) if self._predicts else None, job.limit)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         super()._queued(job, jobspec)
         self.first_submission = min(self.first_submission, job.t_submit)
         if self.ranked is not None:
             self.ranked.came(job)
-
-    def ended(self, job: StartedJob, run: float, result: str | None) -> None:
-        if job.predicted is not None:
-            self.predictions.compare(self._within_limit(job.predicted, job.limit), run)
-        super().ended(job, run, result)
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         super()._before_ready(jobs)
