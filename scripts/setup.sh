@@ -113,6 +113,18 @@ Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand
     done_step
 }
 
+# flux_python: have flux-core's Python bindings where there is no real Flux.
+flux_python() {
+    step "flux-core's Python bindings (flux-python)"
+    if [ -f .cache/flux-python/.complete ] && scripts/flux-python >>"$log" 2>&1; then
+        done_step "ready"
+    elif scripts/flux-python >>"$log" 2>&1; then
+        done_step
+    else
+        fail "$(tail -n 1 "$log")"
+    fi
+}
+
 # build: configure (again, if what it looks for has changed) and make.
 build() {
     step "Build (configure, make)"

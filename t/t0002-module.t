@@ -18,7 +18,7 @@ test_expect_success 'the personality has sched-simple' '
 '
 test_expect_success 'a second scheduler is refused while one is there' '
 	test_must_fail flux module load sched-fifo 2>err &&
-	grep "flux-module: load sched-fifo: File exists" err &&
+	grep "load sched-fifo: File exists" err &&
 	is_loaded sched-simple
 '
 test_expect_success 'sched-simple makes way for sched-fifo' '
@@ -49,7 +49,7 @@ test_expect_success 'jobs wait while there is no scheduler, and run when one com
 '
 test_expect_success 'a bad argument is refused, and the log says why' '
 	test_must_fail flux module load sched-fifo queue-depth=bogus 2>err &&
-	grep "flux-module: load sched-fifo: Invalid argument" err &&
+	grep "load sched-fifo: Invalid argument" err &&
 	dmesg-grep.py -t 20 "queue-depth=.bogus.* expected a positive integer or .unlimited." &&
 	test_must_fail is_loaded sched-fifo
 '
@@ -59,7 +59,7 @@ test_expect_success 'so is one it does not know' '
 '
 test_expect_success 'a name that is nowhere on the path' '
 	test_must_fail flux module load nosuch 2>err &&
-	grep "flux-module: load nosuch: module not found in search path" err
+	grep "load nosuch: module not found in search path" err
 '
 test_expect_success 'a path that is not there' '
 	test_must_fail flux module load ./nosuch.py 2>err &&

@@ -7,6 +7,9 @@ It runs without the recorded data; the tests that need that skip.
 
 . "$(dirname "$0")/sharness.sh"
 
+# What is built here takes flux-python from the tree, not from the package index.
+FLUX_PYTHON_COPY=$FLUX_SOURCE_DIR/.cache/flux-python && export FLUX_PYTHON_COPY
+
 missing=
 for tool in autoreconf automake make xz; do
 	command -v $tool >/dev/null || missing="$missing $tool"

@@ -14,6 +14,14 @@ started() {
 sched() {
 	flux jobs -no "{annotations.sched.$2}" "$1"
 }
+# take_away RANK: its broker goes for good.
+take_away() {
+	if test -n "$REAL_FLUX"; then
+		flux overlay disconnect "$1"
+	else
+		flux python -c "import flux; flux.Flux().rpc('overlay.disconnect', {'rank': $1}).get()"
+	fi
+}
 stat() {
 	flux module stats sched-backfill | jq -r ".$1"
 }
@@ -108,7 +116,7 @@ test_expect_success 'a node that leaves for good: who cannot do without it is to
 	flux resource drain 3 &&
 	wide=$(flux submit -N4 -t 1m true) &&
 	test_must_fail flux job wait-event -t 0.5 $wide alloc &&
-	flux overlay disconnect 3 &&
+	take_away 3 &&
 	flux job wait-event -t 20 -f json $wide exception | jq -r .context.note >note &&
 	grep "need 4 exclusive node(s)" note &&
 	flux run -N3 true

@@ -9,15 +9,24 @@ the scheduler itself runs on, so that they cannot say anything else.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from flux.scheduler import states
+if TYPE_CHECKING:
+    from flux.scheduler import states
+else:
+    # The file by itself: man pages are also made where there are no bindings to import a package with.
+    path = Path(__file__).parents[2] / "src/bindings/python/flux/scheduler/states.py"
+    spec = importlib.util.spec_from_file_location("states", path)
+    states = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(states)
 
 WIDTH, HEIGHT = 640, 340
 #: Half the width and half the height of a state's box.

@@ -412,7 +412,7 @@ class Driver:
         if self.kernel.ready or self.kernel.turns % 50:
             return False
         manager = self.instance.service("job-manager")
-        return manager is not None and not manager.jobs
+        return manager is not None and not manager.jobs.active
 
     def close(self):
         """End the instance, whatever state the run left it in."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The embedded instance: one process that plays every part a Flux scheduler talks to.
 
 `kernel` moves messages and time; `broker` loads modules and starts an instance; `services` are

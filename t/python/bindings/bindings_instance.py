@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance in the test's own process, with the services a test asks for."""
 
+from _flux.module import module_handle
 from flux_embedded.broker.instance import Instance
 from flux_embedded.kernel import Task, VirtualClock
 from flux_embedded.kernel.handle import Flux
@@ -20,6 +21,11 @@ def make(*services, **options):
     return instance
 
 
+def handle(instance):
+    """The instance's own handle, as one of the bindings."""
+    return module_handle(instance.handle)
+
+
 def another_handle(instance, name="other", **credentials):
     """A second client."""
-    return Flux(Task(instance.kernel, name, **credentials))
+    return module_handle(Flux(Task(instance.kernel, name, **credentials)))

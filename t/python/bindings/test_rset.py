@@ -38,23 +38,9 @@ class TestRSet:
         rset = RSet(R2)
         part = rset.select({1, 3})
         assert part.encode_hosts() == "n1,m" and part.properties == {"big": {1}, "odd": {1, 3}}
-        assert rset.diff(part).encode_ranks() == "0,2"
-        assert rset.intersect(part).encode() == part.encode()
-        assert (
-            rset.diff(part).union(part).to_dict()["execution"]["R_lite"]
-            == rset.to_dict()["execution"]["R_lite"]
-        )
-
-    def test_remap_and_rerank(self):
-        rset = RSet(R2).select({1, 3})
-        assert rset.remap().short() == "rank0/core[0-3],gpu1 rank1/core[0-1]"
-        turned = rset.rerank(["m", "n1"])
-        assert (
-            turned.short() == "rank0/core[0,2] rank1/core[0-3],gpu1"
-            and turned.encode_hosts() == "m,n1"
-        )
-        with pytest.raises(ValueError, match="Host x not found"):
-            rset.rerank(["m", "x"])
+        rest = rset.select({0, 2})
+        assert rest.encode_ranks() == "0,2"
+        assert rest.union(part).to_dict() == rset.to_dict()
 
     @pytest.mark.parametrize(
         "robj, text",

@@ -131,7 +131,7 @@ def test_output(tmp_path):
         assert repr(flux.job.job_output(h, done("printf", r"\\377")).stdout) == r"'\\udcff'"
         away = done("echo", "x", output="file")
         assert flux.job.job_output(h, away) == ("", "", "")
-        assert list(flux.job.output_watch(h, away))[0] == ["stderr", "0: stdout redirected to file\\n"]
+        assert list(flux.job.output_watch(h, away))[0] == ("stderr", "0: stdout redirected to file\\n")
 
         # A job that has not run, one without output, and none at all.
         never = done("true", num_tasks=99)

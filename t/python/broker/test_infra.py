@@ -53,10 +53,10 @@ def test_dmesg_ends_without_follow_and_forgets_clients_that_left(broker):
 
 
 def test_attributes(broker):
-    assert broker.h.attr_get("size") == "1" and broker.h.get_rank() == 0
+    assert broker.h.attr_get("size") == "1" and broker.h.attr_get("rank") == "0"
     with pytest.raises(FileNotFoundError):
         broker.h.attr_get("nosuch")
-    broker.h.attr_set("log-stderr-level", "6")
+    broker.h.rpc("attr.set", {"name": "log-stderr-level", "value": "6"}).get()
     assert broker.h.attr_get("log-stderr-level") == "6"
     assert broker.fails("attr.set", {"name": "rank", "value": "3"}) == (
         errno.EINVAL,

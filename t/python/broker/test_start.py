@@ -315,12 +315,15 @@ def test_runtime_failure_takes_the_instance_down(flux, tmp_path):
 
 
 def test_broker_log_file(flux, tmp_path):
-    assert flux.start(MINIMAL, "-Slog-filename=b.log", "flux logger hello")[0] == 0
+    (tmp_path / "say.py").write_text(
+        "import flux\n"
+        "flux.Flux().rpc('log.append', {'level': 5, 'name': 'logger', 'text': 'hello'}).get()\n"
+    )
+    assert flux.start(MINIMAL, "-Slog-filename=b.log", "flux python say.py")[0] == 0
     lines = STAMP.sub("", (tmp_path / "b.log").read_text()).splitlines()
     assert "logger.notice[0]: hello" in lines
-    assert any(
-        line.startswith("broker.info[0]: rc2.0: flux logger hello Exited (rc=0)") for line in lines
-    )
+    said = "broker.info[0]: rc2.0: flux python say.py Exited (rc=0)"
+    assert any(line.startswith(said) for line in lines)
 
 
 def test_guest_requests(flux, tmp_path):
@@ -341,8 +344,8 @@ def test_virtual_time_needs_no_time(flux):
 def test_an_instance_in_a_job(flux, tmp_path):
     (tmp_path / "inner").write_text(
         "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
-        "flux kvs eventlog get resource.eventlog | cut -d' ' -f2-; touch up\n"
-        "while ! flux kvs eventlog get resource.eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
+        "flux resource eventlog | grep define | cut -d' ' -f2-; touch up\n"
+        "while ! flux resource eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
         "flux kvs get resource.R\n"
     )
     (tmp_path / "outer").write_text(

@@ -4,11 +4,20 @@
 Each case runs in a Python of its own, because an import happens once.
 """
 
+import ast
+import os
 import sys
 import textwrap
 
 import pytest
 from fresh_python import run_in_fresh_python
+
+import _flux
+
+#: The layers of the embedded instance: each imports those before it, and none behind it.
+LAYERS = ["about", "paths", "formats", "kernel", "services", "broker", "cmd", "simulate"]
+#: What else they may import of ``flux``: what runs in a module, and this project's own packages.
+BINDINGS = {"services": ("flux.jobtap", "flux.resource"), "broker": ("flux.brokermod", "flux.core")}
 
 # What flux-core itself imports from flux.resource.
 CLASSES = [
@@ -155,11 +164,11 @@ def test_job_info_finds_the_resource_list(overlay, host):
     )
 
 
-def test_embedded_path_is_our_two_directories(overlay, embedded, host):
+def test_embedded_path_is_our_directory_and_the_packages(overlay, embedded, host):
     # Half of an installed package must not leak in, wherever it stands on the path.
     for paths in ((overlay, embedded, host), (overlay, host, embedded)):
         found = run_in_fresh_python("import flux; print(*flux.__path__)", *paths).split()
-        assert found == [str(overlay / "flux"), str(embedded / "flux")]
+        assert found == [str(overlay / "flux"), os.path.join(_flux.bindings(), "flux")]
 
 
 def test_nothing_shadows_the_standard_library(overlay, embedded):
@@ -184,3 +193,45 @@ def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, ho
         )
         == "True"
     )
+
+
+def imports(path):
+    """The names of all that a file imports, in functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def test_no_layer_of_the_instance_imports_one_above_it(embedded):
+    found = []
+    root = embedded / "flux_embedded"
+    for path in sorted(root.rglob("*.py")):
+        layer = path.relative_to(root).parts[0].removesuffix(".py")
+        if layer in ("__init__", "cmd", "simulate"):
+            continue
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "flux_embedded" and LAYERS.index(parts[1]) > LAYERS.index(layer):
+                found.append(f"{path.relative_to(root)}: {name}")
+            elif parts[0] == "flux" and not name.startswith(BINDINGS.get(layer, ())):
+                found.append(f"{path.relative_to(root)}: {name}")
+    assert not found
+
+
+def test_commands_do_not_import_the_simulator(embedded):
+    root = embedded / "flux_embedded" / "cmd"
+    found = {
+        path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
+    }
+    assert found == {"simulate.py"}
+
+
+def test_the_version_is_that_of_configure(srcdir):
+    sys.path.insert(0, str(srcdir / "src" / "embedded"))
+    try:
+        from flux_embedded.about import VERSION
+    finally:
+        sys.path.pop(0)
+    assert f"AC_INIT([flux-scheduler], [{VERSION}])" in (srcdir / "configure.ac").read_text()

@@ -71,7 +71,7 @@ def environment(**more):
     return environ
 
 
-def replay_commands(entries, directory, start=None, timeout=100, pause=0, environ=None):
+def replay_commands(entries, directory, start=None, timeout=600, pause=0, environ=None):
     """Run recorded command lines one after the other.
 
     Args:

@@ -35,29 +35,6 @@ def test_append_refuses_what_both_have(flux_R):
     assert execution["nodelist"] == ["a,b,c"] and len(execution["R_lite"]) == 2
 
 
-def test_remap_numbers_ranks_and_cores_anew_and_keeps_gpus(flux_R):
-    R = {"version": 1, "execution": {"R_lite": [{"rank": "5", "children": {"core": "3-4", "gpu": "2"}}], "nodelist": ["a"], "nslots": 4}, "scheduling": {"x": 1}}  # fmt: skip
-    assert json.loads(flux_R(["remap"], R)) == {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0-1", "gpu": "2"}}],
-            "nslots": 4,
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": ["a"],
-        },
-        "scheduling": {"x": 1},
-    }
-
-
-def test_verify_says_what_is_missing(flux_R):
-    expected, actual = rset.uniform(["a"], 4, 1), rset.uniform(["b"], 2)
-    assert flux_R(["verify"], expected, actual) == (
-        "flux-R: error: rank 0 got hostname 'b', expected 'a'\n"
-        "flux-R: error: rank 0 (a) missing resources: core[2-3],gpu0\n"
-    )
-
-
 @pytest.mark.parametrize("text", ["{", "3 4", '{"version": 1}'])
 def test_what_is_no_R_is_refused(flux_R, monkeypatch, text):
     monkeypatch.setattr("sys.stdin", io.StringIO(text))

@@ -168,4 +168,4 @@ class JobsInstance(Instance):
         return self.service("job-manager")
 
     def state(self, id):
-        return self.jm.job_or_error(id).state
+        return self.jm.jobs.find(id).state

@@ -7,6 +7,7 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import make_R
+from flux_embedded.kernel.message import OWNER
 
 DEPEND, SCHED, RUN, INACTIVE = 2, 8, 16, 64
 
@@ -25,7 +26,7 @@ def as_guest(inst, userid=1234):
 
 
 def as_owner(inst):
-    inst.handle.task.userid, inst.handle.task.rolemask = inst.jm.owner, 5
+    inst.handle.task.userid, inst.handle.task.rolemask = OWNER, 5
 
 
 # -- exceptions, signals --------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def test_memo(inst):
     id = inst.submit()
     inst.rpc("job-manager.memo", {"id": id, "memo": {"a": 1, "b": 2}})
     inst.rpc("job-manager.memo", {"id": id, "memo": {"a": None, "c": 3}})
-    assert inst.jm.jobs[id].memo == {"b": 2, "c": 3}
+    assert inst.jm.jobs.active[id].memo == {"b": 2, "c": 3}
     assert inst.eventlog(id)[-1]["context"] == {"a": None, "c": 3}
     assert annotations(inst, id) == {"user": {"b": 2, "c": 3}}
     assert error(inst, "memo", {"id": id})[0] == errno.EPROTO
@@ -226,7 +227,7 @@ def test_purge(inst):
         inst.cancel(id)
     assert purge(inst, num_limit=1) == 2  # without force it only counts
     assert purge(inst, num_limit=1, force=True) == 2
-    assert list(inst.jm.inactive) == [ids[2]]
+    assert list(inst.jm.jobs.inactive) == [ids[2]]
     with pytest.raises(OSError):
         inst.eventlog(ids[0])
     assert inst.eventlog(ids[2])
@@ -248,7 +249,7 @@ def test_purge_in_batches(inst):
 
 def test_purge_without_limits(inst):
     inst.cancel(inst.submit())
-    assert purge(inst, force=True) == 0 and len(inst.jm.inactive) == 1
+    assert purge(inst, force=True) == 0 and len(inst.jm.jobs.inactive) == 1
 
 
 def test_purge_is_strict_about_numbers(inst):
@@ -266,9 +267,9 @@ def test_purge_one(inst):
     for id in ids[:2]:
         inst.cancel(id)
     one = {"id": ids[0], "force": 0}
-    assert inst.rpc("job-manager.purge-id", one) == {"count": 1} and len(inst.jm.inactive) == 2
+    assert inst.rpc("job-manager.purge-id", one) == {"count": 1} and len(inst.jm.jobs.inactive) == 2
     assert inst.rpc("job-manager.purge-id", {**one, "force": 1}) == {"count": 1}
-    assert list(inst.jm.inactive) == [ids[1]]
+    assert list(inst.jm.jobs.inactive) == [ids[1]]
     assert error(inst, "purge-id", one) == (errno.ENOENT, "id not found")
     assert error(inst, "purge-id", {**one, "id": ids[2]}) == (
         errno.EINVAL,
@@ -281,7 +282,7 @@ def test_purge_one(inst):
 )
 def test_purge_takes_all_of_its_limits(inst, body):
     inst.cancel(inst.submit())
-    assert error(inst, "purge", body)[0] == errno.EPROTO and len(inst.jm.inactive) == 1
+    assert error(inst, "purge", body)[0] == errno.EPROTO and len(inst.jm.jobs.inactive) == 1
 
 
 @pytest.mark.parametrize("key", ["age_limit", "num_limit", "batch"])
@@ -298,9 +299,9 @@ def test_inactive_limits(inst):
     for _ in range(5):
         inst.cancel(inst.submit())
     inst.advance(15)
-    assert len(inst.jm.inactive) == 3
+    assert len(inst.jm.jobs.inactive) == 3
     inst.advance(60)
-    assert len(inst.jm.inactive) == 0
+    assert len(inst.jm.jobs.inactive) == 0
     with pytest.raises(OSError, match="inactive-age-limit"):
         inst.rpc("config.load", {"job-manager": {"inactive-age-limit": "soon"}})
 
@@ -471,7 +472,7 @@ def test_update_queue(queues):
     assert (system["queue"], system["constraints"]) == ("b", {})
     assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
     move(queues, id, "a")
-    system = queues.jm.jobs[id].jobspec["attributes"]["system"]
+    system = queues.jm.jobs.active[id].jobspec["attributes"]["system"]
     assert system["constraints"] == {"properties": ["x"]}
     updates = [
         list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"
@@ -498,7 +499,7 @@ def test_update_queue_refused(queues):
             move(queues, id, name)
     other = queues.submit(queue="a", constraints={"ranks": ["0"]})
     both = {"and": [{"ranks": ["0"]}, {"properties": ["x"]}]}
-    assert queues.jm.jobs[other].jobspec["attributes"]["system"]["constraints"] == both
+    assert queues.jm.jobs.active[other].jobspec["attributes"]["system"]["constraints"] == both
     with pytest.raises(OSError, match="job appears to have non-queue constraints"):
         move(queues, other, "b")
     queues.sched.infeasible = "too big for b"

@@ -6,6 +6,7 @@ import errno
 import pytest
 
 from flux.scheduler.testing import jobspec, make_R
+from flux_embedded.kernel.message import OWNER
 
 SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 
@@ -58,8 +59,8 @@ def test_two_requests_answered_in_reverse(inst):
     inst.sched.allocate(two, make_R(cores="1"))
     inst.sched.allocate(one, make_R(cores="0"))
     inst.run()
-    assert inst.jm.jobs[one].R == make_R(cores="0")
-    assert inst.jm.jobs[two].R == make_R(cores="1")
+    assert inst.jm.jobs.active[one].R == make_R(cores="0")
+    assert inst.jm.jobs.active[two].R == make_R(cores="1")
 
 
 def test_deny(inst):
@@ -72,7 +73,7 @@ def test_deny(inst):
     assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, "too big")
     assert inst.events(id)[-2:] == ["exception", "clean"]
     assert inst.sched.of("free") == []
-    assert inst.jm.job_or_error(id).annotations == {}
+    assert inst.jm.jobs.find(id).annotations == {}
 
 
 def test_deny_without_note(inst):
@@ -126,7 +127,7 @@ def test_annotations(inst):
     for update, after in ANNOTATIONS:
         inst.sched.answer(id, type=1, annotations=update)
         inst.run()
-        assert inst.jm.jobs[id].annotations == after
+        assert inst.jm.jobs.active[id].annotations == after
         assert (
             inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
             == after
@@ -139,7 +140,7 @@ def test_nulls_in_new_objects_are_not_stored(inst):
     id = inst.submit()
     inst.sched.answer(id, type=1, annotations={"sched": {"a": None, "b": {"c": None}}})
     inst.run()
-    assert inst.jm.jobs[id].annotations == {}
+    assert inst.jm.jobs.active[id].annotations == {}
 
 
 # -- canceling ------------------------------------------------------------------------------------
@@ -389,7 +390,7 @@ def test_unload_and_reload(inst):
     inst.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
     inst.run()
     inst.unload_sched()
-    assert inst.jm.jobs[pending].annotations == {"user": {"y": 2}}
+    assert inst.jm.jobs.active[pending].annotations == {"user": {"y": 2}}
     assert inst.rpc("job-manager.queue-status", {}) == {
         "enable": True, "start": False, "blocked": "scheduler", "stop_reason": "Scheduler is offline",
     }  # fmt: skip
@@ -398,8 +399,8 @@ def test_unload_and_reload(inst):
         {
             "id": running,
             "priority": 16,
-            "userid": inst.jm.owner,
-            "t_submit": inst.jm.jobs[running].t_submit,
+            "userid": OWNER,
+            "t_submit": inst.jm.jobs.active[running].t_submit,
         }
     ]
     assert inst.sched.count == 1
@@ -510,3 +511,21 @@ def test_scheduler_reload_with_updated_expiration(inst):
     inst.load_sched()
     R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R", "flags": 0})["R"]
     assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20
+
+
+def test_getattr(inst):
+    """What a scheduler can ask of the jobs that hold resources, with updates and without the environment."""
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(run_duration=100, duration=50)
+    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 70}})
+    attrs = ["jobspec", "R", "eventlog"]
+    found = inst.rpc("job-manager.getattr", {"id": id, "attrs": attrs})
+    assert list(found) == attrs and found["R"]["execution"]["R_lite"]
+    system = found["jobspec"]["attributes"]["system"]
+    assert system["duration"] == 70 and "environment" not in system
+    assert found["eventlog"] == inst.eventlog(id)
+    for other, attrs, text in [
+        (id + 1, [], "unknown job"), (id, ["x"], "unknown attr x"), (id, [3], "non-string"),
+    ]:  # fmt: skip
+        with pytest.raises(OSError, match=text):
+            inst.rpc("job-manager.getattr", {"id": other, "attrs": attrs})

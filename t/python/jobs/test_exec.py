@@ -33,7 +33,7 @@ def real():
 
 
 def wait(inst, id, name="clean"):
-    job = inst.jm.job_or_error(id)
+    job = inst.jm.jobs.find(id)
     inst.kernel.run(until=lambda: job.was_posted(name))
     inst.run()
 
@@ -125,10 +125,9 @@ def test_run_duration_that_is_none(inst):
 
 
 def test_virtual_clock_means_mock(inst):
-    inst.rpc("config.load", {"exec": {"mock-run-duration": "3s"}})
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(command=["rm", "-rf", "/nonexistent"])
-    inst.advance(2.9)
+    inst.advance(0.9)
     assert inst.state(id) == RUN
     inst.advance(0.2)
     assert inst.events(id)[-1] == "clean"
@@ -354,7 +353,7 @@ def test_warning_before_the_end(real, tmp_path):
     command = ["sh", "-c", f"trap 'echo got; exit 0' USR1; >{tmp_path}/up; sleep 20 & wait"]
     id = real.submit(jobspec(command=command, shell={"options": options}))
     wait(real, id, "start")
-    job = real.jm.job_or_error(id)
+    job = real.jm.jobs.find(id)
     wait_for(real, (tmp_path / "up").exists)
     real.rpc("job-exec.expiration", {"id": id, "expiration": real.kernel.time + 1000.01})
     wait(real, id)
@@ -434,7 +433,7 @@ def test_background_child_does_not_hold_the_job(real):
 
 def test_cancel_before_the_launch(real):
     id = real.submit(jobspec(command=["sleep", "30"]))
-    real.jm.raise_exception(real.jm.jobs[id], "cancel", 0, "")
+    real.jm.events.raise_exception(real.jm.jobs.active[id], "cancel", 0, "")
     wait(real, id)
     assert real.state(id) == INACTIVE
 

@@ -67,15 +67,26 @@ def test_free_without_housekeeping_returns_R_as_allocated(four):
     assert four.sched.of("free")[0]["R"] == FOUR
 
 
+def submit_and_end_rank_0(four):
+    """A job that has finished, and of whose ranks execution holds all but the first."""
+    id = four.submit(exec={"test": {"override": 1}})
+    four.rpc("job-exec.override", {"jobid": id, "event": "start"})
+    job = four.service("job-exec").jobs[id]
+    job.answer("finish", {"status": 0})
+    job.answer("release", {"ranks": "0", "final": False})
+    four.run()
+    return id, job
+
+
 def test_partial_release_by_execution(four):
-    id = four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 2]]}})
-    four.advance(1)
+    id, job = submit_and_end_rank_0(four)
     assert frees(four) == [("0", False)]
     assert "free" not in four.events(id)
     four.unload_sched()
     four.load_sched()
     assert four.sched.hello[0]["free"] == "0"
-    four.advance(2)
+    job.answer("release", {"ranks": "1-3", "final": True})
+    four.run()
     releases = [event["context"] for event in four.eventlog(id) if event["name"] == "release"]
     assert releases == [{"ranks": "0", "final": False}, {"ranks": "1-3", "final": True}]
     assert frees(four) == [("1-3", True)]
@@ -83,8 +94,7 @@ def test_partial_release_by_execution(four):
 
 
 def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
-    four.submit(exec={"test": {"run_duration": "1s", "release": [["0", 0], ["1-3", 50]]}})
-    four.advance(1)
+    submit_and_end_rank_0(four)
     four.unload_sched()
     future = four.handle.rpc("job-manager.sched-hello", {"partial-ok": False}, flags=2)
     four.run()
@@ -152,7 +162,7 @@ def test_hello_without_partial_ok_ends_housekeeping(four):
     four.load_sched(partial_ok=False)
     assert [job["id"] for job in four.sched.hello] == [whole]
     assert "free" not in four.sched.hello[0]
-    assert partly not in four.jm.housekeeping.jobs
+    assert partly not in four.jm.housekeeping.visits
     four.advance(5)
     assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [
         ("0-3", True)
@@ -165,7 +175,7 @@ def test_housekeeping_without_scheduler(four):
     four.advance(1)
     four.unload_sched()
     four.advance(20)
-    assert id not in four.jm.housekeeping.jobs
+    assert id not in four.jm.housekeeping.visits
     four.load_sched()
     assert four.sched.hello == []
 
@@ -248,7 +258,7 @@ def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
         inst.submit(run_duration=0)
         inst.kernel.run(until=lambda: len(frees(inst)) == 3 and (tmp_path / "2").exists())
         offline(inst, 2)
-        (visit,) = inst.jm.housekeeping.jobs.values()
+        (visit,) = inst.jm.housekeeping.visits.values()
         inst.kernel.run(until=lambda: visit.waiting == {2})
         assert len(frees(inst)) == 3
         (tmp_path / "go").write_text("")

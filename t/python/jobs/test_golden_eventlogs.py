@@ -83,7 +83,7 @@ class Case(JobsInstance):
 
     def wait_event(self, id, name):
         """Run until the job has an event `name`."""
-        job = self.jm.job_or_error(id)
+        job = self.jm.jobs.find(id)
         self.kernel.run(until=lambda: job.was_posted(name))
         self.run()
 

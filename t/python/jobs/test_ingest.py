@@ -8,7 +8,8 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
-from flux_embedded.services.job_ingest.ids import IdGenerator
+from flux_embedded.kernel.message import OWNER
+from flux_embedded.services.job_ingest.service import IdGenerator
 
 QUEUES = {
     "queues": {
@@ -67,7 +68,7 @@ def test_stored_files(inst):
     assert stored(inst, id)["attributes"]["system"].get("environment") is None
     assert stored(inst, id, "J") == spec
     assert inst.eventlog(id)[0]["context"] == {
-        "userid": inst.jm.owner,
+        "userid": OWNER,
         "urgency": 16,
         "flags": 0,
         "version": 1,
@@ -208,7 +209,7 @@ def test_guest(inst):
         inst.submit(flags=8)
     id = inst.submit(urgency=15)
     assert inst.eventlog(id)[0]["context"]["userid"] == 1234
-    assert inst.jm.jobs[id].userid == 1234
+    assert inst.jm.jobs.active[id].userid == 1234
 
 
 # -- queues and defaults (RFC 33) ------------------------------------------------------------------------------
@@ -343,8 +344,8 @@ def test_odd_jobspecs(inst, path):
         else:
             assert inst.state(id) == 64, inst.events(id)
     assert inst.events(good.get()["id"])[-1] == "clean"
-    assert not inst.jm.jobs
-    assert len(inst.rpc("job-list.list", ALL)["jobs"]) == len(inst.jm.inactive)
+    assert not inst.jm.jobs.active
+    assert len(inst.rpc("job-list.list", ALL)["jobs"]) == len(inst.jm.jobs.inactive)
     inst.rpc("job-list.job-stats")
-    assert inst.jm.execution.service == "job-exec" and inst.jm.sched.is_ready
+    assert inst.jm.execution.provider == "job-exec" and inst.jm.sched.is_ready
     assert not [entry.text for entry in inst.ctx.ring.entries() if "Traceback" in entry.text]

@@ -9,6 +9,7 @@ import pytest
 
 from flux.jobtap import CURRENT_JOB, PRIORITY_UNAVAIL, JobtapError, Rejected
 from flux.scheduler.testing import make_R
+from flux_embedded.kernel.message import OWNER
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -118,7 +119,7 @@ def test_reprioritize_job(inst, p):
     id = inst.submit()
     p.reprioritize_job(id, 99)
     inst.run()
-    assert inst.jm.jobs[id].priority == 99
+    assert inst.jm.jobs.active[id].priority == 99
     assert inst.sched.of("prioritize") == [{"jobs": [[id, 99]]}]
     p.reprioritize_job(id, 99)
     assert inst.events(id).count("priority") == 2  # no change, no event
@@ -127,7 +128,7 @@ def test_reprioritize_job(inst, p):
             p.reprioritize_job(id, bad)
     inst.rpc("job-manager.urgency", {"id": id, "urgency": 0})
     p.reprioritize_job(id, 5)
-    assert inst.jm.jobs[id].priority == 0  # held
+    assert inst.jm.jobs.active[id].priority == 0  # held
     inst.cancel(id)
     with raises(errno.ENOENT):
         p.reprioritize_job(id, 5)
@@ -194,7 +195,7 @@ def test_raise_exception(inst, p):
     inst.run()
     assert inst.state(id) == INACTIVE
     assert inst.eventlog(id)[-2]["context"] == {
-        "type": "policy", "severity": 0, "note": "no", "userid": inst.jm.owner,
+        "type": "policy", "severity": 0, "note": "no", "userid": OWNER,
     }  # fmt: skip
     with raises(errno.EINVAL):
         p.raise_exception(inst.submit(), "x", 8)
@@ -321,7 +322,7 @@ def test_jobspec_update(inst, p):
     )
     id = inst.submit()
     assert inst.events(id) == ["submit", "validate", "jobspec-update", "depend", "priority"]
-    assert inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 3600.0
+    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 3600.0
     with raises(errno.EINVAL):
         p.jobspec_update({"attributes.system.duration": 1.0})  # not in a callback
 
@@ -362,7 +363,9 @@ def test_jobspec_update_in_job_create_is_validated(inst, p):
     p.add_handler("job.validate", validate)
     p.add_handler("job.create", create)
     id = inst.submit(duration=10)
-    assert seen == [20] and inst.jm.jobs[id].jobspec["attributes"]["system"]["duration"] == 20
+    assert (
+        seen == [20] and inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 20
+    )
     assert inst.events(id)[:3] == ["submit", "jobspec-update", "validate"]
     with pytest.raises(OSError, match="too long"):
         inst.submit(duration=60)
@@ -496,7 +499,7 @@ def test_what_cannot_be_json_is_refused(inst, p, bad):
     inst.load_sched(auto=lambda body: make_R())
     other = inst.submit(run_duration=1)
     inst.advance(1)
-    assert inst.events(other)[-1] == "clean" and inst.jm.job_or_error(other).annotations == {"x": 1}
+    assert inst.events(other)[-1] == "clean" and inst.jm.jobs.find(other).annotations == {"x": 1}
     p.add_handler("plugin.query", lambda p, topic, args: {"x": bad})
     with raises(errno.EIO):
         inst.rpc("job-manager.jobtap-query", {"name": p.name})
@@ -584,7 +587,7 @@ def test_service_register(inst, p):
     assert inst.rpc("job-manager.api.query", {"x": 2}) == {"got": 2}
     with raises(errno.EPERM):
         inst.rpc("job-manager.api.admin", {})
-    inst.handle.task.userid, inst.handle.task.rolemask = inst.jm.owner, 5
+    inst.handle.task.userid, inst.handle.task.rolemask = OWNER, 5
     inst.rpc("job-manager.jobtap", {"remove": "api.py"})
     with raises(errno.ENOSYS):
         inst.rpc("job-manager.api.query", {"x": 1})

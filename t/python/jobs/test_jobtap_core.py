@@ -85,7 +85,7 @@ def test_2_a_plugin_loaded_late_learns_of_jobs_in_depend(inst, add):
 def test_3_loading_reprioritizes(inst, add):
     id = inst.submit()
     add(lambda p: p.add_handler("job.priority.get", lambda p, topic, args: {"priority": 77}))
-    assert inst.jm.jobs[id].priority == 77
+    assert inst.jm.jobs.active[id].priority == 77
 
 
 def test_4_updates_are_collected(inst, p):
@@ -255,11 +255,11 @@ def test_11_no_order_can_be_asked_for(p):
 
 def test_12_a_priority_may_be_in_any_answer(inst, p):
     p.add_handler("job.state.sched", lambda p, topic, args: {"priority": 42})
-    assert inst.jm.jobs[inst.submit()].priority == 42
+    assert inst.jm.jobs.active[inst.submit()].priority == 42
     p.add_handler("job.state.sched", None)
     p.add_handler("job.new", lambda p, topic, args: {"R": make_R()})
     id = inst.submit()
-    assert inst.jm.jobs[id].R is None
+    assert inst.jm.jobs.active[id].R is None
     assert any("job.new: R may only be set in job.state.sched" in text for text in logged(inst))
 
 
@@ -295,7 +295,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
     ):
         with pytest.raises(OSError, match="plugin core.py was removed"):
             attempt()
-    assert not inst.jm.jobs[id].subscribers
+    assert not inst.jm.jobs.active[id].subscribers
 
 
 def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):

@@ -47,11 +47,11 @@ def test_the_first_example_works(guide, inst, tmp_path):
     inst.rpc("job-manager.jobtap", {"load": str(tmp_path / "limits.py")})
     with pytest.raises(OSError, match="a time limit is required"):
         inst.submit()
-    assert inst.jm.jobs[inst.submit(duration=60)].priority == 160
+    assert inst.jm.jobs.active[inst.submit(duration=60)].priority == 160
 
 
 def test_example_plugins_are_described(guide):
-    import flux_embedded.services.job_manager.jobtap.loader as loader
+    from flux_embedded.services.job_manager.jobtap.stack import EXAMPLES
 
-    for path in Path(loader.EXAMPLES).glob("*.py"):
+    for path in Path(EXAMPLES).glob("*.py"):
         assert f"``{path.name}``" in guide

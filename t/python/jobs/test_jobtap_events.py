@@ -142,7 +142,7 @@ def test_a_chain_of_jobs_does_not_recurse(inst, p):
     p.add_handler("job.state.sched", sched)
     p.dependency_remove(ids[0], "gate")
     assert order == ids
-    assert all(inst.jm.jobs[id].state == SCHED for id in ids)
+    assert all(inst.jm.jobs.active[id].state == SCHED for id in ids)
 
 
 def test_failure_runs_down_a_chain_of_dependencies(inst):
@@ -178,7 +178,7 @@ def test_mutual_events_do_not_recurse(inst, p):
 def test_hold_releases_in_order(inst):
     """While a job's events are held they are queued; on release all are processed before control returns."""
     id = inst.submit()
-    job = inst.jm.jobs[id]
+    job = inst.jm.jobs.active[id]
     job.hold = True
     inst.jm.events.post(job, "debug.a")
     inst.jm.events.post(job, "debug.b")

@@ -22,7 +22,7 @@ def test_alloc_bypass(inst):
     load(inst, "alloc-bypass.py")
     inst.load_sched()
     id = inst.submit(run_duration=1, **{"alloc-bypass": {"R": make_R(ranks="3", hosts="n3")}})
-    assert inst.state(id) == RUN and inst.jm.jobs[id].R == make_R(ranks="3", hosts="n3")
+    assert inst.state(id) == RUN and inst.jm.jobs.active[id].R == make_R(ranks="3", hosts="n3")
     other = inst.submit(run_duration=1)
     assert [body["id"] for body in inst.sched.of("alloc")] == [other]
     with pytest.raises(OSError, match="not a resource set"):
@@ -77,7 +77,7 @@ def commands(inst, **kinds):
 
 
 def finish(inst, id):
-    job = inst.jm.job_or_error(id)
+    job = inst.jm.jobs.find(id)
     inst.kernel.run(until=lambda: job.state == INACTIVE)
     inst.run()
     return inst.eventlog(id)
@@ -120,7 +120,7 @@ def test_prolog_fails(real):
 def test_cancel_during_the_prolog(real):
     commands(real, prolog="sleep 30")
     id = real.submit(run_duration=0)
-    job = real.jm.jobs[id]
+    job = real.jm.jobs.active[id]
     real.kernel.run(until=lambda: job.was_posted("prolog-start"))
     real.cancel(id)
     events = finish(real, id)
@@ -142,9 +142,9 @@ def test_priority_bank(inst):
     assert inst.state(physics) == inst.state(nobody) == PRIORITY
     inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 300}})
     assert inst.state(nobody) == PRIORITY
-    assert inst.jm.jobs[physics].priority == 16300
+    assert inst.jm.jobs.active[physics].priority == 16300
     inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 5}})
-    assert (inst.state(physics), inst.jm.jobs[physics].priority) == (SCHED, 16005)
+    assert (inst.state(physics), inst.jm.jobs.active[physics].priority) == (SCHED, 16005)
     assert inst.rpc("job-manager.jobtap-query", {"name": "priority-bank.py"})["weights"] == {
         "physics": 5
     }

@@ -7,6 +7,7 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import make_R
+from flux_embedded.kernel.message import OWNER
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
@@ -64,11 +65,11 @@ def test_args(inst, load):
     inst.cancel(id, note="enough")
     args = dict(plugin.log)
     new = args["job.new"]
-    assert new["id"] == id and new["urgency"] == 20 and new["userid"] == inst.jm.owner
+    assert new["id"] == id and new["urgency"] == 20 and new["userid"] == OWNER
     assert (
         new["state"] == 1
         and new["priority"] == -1
-        and new["t_submit"] == inst.jm.job_or_error(id).t_submit
+        and new["t_submit"] == inst.jm.jobs.find(id).t_submit
     )
     assert "environment" not in new["jobspec"]["attributes"]["system"]
     assert "R" not in new and "end_event" not in new
@@ -102,7 +103,7 @@ def test_state_callback_comes_after_the_event_and_before_the_action(inst, load):
         def plugin_init(p):
             p.add_handler("job.state.sched", sched)
         def sched(p, topic, args):
-            log.append((p.job_event_posted(CURRENT_JOB, "priority"), len(p._host.jm.sched.pending), p._host.jm.sched.queued))
+            log.append((p.job_event_posted(CURRENT_JOB, "priority"), len(p._host.service.sched.pending), p._host.service.sched.queued))
         """
     )
     inst.load_sched()
@@ -129,7 +130,10 @@ def test_rejection(inst, load, topic):
         inst.submit()
     assert caught.value.errno == 22
     assert plugin.log == ["job.destroy"]
-    assert inst.rpc("kvs.dir", {"key": ".", "recursive": True})["entries"] == [] or not inst.jm.jobs
+    assert (
+        inst.rpc("kvs.dir", {"key": ".", "recursive": True})["entries"] == []
+        or not inst.jm.jobs.active
+    )
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
     assert inst.submit(duration=60)
 
@@ -195,7 +199,7 @@ def test_load_announces_active_jobs(inst, load):
     assert [(topic, args["id"]) for topic, args in plugin.log] == [
         ("job.create", running), ("job.new", running), ("job.create", pending), ("job.new", pending),
     ]  # fmt: skip
-    assert done in inst.jm.inactive
+    assert done in inst.jm.jobs.inactive
 
 
 SORTED = """
@@ -290,7 +294,7 @@ def test_last_loaded_priority_plugin_wins(inst, load):
         """
     load(source, "one.py", value=1)
     load(source, "two.py", value=2)
-    assert inst.jm.jobs[inst.submit()].priority == 2
+    assert inst.jm.jobs.active[inst.submit()].priority == 2
 
 
 def test_no_priority_plugin(inst):
@@ -305,8 +309,8 @@ def test_hold_and_expedite_bypass_the_plugin(inst, load):
             p.add_handler("job.state.priority", lambda p, topic, args: {"priority": 77})
         """
     )
-    assert inst.jm.jobs[inst.submit(urgency=0)].priority == 0
-    assert inst.jm.jobs[inst.submit(urgency=31)].priority == 4294967295
+    assert inst.jm.jobs.active[inst.submit(urgency=0)].priority == 0
+    assert inst.jm.jobs.active[inst.submit(urgency=31)].priority == 4294967295
 
 
 UNAVAIL = """
@@ -327,7 +331,7 @@ def test_priority_unavail(inst, load):
     id = inst.submit()
     assert inst.state(id) == PRIORITY
     plugin.reprioritize_job(id, 55)
-    assert (inst.state(id), inst.jm.jobs[id].priority) == (SCHED, 55)
+    assert (inst.state(id), inst.jm.jobs.active[id].priority) == (SCHED, 55)
 
 
 def test_priority_get(inst, load):
@@ -337,13 +341,13 @@ def test_priority_get(inst, load):
     ready.add(one)
     plugin.reprioritize_all()
     inst.run()
-    assert (inst.state(one), inst.jm.jobs[one].priority) == (SCHED, 116)
+    assert (inst.state(one), inst.jm.jobs.active[one].priority) == (SCHED, 116)
     assert inst.state(two) == PRIORITY
     assert "job.priority.get" in plugin.log
     ready.discard(one)
     plugin.reprioritize_all()  # unavailable in SCHED: logged, ignored
     inst.run()
-    assert inst.jm.jobs[one].priority == 116
+    assert inst.jm.jobs.active[one].priority == 116
     assert any("priority unavailable for a job in SCHED state" in text for text in logged(inst))
 
 
@@ -416,7 +420,7 @@ def test_annotations_from_a_callback(inst, load):
     }
     inst.sched.allocate(id)
     inst.run()
-    assert inst.jm.jobs[id].annotations == {"test": "value"}  # only while the job is pending
+    assert inst.jm.jobs.active[id].annotations == {"test": "value"}  # only while the job is pending
 
 
 # -- job.event.*, inactive jobs -----------------------------------------------------------------------------
@@ -436,7 +440,7 @@ def test_event_callbacks_by_subscription(inst, load):
     ]
     assert {args["id"] for _, args in plugin.log} == {one}
     assert plugin.log[1][1]["entry"]["context"] == {"status": 0}
-    assert inst.jm.inactive[one].subscribers is None
+    assert inst.jm.jobs.inactive[one].subscribers is None
 
 
 def test_unsubscribe(inst, load):
@@ -550,7 +554,7 @@ def test_update_key(inst, load):
         update(inst, id, foo="no")
     with pytest.raises(OSError, match="foo is invalid"):
         update(inst, id, foo="invalid")
-    assert inst.jm.jobs[id].jobspec["attributes"]["system"]["foo"] == "v"
+    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["foo"] == "v"
 
 
 def test_update_with_further_updates(inst, load):

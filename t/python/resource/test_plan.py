@@ -547,26 +547,6 @@ def test_a_promise_that_waits_for_a_late_job_keeps_its_ranks():
     plan.alloc(5, whole)
 
 
-def test_a_promise_that_cannot_be_replaced_by_one_of_another_kind_stays():
-    """Whole nodes are counted, and single cores on the same nodes in another way."""
-    pool = make_pool(FOUR)
-    pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
-    plan = pool.plan()
-    nodes, cores = job(pool, 3, cores=4, duration=10.0), job(pool, slots=9, duration=10.0)
-    plan.reserve(2, nodes, NOW + 100)
-    with pytest.raises(InsufficientResources):
-        plan.reserve(2, cores, NOW)
-    assert plan.promises() == {2: (NOW + 100, NOW + 110)}
-    assert plan.earliest(job(pool, 2, cores=4, duration=101.0)) == NOW + 110
-    pool.mark_down("0")
-    with pytest.raises(InsufficientResources):
-        plan.hold(2, job(pool, slots=17))
-    assert plan.promises() == {2: (NOW + 100, NOW + 110)}
-    plan.reserve(2, cores, NOW + 100)
-    assert plan.promises() == {2: (NOW + 100, NOW + 110)}
-    assert plan.earliest(job(pool, slots=8, duration=200.0)) == NOW + 110
-
-
 def test_a_plan_that_lives_long():
     """Reservations made and dropped a thousand times, while the pool goes on."""
     pool = make_pool(FOUR)

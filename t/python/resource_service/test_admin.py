@@ -84,11 +84,10 @@ def test_recorded_eventlog(four):
 def test_status_of_drained_and_lost_ranks(four):
     four.call("drain", targets="3", reason="x")
     four.call("overlay.disconnect", rank=2)
-    four.call("exclude", targets="1")
     status = four.call("status")
     drained = {"timestamp": four.instance.kernel.now(), "reason": "x"}
     assert status == {
-        "R": vm_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "1", "torpid": "",
+        "R": vm_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "", "torpid": "",
     }  # fmt: skip
 
 
@@ -280,20 +279,6 @@ def test_journal(four):
         journal.sent()
         journal.future.get()
     assert caught.value.errno == errno.ENODATA
-
-
-def test_journal_forgets_the_oldest_of_what_is_not_in_the_kvs(four, monkeypatch):
-    monkeypatch.setattr("flux_embedded.services.resource.journal._MAX_EVENTS", 10)
-    for _ in range(6):
-        four.call("offline", targets="3")
-        four.call("online", targets="3")
-    *history, marker = Journal(four).sent()
-    events = [event for response in history for event in response["events"]]
-    kept = [event["name"] for event in events]
-    assert kept[0] == "truncate" and "resource-define" in kept and marker == {"events": []}
-    assert len(events) <= 11
-    stamps = [event["timestamp"] for event in events[1:]]
-    assert stamps == sorted(stamps)
 
 
 def test_a_failing_kvs_is_reported_and_survived(four, capfd):

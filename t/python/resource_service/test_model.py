@@ -25,11 +25,11 @@ class Model:
     def __init__(self, topology):
         self.topology = topology
         self.there = set(RANKS)
-        self.drained, self.excluded, self.offline, self.lost = set(), set(), set(), set()
+        self.drained, self.offline, self.lost = set(), set(), set()
         self.fast = set()
 
     def up(self):
-        return self.there - self.drained - self.excluded - self.offline - self.lost
+        return self.there - self.drained - self.offline - self.lost
 
 
 class Mirror:
@@ -72,8 +72,6 @@ def step(rng, there, model, gone):
             "undrain",
             "offline",
             "online",
-            "exclude",
-            "include",
             "shrink",
             "lose",
             "add",
@@ -97,12 +95,6 @@ def step(rng, there, model, gone):
     elif name == "online":
         there.call("online", targets=targets)
         model.offline -= ranks
-    elif name == "exclude":
-        there.call("exclude", targets=targets)
-        model.excluded |= ranks
-    elif name == "include":
-        there.call("include", targets=targets)
-        model.excluded -= ranks
     elif name == "shrink":
         ranks = {min(ranks)}
         if len(model.there) > 1:
@@ -149,7 +141,6 @@ def test_history(make, capfd, seed, topology):
         assert mirror.fast == model.fast & mirror.known
         status = there.call("status")
         assert members(status["online"]) == model.there - model.offline - model.lost
-        assert members(status["exclude"]) == model.excluded & model.there
         assert set().union(*map(members, status["drain"]), set()) == model.drained & model.there
         down = there.call("sched-status")["down"]["execution"]["R_lite"]
         assert (

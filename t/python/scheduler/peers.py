@@ -93,13 +93,11 @@ class Task:
     @property
     def running(self):
         """Whether it has said that it runs."""
-        return getattr(self._instance.scheduler, "_runs", False)
+        return self._instance.handle.task.is_running
 
     @property
     def aux(self):
-        """What the broker keeps of the module, such as its debug flags."""
-        handle = self._instance.handle
-        return (handle.task if handle.handle is None else handle.handle.task).aux
+        return self._instance.handle.task.aux
 
     @property
     def watchers(self):

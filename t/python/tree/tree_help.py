@@ -2,7 +2,7 @@
 """Short ways to say R, jobspec and allocation for the tests of TreePool."""
 
 from flux.resource.TreePool import TreePool
-from flux_embedded.formats import shape
+from flux.shape.parser import ShapeParser
 
 
 def topo_R(*kinds, hosts="n", properties=None):
@@ -26,7 +26,7 @@ def topo_R(*kinds, hosts="n", properties=None):
 def jobspec_of_shape(text, duration=0, **system):
     return {
         "version": 9999,
-        "resources": shape.parse(text),
+        "resources": ShapeParser().parse(text),
         "tasks": [{"command": ["true"], "slot": "default", "count": {"per_slot": 1}}],
         "attributes": {"system": {"duration": duration, **system}},
     }

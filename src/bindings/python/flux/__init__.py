@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Flux bindings with the schedulers and pools of this project laid over them.
 
-With a real Flux this directory precedes the installed ``flux`` package on the
-path (``FLUX_PYTHONPATH_PREPEND``): names that are here come from here, all
-others from the installation.  Without one, the embedded instance supplies
-the others, and nothing of a ``flux`` package that happens to be installed may
-get in between: half an installation is worse than none.
+This directory precedes the one with flux-core's own ``flux`` package: names that are here come from here, all others from
+there.  On a real Flux that is the installed package, found along the path (``FLUX_PYTHONPATH_PREPEND`` puts this directory
+first).  On the embedded instance it is the package ``flux-python``, which scripts/flux-python fetches, on the embedded
+instance's own ``_flux``; that one says where it is, and no ``flux`` that happens to be installed may get in between.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import sys
 from typing import Any
 
-_embedded = importlib.util.find_spec("flux_embedded")
-
-if _embedded is None or _embedded.origin is None:
+if importlib.util.find_spec("flux_embedded") is None:
     __path__ = pkgutil.extend_path(__path__, __name__)
-    import flux.core.handle
 else:
-    __path__ = [
-        os.path.dirname(os.path.abspath(__file__)),
-        os.path.join(os.path.dirname(os.path.dirname(_embedded.origin)), "flux"),
-    ]
+    _directory: str = importlib.import_module("_flux").bindings()
+    __path__ = [os.path.dirname(os.path.abspath(__file__)), os.path.join(_directory, "flux")]
+    # What the package imports besides lies beside it.
+    sys.path.append(_directory)
+
+import flux.core.handle
 
 
 def Flux(*args: Any, **kwargs: Any) -> Any:
@@ -37,7 +36,6 @@ def Flux(*args: Any, **kwargs: Any) -> Any:
     Raises:
         OSError: no instance can be reached.
     """
-    import flux.core.handle
 
     return flux.core.handle.Flux(*args, **kwargs)
 

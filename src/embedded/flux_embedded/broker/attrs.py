@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Broker attributes: named strings that describe an instance.
 
 Every attribute the instance knows is declared here once, with what may be done to it:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Configuration of an instance: TOML files and ``KEY=VALUE`` settings, merged in order.
 
 The result is a plain dict that JSON can express; tables merge key by key, anything else is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the builtin services of one instance share."""
 
 import os
@@ -5,13 +6,11 @@ import selectors
 import socket
 import threading
 
+from flux_embedded.about import HOST_VERSION
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.logring import LogRing
 from flux_embedded.formats import hostlist
 from flux_embedded.kernel.message import OWNER
-
-#: The release of the host whose behaviour this instance reproduces.
-HOST_VERSION = "0.88.0"
 
 
 class BrokerContext:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The requests every module answers without any code of its own (RFC 5).
 
 ``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-get``, ``NAME.stats-clear``, ``NAME.config-reload``,

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The environment of what an instance runs."""
 
 import os
 
-from flux_embedded.broker import paths
+from flux_embedded import paths
 
 #: Belong to the job in which an instance runs, not to what runs in the instance.
 _OF_THE_JOB = (

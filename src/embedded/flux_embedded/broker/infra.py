@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The broker's own services: log, attributes, service names and events.
 
 ====================  ============================================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """An instance in this process: kernel, broker services and modules, without socket or command.
 
     instance = Instance(size=4, clock=VirtualClock())
@@ -13,7 +14,8 @@ import os
 
 from greenlet import getcurrent
 
-from flux_embedded.broker import defaults, paths
+from flux_embedded import paths
+from flux_embedded.broker import defaults
 from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
 from flux_embedded.broker.infra import (
@@ -27,12 +29,10 @@ from flux_embedded.broker.infra import (
 from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.personality import Startup
+from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.formats import idset
 from flux_embedded.kernel import Kernel, Task
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
-
-#: Always loaded, before anything else.
-BUILTIN = ("overlay", "config", "rexec", "groups", "connector-local")
 
 #: Seconds a module has to end when the instance stops.
 STOP_TIMEOUT = 10.0
@@ -108,7 +108,7 @@ class Instance:
             defaults.attach(service)
             service.start()
         self.handle = Flux(Task(self.kernel, "client"))
-        for name in BUILTIN:
+        for name in PERMANENT:
             self.load_module(name)
         self.startup = Startup(self.handle, self.ctx)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The instance's log: a ring of the latest entries, and where entries go besides.
 
 An entry is kept if its level is at most ``log-level``; it is written to stderr up to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which broker ranks are there: services ``overlay`` and ``groups``.
 
 One process plays every rank, so a rank is online when the instance says so: rank 0 once the start

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Finding the file of a broker module: by name along a search path, or by path."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The module manager, service ``module``: load, unload, list (RFC 5).
 
 ====================  ============================================================================
@@ -101,7 +102,9 @@ class ModuleManager(Service):
                 f"{service.name} is part of the instance and cannot be given another name",
             )
         defaults.attach(service)
-        return _Module(name, "builtin", service.task, service)
+        # The others have files of their own with flux-core, and can be unloaded.
+        path = "builtin" if name in registry.PERMANENT else registry.file_of(name)
+        return _Module(name, path, service.task, service)
 
     def _make_python(self, name, path, args):
         task = ModuleTask(self.kernel, name, path, args)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The enclosing instance, for an instance that runs as a job: its resources are the job's."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What an instance loads at start when no start script is named, and how it winds down.
 
 A personality is a list of steps, run one after the other by the instance's own task. A step is a

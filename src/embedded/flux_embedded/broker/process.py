@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Child processes of the instance: the start scripts and the user's command."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Broker modules written in Python: how the file is executed, and what its end means.
 
 A module runs as a task of the instance's kernel. On a real host it is a process of its own; what
@@ -49,11 +50,16 @@ class ModuleTask(Task):
 
     def _main(self):
         entry = _load_entry(self.path)
+        handle = self.handle
+        if self.kernel.module_handle is None:
+            from _flux.module import module_handle
+
+            handle = module_handle(handle)
         try:
             if isinstance(entry, type):
-                entry(self.handle, *self.args).run()
+                entry(handle, *self.args).run()
             else:
-                entry(self.handle, *self.args)
+                entry(handle, *self.args)
         except SystemExit as exc:
             code = exc.code
             if isinstance(code, str):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The modules that are part of the instance, by the names a real host gives them.
 
 Where one service of ours plays the part of several real modules (the KVS keeps its content in
@@ -8,6 +9,9 @@ that load, list and remove them by name work as on a real host.
 import importlib
 
 from flux_embedded.kernel.service import Service
+
+#: Always loaded, before anything else.
+PERMANENT = ("overlay", "config", "rexec", "groups", "connector-local")
 
 #: module name -> "package.module:Class", or None for a placeholder
 BUILTIN = {
@@ -43,3 +47,9 @@ def builtin_class(name):
         )
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def file_of(name):
+    """The file of builtin module `name`; of a placeholder, this one."""
+    module = (BUILTIN[name] or __name__).partition(":")[0]
+    return importlib.import_module(module).__file__

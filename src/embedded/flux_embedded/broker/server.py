@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The socket of the instance: programs outside are endpoints of the kernel like everybody else."""
 
 import errno
@@ -250,9 +251,5 @@ class ConnectorService(Service):
     def config_reload(self, msg):
         where = "error parsing [access] configuration"
         kinds = {"allow-guest-user": bool, "allow-root-owner": bool}
-        table = policy.check_types((msg.body or {}).get("access"), kinds, where)
-        unknown = [key for key in table if key not in kinds]
-        if unknown:
-            text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
-            raise OSError(errno.EINVAL, f"{where}: {text}")
+        policy.check_types((msg.body or {}).get("access"), kinds, where, keys=kinds)
         self.respond(msg)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The life of an instance that runs a command: start scripts, the user's command, clean shutdown.
 
 The stages run one after the other in the instance's own task, the conductor: rc1 (load modules),
@@ -12,9 +13,10 @@ import sys
 import tempfile
 import time
 
+from flux_embedded import about
 from flux_embedded.broker import personality
 from flux_embedded.broker.environment import command_environment
-from flux_embedded.broker.instance import BUILTIN, Instance
+from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
     Command,
     adopt_orphans,
@@ -23,11 +25,12 @@ from flux_embedded.broker.process import (
     own_children,
 )
 from flux_embedded.broker.pymodule import print_traceback
+from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
 from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
-from flux_embedded.kernel.composite import FutureExt
+from flux_embedded.kernel.future import Future
 from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
 
 #: Signals that end the instance.
@@ -247,6 +250,7 @@ class Session:
                 self.ctx.log(LOG_CRIT, "stdin is not a tty - can't run interactive shell")
                 self.exit_code = 1
                 return
+            print(f"This is the {about.describe()}.", file=sys.stderr)
             argv = [os.environ.get("SHELL") or "/bin/sh"]
         code = self._run("rc2.0", argv, terminal=sys.stdin is not None and sys.stdin.isatty())
         if self.stopping is None or isinstance(self.stopping, int):
@@ -255,9 +259,9 @@ class Session:
     def _cleanup(self):
         if "job-manager" not in self.kernel.services:
             return
-        future = FutureExt(flux_handle=self.h)
+        future = Future(self.h)
         helper = Task(self.kernel, "broker", lambda: personality.wind_down(helper.handle))
-        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc) if exc else None))
+        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc or "")))
         Flux(helper)
         helper.start()
         self.ctx.call_later_real(
@@ -276,7 +280,9 @@ class Session:
                 if code:
                     self.exit_code = self.exit_code or code
         elif self.options.personality != "minimal":
-            names = [name for name in self.instance.modules.removal_order() if name not in BUILTIN]
+            names = [
+                name for name in self.instance.modules.removal_order() if name not in PERMANENT
+            ]
             personality.unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):
@@ -290,10 +296,10 @@ class Session:
         """Run a command to its end and return its exit code."""
         if self.stopping is not None and not even_if_stopping:
             return 1
-        ended = FutureExt(flux_handle=self.h)
+        ended = Future(self.h)
         command = Command(self.ctx, stage, argv, command_environment(self.ctx), terminal)
         self.command = command
-        command.start(ended.fulfill)
+        command.start(lambda: ended.fulfill(True))
         ended.get()
         self.command = None
         if terminal is False:

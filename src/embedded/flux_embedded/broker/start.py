@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux start``: options, and what they make of an instance."""
 
 import getopt
@@ -6,6 +7,7 @@ import shlex
 import socket
 import sys
 
+from flux_embedded import about
 from flux_embedded.broker import config
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.formats import fsd, hostlist, rset, taskmap
@@ -254,6 +256,7 @@ def main(argv):
         return 1
     if options.verbose or options.dry_run:
         words = " ".join(shlex.quote(word) for word in options.command)
+        print(f"flux-start: {about.describe()}", file=sys.stderr)
         print(f"flux-start: {options.size} broker ranks in one process: {words}", file=sys.stderr)
     if options.dry_run:
         return 0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Tells when something blocks the instance.
 
 Modules share one thread. One that sleeps, or runs a program that itself waits for the instance,

@@ -1,59 +1,47 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux config``: the instance's configuration."""
 
+import json
 import sys
 
-from flux_embedded.broker import paths
-from flux_embedded.cmd.lib.client import connect
+import flux
+from flux_embedded import paths
+from flux_embedded.broker import config
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Group, Opt, command
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import fsd
+from flux_embedded.formats.jsontext import encoder
+
+_compact = encoder(ensure_ascii=False)
 
 #: --type: what a value must be, and how it is printed
 TYPES = {
     "string": (str, str),
     "integer": (int, str),
     "real": (float, lambda v: f"{v:f}"),
-    "boolean": (bool, compact),
-    "object": (dict, compact),
-    "array": (list, compact),
-    "fsd": (str, str),
+    "boolean": (bool, _compact),
+    "object": (dict, _compact),
+    "array": (list, _compact),
+    "fsd": (str, lambda v: (fsd.parse(v), v)[1]),
     "fsd-integer": (str, lambda v: str(int(fsd.parse(v)))),
     "fsd-real": (str, lambda v: f"{fsd.parse(v):f}"),
-    "any": (object, None),
+    "any": (object, lambda v: v if isinstance(v, str) else _compact(v)),
 }
 
 
-@command(
-    "flux-config get",
-    "[--default=VAL] [--type=TYPE] [NAME]",
-    "Query broker configuration values",
-    [
-        Opt(
-            "type",
-            "t",
-            "TYPE",
-            "Set expected type (any, string, integer, real, boolean, object, array, fsd, fsd-integer, fsd-real)",
-        ),
-        Opt("default", "d", "VAL", "Set default value to use if config value is not set"),
-        Opt("quiet", "q", usage="Suppress printing of errors and values"),
-    ],
-    args=(0, 1),
-)
-def get(opts):
-    value = connect().rpc("config.get")
-    name = opts.args[0] if opts.args else None
-    for key in name.split(".") if name else ():
+def get(args):
+    value = flux.Flux().rpc("config.get").get()
+    for key in args.name.split(".") if args.name else ():
         if not isinstance(value, dict) or key not in value:
-            if "default" in opts:
-                print(opts.get("default"))
+            if args.default is not None:
+                print(args.default)
                 return 0
-            if opts.get("quiet"):
+            if args.quiet:
                 return 1
-            raise CommandError(f"{name} is not set")
+            raise CommandError(f"{args.name} is not set")
         value = value[key]
-    text = _text(value, opts.get("type", "any"), name or "config")
-    if not opts.get("quiet"):
+    text = _text(value, args.type, args.name or "config")
+    if not args.quiet:
         print(text)
     return 0
 
@@ -64,57 +52,43 @@ def _text(value, kind, name):
     wanted, show = TYPES[kind]
     if not isinstance(value, wanted) or (kind == "integer" and isinstance(value, bool)):
         raise CommandError(f"{name} does not have the requested type")
-    if show is None:
-        return value if isinstance(value, str) else compact(value)
     try:
-        if kind == "fsd":
-            fsd.parse(value)
         return show(value)
     except ValueError:
         raise CommandError(f"{name} is not a valid Flux Standard Duration") from None
 
 
-@command(
-    "flux-config load", "[PATH]", "Load broker configuration from TOML files or stdin", args=(0, 1)
-)
-def load(opts):
-    from flux_embedded.broker import config
-
-    if opts.args:
-        try:
-            table = config.load_path(opts.args[0])
-        except config.ConfigError as exc:
-            raise CommandError(str(exc)) from None
-    else:
-        try:
+def load(args):
+    try:
+        if args.path:
+            table = config.load_path(args.path)
+        else:
             table = config.parse_toml(sys.stdin.read(), "stdin")
-        except config.ConfigError:
-            # the host's parser gives no more than this of what comes in on stdin
-            raise CommandError("TOML parse error: syntax error") from None
-    connect().rpc("config.load", table)
-    return 0
+    except config.ConfigError as exc:
+        raise CommandError(str(exc)) from None
+    flux.Flux().rpc("config.load", json.dumps(table)).get()
 
 
-@command("flux-config reload", "", "Reload broker configuration from files", args=0)
-def reload(opts):
-    connect().rpc("config.reload")
-    return 0
+def reload(args):
+    flux.Flux().rpc("config.reload").get()
 
 
-#: what is built in, by the name the host has for it
-BUILTIN = {
-    "rc1_path": "flux modprobe rc1",
-    "rc3_path": "flux modprobe rc3",
-    "exec_path": paths.COMMANDS,
-    "python_path": f"{paths.BINDINGS}:{paths.EMBEDDED}",
-}
+def builtin(args):
+    if args.name not in paths.BUILTIN:
+        raise CommandError(f"{args.name} is invalid")
+    print(paths.BUILTIN[args.name])
 
 
-@command("flux-config builtin", "NAME", "Print compiled-in Flux configuration values", args=1)
-def builtin(opts):
-    if opts.args[0] not in BUILTIN:
-        raise CommandError(f"{opts.args[0]} is invalid")
-    print(BUILTIN[opts.args[0]])
-
-
-main = Group("flux-config", "Manage/query Flux configuration", [builtin, get, load, reload])
+def main(argv):
+    parser = Parser("flux-config", status=1)
+    one = parser.command("get", get, "print a value of the configuration, or all of it")
+    one.add_argument("-t", "--type", metavar="TYPE", default="any", help=", ".join(TYPES))
+    one.add_argument("-d", "--default", metavar="VALUE", help="what to print if it is not set")
+    one.flag("-q", "--quiet", text="print nothing")
+    one.add_argument("name", metavar="NAME", nargs="?")
+    one = parser.command("load", load, "load a configuration from TOML files, or standard input")
+    one.add_argument("path", metavar="PATH", nargs="?")
+    parser.command("reload", reload, "load the configuration from its files again")
+    one = parser.command("builtin", builtin, "print what is built in")
+    one.add_argument("name", metavar="NAME")
+    return parser.run(argv)

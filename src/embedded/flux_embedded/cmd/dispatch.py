@@ -1,14 +1,12 @@
-"""Running the command that a ``flux`` command line names, and saying what went wrong.
-
-Messages have one of three styles, as flux-core's have: ``flux-getattr: text`` of commands built into ``flux`` (style
-builtin), ``flux-job: text`` of programs in C (c), and ``flux-jobs: ERROR: text`` of those in Python (py).
-"""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Running the command that a ``flux`` command line names, and saying what went wrong."""
 
 import os
 import sys
 
+from flux_embedded import paths
 from flux_embedded.cmd import commands
-from flux_embedded.cmd.lib import errors
+from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 
 
 def _prepare_streams():
@@ -17,45 +15,23 @@ def _prepare_streams():
             stream.reconfigure(errors="surrogateescape")
 
 
-def _report(name, style, exc):
-    """Print what went wrong; returns the exit code."""
-    code = exc.code if isinstance(exc, errors.CommandError) else 1
-    text = errors.error_text(exc)
-    if isinstance(exc, errors.UsageError):
-        if text:
-            errors.warn(text.rstrip("\n") if text.endswith("\n") else text)
-    elif style == "py":
-        errors.warn(f"flux-{name}: ERROR: {text}")
-    else:
-        errors.warn(f"flux-{name}: {text}")
-    return code
-
-
 def _call(name, argv):
-    function, style = commands.find(name)
     try:
-        code = function(argv)
+        code = commands.COMMANDS[name].load()(argv)
         sys.stdout.flush()
         return code or 0
+    except SystemExit as exc:
+        sys.stdout.flush()
+        return exc.code or 0
     except BrokenPipeError:
         # whoever read our output is gone; keep the interpreter from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:
         return 130
-    except errors.NoInstance as exc:
-        if style == "py":
-            errors.warn(f"flux-{name}: ERROR: Unable to connect to Flux: {exc}")
-        else:
-            prefix = "flux" if style == "builtin" else f"flux-{name}"
-            errors.warn(f"{prefix}: flux_open: {exc.reason}")
-        return 1
-    except (errors.CommandError, OSError) as exc:
-        return _report(name, style, exc)
-
-
-#: Commands that come with the schedulers lie here, as they do for a real flux in its own directory.
-OWN_COMMANDS = os.path.normpath(os.path.join(os.path.dirname(__file__), "../../../cmd"))
+    except (CommandError, OSError, ValueError) as exc:
+        warn(f"flux-{name}: ERROR: {error_text(exc)}")
+        return getattr(exc, "code", 1)
 
 
 def _external(name, argv):
@@ -63,7 +39,7 @@ def _external(name, argv):
     path = []
     for value in (
         os.environ.get("FLUX_EXEC_PATH_PREPEND", ""),
-        OWN_COMMANDS,
+        paths.COMMANDS,
         os.environ.get("FLUX_EXEC_PATH", ""),
         os.environ.get("PATH", ""),
     ):
@@ -81,7 +57,7 @@ def _external(name, argv):
 
 
 def run(argv=None):
-    """Run one command line; returns the exit code."""
+    """Run one command line; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     while argv and argv[0].startswith("-"):
@@ -99,17 +75,14 @@ def run(argv=None):
 
             enter_parent(root=option in ("-r", "--root"))
             continue
-        word = f"'{option}'"
-        errors.warn(f"flux: unrecognized option {word}\nTry `flux --help' for more information.")
+        warn(f"flux: ERROR: unrecognized option '{option}'. See 'flux --help'")
         return 1
     if not argv:
-        from flux_embedded.cmd.help import usage
-
-        sys.stderr.write(usage())
+        sys.stderr.write(commands.usage())
         return 1
     name = argv.pop(0)
     if name not in commands.COMMANDS:
         _external(name, argv)
-        errors.warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
+        warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
         return 1
     return _call(name, argv)

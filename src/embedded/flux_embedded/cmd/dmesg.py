@@ -1,53 +1,44 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux dmesg``: the broker's log."""
 
 import errno
 
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.optparse import Opt, command
-from flux_embedded.cmd.lib.times import Clock
+import flux
+from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.cmd.lib.eventlog import Clock
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats.levels import LEVELS
 
 
-@command(
-    "flux-dmesg",
-    "[OPTIONS...]",
-    "manipulate broker log ring buffer",
-    [
-        Opt("clear", "C", usage="Clear the ring buffer contents"),
-        Opt("read-clear", "c", usage="Clear the ring buffer contents after printing"),
-        Opt("follow", "f", usage="Track new entries as are logged"),
-        Opt("new", "n", usage="Show only new log messages"),
-        Opt("human", "H", usage="Human readable output"),
-        Opt("delta", "d", usage="With --human, show timestamp delta between messages"),
-        Opt("stderr-level", None, "LEVEL", "accepted for compatibility", kind="int", hidden=True),
-        Opt(
-            "color",
-            "L",
-            "WHEN",
-            "Colorize output when supported; WHEN can be 'always' (default if omitted), 'never', or 'auto' (default).",
-            optional=True,
-        ),
-    ],
-    args=0,
-)
-def main(opts):
-    client = connect()
-    if not opts.get("clear"):
-        payload = {"follow": bool(opts.get("follow")), "nobacklog": bool(opts.get("new"))}
-        clock = Clock("human" if opts.get("human") else "iso")
-        follow = payload["follow"]
-        call = client.stream("log.dmesg", payload)
-        while True:
-            try:
-                entry = call.get()
-            except OSError as exc:
-                if exc.errno == errno.ENODATA:
-                    break
-                raise
-            stamp = clock.stamp(entry["timestamp"])
-            level = LEVELS[entry["level"]]
-            text = f"{stamp} {entry['name']}.{level}[{entry['rank']}]: {entry['text']}"
-            print(text, flush=follow)
-    if opts.get("clear") or opts.get("read-clear"):
-        client.rpc("log.clear")
-    return 0
+def _entries(handle, follow, new):
+    request = {"follow": follow, "nobacklog": new}
+    future = handle.rpc("log.dmesg", request, flags=FLUX_RPC_STREAMING)
+    while True:
+        try:
+            yield future.get()
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return
+            raise
+        future.reset()
+
+
+def main(argv):
+    parser = Parser("flux-dmesg", status=1)
+    parser.flag("-C", "--clear", text="clear the log")
+    parser.flag("-c", "--read-clear", text="clear the log after printing it")
+    parser.flag("-f", "--follow", text="go on with what is logged")
+    parser.flag("-n", "--new", text="only what is logged from now on")
+    parser.flag("-H", "--human", text="times for people")
+    parser.flag("-d", "--delta", text="accepted")
+    parser.add_argument("--color", metavar="WHEN", nargs="?", help="accepted, there are no colors")
+    args = parser.parse_args(argv)
+    handle = flux.Flux()
+    if not args.clear:
+        clock = Clock("human" if args.human else "iso")
+        for entry in _entries(handle, args.follow, args.new):
+            source = f"{entry['name']}.{LEVELS[entry['level']]}[{entry['rank']}]"
+            text = f"{clock.stamp(entry['timestamp'])} {source}: {entry['text']}"
+            print(text, flush=args.follow)
+    if args.clear or args.read_clear:
+        handle.rpc("log.clear").get()

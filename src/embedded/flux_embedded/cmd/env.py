@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux env`` and ``flux python``: commands with the instance's paths."""
 
 import os
 import sys
 
-from flux_embedded.broker import paths
+import flux
+from flux_embedded import paths
 from flux_embedded.cmd.lib.errors import CommandError
 
 
@@ -13,25 +15,18 @@ def environment():
     parts = environ.get("FLUX_PYTHONPATH_PREPEND", "").split(":")
     parts += [paths.BINDINGS, paths.EMBEDDED]
     parts += environ.get("PYTHONPATH", "").split(":")
-    seen = []
-    for part in parts:
-        if part and part not in seen:
-            seen.append(part)
-    environ["PYTHONPATH"] = ":".join(seen)
+    environ["PYTHONPATH"] = ":".join(dict.fromkeys(part for part in parts if part))
     environ.setdefault("FLUX_EXEC_PATH", paths.COMMANDS)
     return environ
 
 
 def enter_parent(root=False):
-    """``flux --parent`` and ``--root``: speak to the instance that this one runs in."""
-    from flux_embedded.cmd.lib.client import connect
-
+    """``flux --parent`` and ``--root``: speak to the instance that this one runs in, or to the outermost."""
     while True:
         try:
-            answer = connect().rpc("attr.get", {"name": "parent-uri"})
+            os.environ["FLUX_URI"] = flux.Flux().attr_get("parent-uri")
         except OSError:
             return
-        os.environ["FLUX_URI"] = answer["value"]
         if not root:
             return
 

@@ -1,39 +1,38 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux exec``: run a command once for each broker rank.
 
 The ranks of the embedded instance are all on this host, so this runs the command here; what tells
 the copies apart is FLUX_EMBEDDED_RANK, which ``flux getattr rank`` prints.
 """
 
+import argparse
 import os
 import selectors
 import subprocess
 import sys
 import time
 
-from flux_embedded.cmd.lib.client import connect
+import flux
 from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.optparse import Opt, command
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import idset
 
 
-@command(
-    "flux-exec",
-    "[OPTIONS] COMMAND...",
-    "Execute a process remotely",
-    [
-        Opt("rank", "r", "IDSET", 'Specify specific target ranks. Default is "all"'),
-        Opt("exclude", "x", "IDSET", "Exclude ranks from target."),
-        Opt("dir", "d", "PATH", "Set the working directory to PATH"),
-        Opt("label-io", "l", usage="Label lines of output with the source broker RANK"),
-        Opt("noinput", "n", usage="Redirect stdin from /dev/null"),
-        Opt("verbose", "v", usage="Run with more verbosity."),
-        Opt("quiet", "q", usage="Suppress extraneous output."),
-    ],
-    args=(1, None),
-)
-def main(opts):
-    size = int(connect().rpc("attr.get", {"name": "size"})["value"])
-    ranks = _ranks(opts, size)
+def main(argv):
+    parser = Parser("flux-exec", status=1)
+    parser.add_argument("-r", "--rank", metavar="IDSET", default="all", help="on these ranks")
+    parser.add_argument("-x", "--exclude", metavar="IDSET", default="", help="not on these ranks")
+    parser.add_argument("-d", "--dir", metavar="PATH", help="in this directory")
+    parser.flag("-l", "--label-io", text="put the rank before each line of output")
+    parser.flag("-n", "--noinput", text="accepted, there is no input")
+    parser.flag("-v", "--verbose", text="accepted")
+    parser.flag("-q", "--quiet", text="say nothing of how it ended")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
+    args = parser.parse_args(argv)
+    if not args.command:
+        parser.error("no command")
+    size = int(flux.Flux().attr_get("size"))
+    ranks = _ranks(args, size)
     environ = dict(os.environ)
     running = []
     code = 0
@@ -41,33 +40,32 @@ def main(opts):
         environ["FLUX_EMBEDDED_RANK"] = str(rank)
         try:
             process = subprocess.Popen(
-                opts.args,
+                args.command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environ,
-                cwd=opts.get("dir"),
+                cwd=args.dir,
             )
         except OSError as exc:
-            warn(f"flux-exec: Error: rank {rank}: {opts.args[0]}: {exc.strerror}")
+            warn(f"flux-exec: Error: rank {rank}: {args.command[0]}: {exc.strerror}")
             code = 127
             continue
         running.append((rank, process))
-    _copy_output(running, bool(opts.get("label-io")))
+    _copy_output(running, args.label_io)
     for rank, process in running:
         status = process.wait()
         one = 128 - status if status < 0 else status
-        if one and not opts.get("quiet"):
+        if one and not args.quiet:
             warn(f"[{rank}]: Exit {one}" if status >= 0 else f"[{rank}]: Signal {-status}")
         code = max(code, one)
     return code
 
 
-def _ranks(opts, size):
+def _ranks(args, size):
     try:
-        text = opts.get("rank", "all")
-        ranks = set(range(size)) if text == "all" else set(idset.ids(text))
-        ranks -= set(idset.ids(opts.get("exclude", "")))
+        ranks = set(range(size)) if args.rank == "all" else set(idset.ids(args.rank))
+        ranks -= set(idset.ids(args.exclude))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     if not ranks:

@@ -1,23 +1,26 @@
-"""``flux housekeeping``."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux housekeeping``: scripts that look after nodes between jobs."""
 
-from flux_embedded.cmd.lib import clock, jobids, pyargs
-from flux_embedded.cmd.lib.client import connect
+import flux
+from flux.hostlist import Hostlist
+from flux.idset import IDset
+from flux.job import JobID
+from flux.resource import ResourceSet
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.formats import idset
-from flux_embedded.formats.rset import RSet
+from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.cmd.lib.tables import Formats
 
 HEADINGS = {
     "id": "JOBID",
-    **dict.fromkeys((f"id.{form}" for form in jobids.ENCODERS), "JOBID"),
+    **{f"id.{form}": "JOBID" for form in "dec hex f58 f58plain emoji kvs words dothex".split()},
     "nnodes": "NNODES",
     "allocated.nnodes": "NNODES",
-    "allocated.ranks": "RANKS",
-    "allocated.nodelist": "NODELIST",
     "pending.nnodes": "#ACTIVE",
     "ranks": "RANKS",
+    "allocated.ranks": "RANKS",
     "pending.ranks": "ACTIVE_RANKS",
     "nodelist": "NODELIST",
+    "allocated.nodelist": "NODELIST",
     "pending.nodelist": "ACTIVE_NODES",
     "runtime": "RUNTIME",
     "t_start": "T_START",
@@ -34,84 +37,73 @@ FORMATS = {
 }
 
 
-class Item:
+class Nodes:
+    """Some ranks of the inventory."""
+
+    def __init__(self, ranks, inventory):
+        self.ranks = ranks
+        self.nnodes = ranks.count()
+        self.nodelist = inventory.copy_ranks(ranks).nodelist
+
+
+class Row:
     """Housekeeping of one job."""
 
-    def __init__(self, job, inventory, now):
-        self.job = job
-        self.inventory = inventory
-        self.now = now
-
-    def get(self, name):
-        if name == "id" or name.startswith("id."):
-            return jobids.ENCODERS[name[3:] or "f58"](self.job["id"])
-        if name == "t_start":
-            return self.job["t_start"]
-        if name == "runtime":
-            return max(0.0, self.now - self.job["t_start"])
-        which = "pending" if name.startswith("pending.") else "allocated"
-        ranks = idset.ids(self.job.get(which, ""))
-        if name.endswith("nnodes"):
-            return len(ranks)
-        if name.endswith("nodelist"):
-            return self.inventory.select(set(ranks)).encode_hosts()
-        return idset.text(ranks)
+    def __init__(self, id, visit, inventory, now, wanted):
+        self.id = JobID(id)
+        self.t_start = visit["t_start"]
+        self.runtime = max(0.0, now - self.t_start)
+        for name in ("pending", "allocated"):
+            ranks = IDset(visit[name])
+            ranks = ranks if wanted is None else ranks.intersect(wanted)
+            setattr(self, name, Nodes(ranks, inventory))
+        self.ranks = self.allocated.ranks
+        self.nnodes, self.nodelist = self.allocated.nnodes, self.allocated.nodelist
 
 
 def list_command(args):
-    layout = OutputFormat.named(args.format, FORMATS, HEADINGS, "housekeeping")
-    if layout is None:
-        return 0
-    client = connect()
-    running = client.rpc("job-manager.stats-get")["housekeeping"]["running"]
-    jobs = [{"id": jobids.parse(id), **visit} for id, visit in running.items()]
-    # Ranks of the inventory may be more than there are brokers (fake-resources).
-    inventory = RSet(client.rpc("resource.status")["R"]) if jobs else None
-    if args.include and jobs:
-        wanted = inventory.find(args.include)
-        for job in jobs:
-            for key in ("allocated", "pending"):
-                ranks = idset.members(idset.decode(job.get(key, "")))
-                job[key] = idset.text([r for r in ranks if r in wanted])
-        jobs = [job for job in jobs if job["allocated"]]
-    items = [Item(job, inventory, clock.now(client)) for job in jobs]
-    return layout.show(items, Item.get, header=not args.no_header)
+    layout = Formats("flux-housekeeping", FORMATS).layout(args.format, HEADINGS)
+    handle = flux.Flux()
+    running = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
+    rows = []
+    if running:
+        # Ranks of the inventory may be more than there are brokers (fake-resources).
+        inventory = ResourceSet(handle.rpc("resource.status").get()["R"])
+        now = handle.rpc("broker.now", {}).get()["now"]
+        wanted = _ranks(args.include, inventory.nodelist) if args.include else None
+        rows = [Row(id, visit, inventory, now, wanted) for id, visit in running.items()]
+    layout.print_items([row for row in rows if row.nnodes], no_header=args.no_header)
+
+
+def _ranks(text, hosts):
+    """The ranks that an idset or a hostlist names."""
+    try:
+        return IDset(text)
+    except ValueError:
+        names = set(Hostlist(text))
+    return IDset(",".join(str(rank) for rank, host in enumerate(hosts) if host in names))
 
 
 def kill_command(args):
     if not (args.targets or args.jobid or args.all):
         raise CommandError("specify at least one of --targets, --jobid, or --all")
     payload = {"signum": args.signal}
+    handle = flux.Flux()
     if args.targets:
-        payload["ranks"] = args.targets
+        payload["ranks"] = str(_ranks(args.targets, Hostlist(handle.attr_get("hostlist"))))
     if args.jobid:
-        payload["jobid"] = jobids.parse(args.jobid, jobids.INVALID)
-    connect().rpc("job-manager.housekeeping-kill", payload)
+        payload["jobid"] = args.jobid
+    handle.rpc("job-manager.housekeeping-kill", payload).get()
 
 
 def main(argv):
-    parser = pyargs.Parser(prog="flux-housekeeping")
-    lister = parser.command("list", list_command, "List running housekeeping tasks")
-    lister.add_argument(
-        "-i",
-        "--include",
-        metavar="HOSTS|RANKS",
-        help="Filter output to only include targeted resources",
-    )
-    lister.add_no_header()
-    lister.add_argument("-o", "--format", help="Specify output format")
-    kill = parser.command("kill", kill_command, "Kill running housekeeping tasks")
-    kill.add_argument(
-        "-s",
-        "--signal",
-        type=int,
-        default=15,
-        metavar="SIGNUM",
-        help="Specify signal number to send (default: 15)",
-    )
-    kill.add_argument("-t", "--targets", metavar="RANKS", help="Only target specific ranks")
-    kill.add_argument(
-        "-j", "--jobid", metavar="JOBID", help="target housekeeping tasks for this jobid"
-    )
-    kill.add_argument("--all", action="store_true", help="Target all active housekeeping tasks")
+    parser = Parser("flux-housekeeping")
+    one = parser.command("list", list_command, "list the scripts that run")
+    one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="on these only")
+    one.add_table()
+    one = parser.command("kill", kill_command, "send them a signal")
+    one.add_argument("-s", "--signal", metavar="N", type=int, default=15, help="its number")
+    one.add_argument("-t", "--targets", metavar="HOSTS|RANKS", help="those on these")
+    one.add_argument("-j", "--jobid", metavar="JOBID", type=JobID, help="those of this job")
+    one.flag("--all", text="all of them")
     return parser.run(argv)

@@ -1,35 +1,32 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux jobs``."""
 
-import errno
 import json
 import os
 import sys
 
-from flux_embedded.cmd.lib import clock, jobids, jobinfo, pyargs, values
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, NoInstance, error_text, warn
-from flux_embedded.cmd.lib.outfmt import OutputFormat
-from flux_embedded.formats import states
+import flux
+from flux.hostlist import Hostlist
+from flux.idset import IDset
+from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
+from flux.job.stats import JobStats
+from flux.util import parse_datetime
+from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.cmd.lib.tables import Formats, words
 
 _WHO = "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} "
-_WHAT = "{ntasks:>6} {nnodes:>6h} "
-_WHERE = "{contextual_time!F:>8h} {contextual_info}"
+_SIZE = "{ntasks:>6} {nnodes:>6h} "
+_INFO = "{contextual_time!F:>8h} {contextual_info}"
 FORMATS = {
-    "default": (
-        "Default flux-jobs format string",
-        _WHO + "{status_abbrev:>2.2} " + _WHAT + _WHERE,
-    ),
+    "default": ("Default flux-jobs format string", _WHO + "{status_abbrev:>2.2} " + _SIZE + _INFO),
     "cute": (
         "Cute flux-jobs format string (default with emojis)",
-        _WHO + "{status_emoji:>5.5} " + _WHAT + _WHERE,
+        _WHO + "{status_emoji:>5.5} " + _SIZE + _INFO,
     ),
     "long": (
         "Extended flux-jobs format string",
-        _WHO
-        + "{status:>9.9} "
-        + _WHAT
-        + "{t_submit!d:%b%d %R::>12} {t_remaining!F:>12h} "
-        + _WHERE,
+        f"{_WHO}{{status:>9.9}} {_SIZE}{{t_submit!d:%b%d %R::>12}} {{t_remaining!F:>12h}} {_INFO}",
     ),
     "deps": (
         "Show job urgency, priority, and dependencies",
@@ -41,306 +38,217 @@ FORMATS = {
         _WHO + "{status_abbrev:>2.2} {t_inactive!d:%b%d %R::>12h} {inactive_reason}",
     ),
 }
-
-RESULT_MASKS = {**states.RESULT_MASKS, "cancelled": states.CANCELED}
+#: colors of a terminal: by result, of a job that is an instance, and the end of them
+COLORS = {
+    "COMPLETED": "\033[01;32m",
+    "FAILED": "\033[01;31m",
+    "CANCELED": "\033[37m",
+    "TIMEOUT": "\033[01;31m",
+}
+INSTANCE, OFF = "\033[01;34m", "\033[0;0m"
 
 
 def make_parser():
-    parser = pyargs.Parser(prog="flux-jobs")
+    parser = Parser("flux-jobs")
     add = parser.add_argument
-    add("-a", action="store_true", help="List jobs in all states for current user")
-    add("-A", action="store_true", help="List jobs for all users")
-    add(
-        "-c",
-        "--count",
-        type=int,
-        metavar="N",
-        default=1000,
-        help="Limit output to N jobs(default 1000)",
-    )
-    add(
-        "-f",
-        "--filter",
-        action="append",
-        metavar="STATE|RESULT",
-        help="List jobs with specific job state or result",
-    )
-    add(
-        "-i",
-        "--include",
-        metavar="HOSTS|RANKS",
-        help="List only jobs where the assigned resources intersect with the supplied argument",
-    )
-    add(
-        "-n",
-        "--no-header",
-        "--suppress-header",
-        action="store_true",
-        help="Suppress printing of header line",
-    )
-    add(
-        "-u",
-        "--user",
-        metavar="USER",
-        help='Limit output to specific username or userid (Specify "all" for all users)',
-    )
-    add("--name", metavar="JOB-NAME", help="Limit output to specific job name")
-    add(
-        "-q",
-        "--queue",
-        action="append",
-        metavar="QUEUE",
-        help="Limit output to specific queue or queues",
-    )
-    add(
-        "-o",
-        "--format",
-        metavar="FORMAT",
-        help="Specify output format using Python's string format syntax or a defined format by name (use 'help' to get a list of names)",
-    )
-    add(
-        "--since",
-        metavar="WHEN",
-        help="Include jobs that have become inactive since WHEN (implies -a)",
-    )
-    add("--json", action="store_true", help="Output jobs in JSON instead of formatted output")
-    add("--sort", metavar="KEY,...", help="Specify sort order")
-    add(
-        "--color",
-        nargs="?",
-        const="always",
-        default="auto",
-        type=pyargs.color,
-        metavar="WHEN",
-        help="accepted, no colors are used",
-    )
-    add(
-        "-w",
-        "--width",
-        type=int,
-        nargs="?",
-        const=0,
-        default=-1,
-        metavar="N",
-        help="Truncate output at width N. If N=0 (default if N omitted) and stdout is connected to "
-        "a terminal, use terminal width",
-    )
-    add("-R", "--recursive", action="store_true", help="List jobs recursively")
-    add(
-        "-L",
-        "--level",
-        type=int,
-        metavar="N",
-        default=9999,
-        help="With --recursive, only descend N levels",
-    )
-    add(
-        "--recurse-all",
-        action="store_true",
-        help="With --recursive, attempt to recurse all jobs, not just jobs of current user",
-    )
-    add("--threads", type=int, metavar="N", help="accepted, one instance is asked after the other")
-    add("--stats", action="store_true", help="Print job statistics before header")
-    add("--stats-only", action="store_true", help="Print job statistics only and exit")
-    add("jobids", metavar="JOBID", nargs="*", help="Limit output to specific Job IDs")
+    parser.flag("-a", text="jobs in all states")
+    parser.flag("-A", text="jobs of all users")
+    add("-c", "--count", metavar="N", type=int, help="at most so many (default: 1000)")
+    add("-f", "--filter", metavar="STATE|RESULT,...", action="append", help="these only")
+    add("-i", "--include", metavar="HOSTS|RANKS", help="jobs on these")
+    add("-u", "--user", metavar="USER", help="the jobs of this user, or of 'all'")
+    add("--name", metavar="NAME", help="jobs of this name")
+    add("--since", metavar="WHEN", help="jobs that became inactive since then (implies -a)")
+    parser.add_queues()
+    parser.add_table()
+    parser.flag("--suppress-header", text="the same as --no-header")
+    add("--sort", metavar="KEY,...", help="order of the lines")
+    add("-w", "--width", metavar="N", type=int, nargs="?", const=0, default=-1, help="cut lines")
+    parser.flag("--json", text="all that is known of the jobs, in JSON")
+    add("--color", metavar="WHEN", nargs="?", const="always", default="auto", type=_color)
+    parser.flag("-R", "--recursive", text="go on into jobs that are instances")
+    add("-L", "--level", metavar="N", type=int, default=9999, help="no deeper than this")
+    parser.flag("--recurse-all", text="into those of other users too")
+    add("--threads", metavar="N", type=int, help="accepted, one instance is asked after the other")
+    parser.flag("--stats", text="print how many jobs there are first")
+    parser.flag("--stats-only", text="print nothing else; fails if no job is active")
+    add("jobids", metavar="JOBID", nargs="*", type=JobID)
     return parser
 
 
-def constraint(args):
-    """The job-list constraint of the options."""
-    terms = []
-    mask = results = 0
-    for text in args.filter or ():
-        for name in text.lower().split(","):
-            if name in states.MASKS:
-                mask |= states.MASKS[name]
-            elif name in RESULT_MASKS:
-                results |= RESULT_MASKS[name]
-            else:
-                raise CommandError(f"Invalid filter specified: {name}")
-    if not mask and not results:
-        mask = states.ACTIVE | (states.INACTIVE if args.a or args.since else 0)
-    either = []
-    if mask:
-        either.append({"states": [mask]})
-    if results:
-        either.append({"results": [results]})
-    terms.append(either[0] if len(either) == 1 else {"or": either})
-    everybody = args.A or (args.include and args.user is None)
-    userid = values.ANYONE if everybody else values.user_id(args.user)
-    if userid != values.ANYONE:
-        terms.append({"userid": [userid]})
-    if args.name:
-        terms.append({"name": [args.name]})
-    if args.queue:
-        terms.append({"queue": [name for text in args.queue for name in text.split(",")]})
-    if args.include:
-        from flux_embedded.formats import idset
-
-        try:
-            idset.decode(args.include)
-            terms.append({"ranks": [args.include]})
-        except ValueError:
-            terms.append({"hostlist": [args.include]})
-    return terms[0] if len(terms) == 1 else {"and": terms}
+def _color(text):
+    if text not in ("never", "always", "auto"):
+        raise ValueError(text)
+    return text == "always" or (text == "auto" and sys.stdout.isatty())
 
 
-def _since(text, now):
-    """``--since``: epoch seconds, a date, or a duration into the past."""
-    from flux_embedded.formats import fsd
+def _since(text):
+    """``--since`` in seconds since the epoch.
 
+    Raises:
+        CommandError: that is in the future
+    """
     try:
-        return float(text) if float(text) > 0 else now + float(text)
+        since = parse_datetime(text).timestamp()
+    except ValueError:
+        since = float(text)
+    if since > parse_datetime("now").timestamp():
+        raise CommandError(f"--since={text} appears to be in the future")
+    return since
+
+
+def _where(text):
+    """The constraint of ``--include``."""
+    try:
+        return {"ranks": [IDset(text).encode()]}
     except ValueError:
         pass
-    if text.startswith("-"):
-        try:
-            return now - fsd.parse(text[1:])
-        except ValueError:
-            raise CommandError(f"--since: invalid duration '{text}'") from None
-    return values.begin_time(text)
+    try:
+        return {"hostlist": [Hostlist(text).encode()]}
+    except ValueError:
+        raise CommandError(f"-i/--include: invalid targets: {text}") from None
 
 
-def fetch(client, args, now):
-    """The jobs to show (list of dict)."""
-    if args.jobids:
-        return _by_id(client, args.jobids)
-    limit = args.count
-    if limit < 0:
-        raise CommandError("invalid payload: max_entries < 0 not allowed")
-    payload = {"max_entries": limit + 1 if limit else 0, "attrs": jobinfo.ATTRS}
-    payload["constraint"] = constraint(args)
-    if args.since:
-        payload["since"] = _since(args.since, now)
-        if payload["since"] > now:
-            raise CommandError(f"--since={args.since} appears to be in the future")
-    jobs = client.rpc("job-list.list", payload)["jobs"]
-    if limit and len(jobs) > limit:
-        jobs = jobs[:limit]
-        if not args.no_header:
-            warn(f"warning: output truncated at {limit} jobs.")
-            warn("Use --count to increase returned results or use filters to alter results.")
-    return jobs
+def _filters(args):
+    filters = words(args.filter)
+    if args.a or (args.since and not filters):
+        if filters:
+            warn("flux-jobs: WARNING: Both -a and --filter specified, ignoring -a")
+        else:
+            filters = ["pending", "running", "inactive"]
+    return filters or ["pending", "running"]
 
 
-def _by_id(client, words):
-    calls = [
-        client.send("job-list.list-id", {"id": number, "attrs": jobinfo.ATTRS})
-        for number in jobids.parse_all(words, jobids.INVALID)
-    ]
-    jobs = []
-    for word, call in zip(words, calls):
-        try:
-            jobs.append(call.get()["job"])
-        except OSError as exc:
-            unknown = exc.errno == errno.ENOENT
-            warn(f"JobID {word} unknown" if unknown else f"rpc: {error_text(exc)}")
-    return jobs
-
-
-def show_stats(client, queues=None):
-    """Print ``1 running, 27 completed, ...``; returns how many jobs are active."""
-    answer = client.rpc("job-list.job-stats", {})
-    parts = [answer]
-    if queues:
-        wanted = {name for text in queues for name in text.split(",")}
-        parts = [q for q in answer.get("queues", ()) if q.get("name") in wanted]
-    running = pending = completed = failed = purged = 0
-    for part in parts:
-        count = part["job_states"]
-        running += count["run"] + count["cleanup"]
-        pending += count["depend"] + count["priority"] + count["sched"]
-        completed += part["successful"]
-        failed += count["inactive"] - part["successful"]
-        purged += part.get("inactive_purged", 0)
-    print(
-        f"{running} running, {completed} completed, {failed} failed, {pending} pending, "
-        f"{purged} inactive purged"
+def fetch(handle, args, fields):
+    """The jobs that the options ask for, and whether there are more of them."""
+    attrs = job_fields_to_attrs(fields)
+    if args.color:
+        attrs.update(job_fields_to_attrs(["result", "annotations"]))
+    if args.recursive:
+        attrs.update(job_fields_to_attrs(["annotations", "status", "userid"]))
+    if args.json:
+        attrs.add("all")
+    count = 1000 if args.count is None else args.count
+    everybody = args.A or (args.include and args.user is None)
+    found = JobList(
+        handle,
+        ids=args.jobids,
+        attrs=attrs,
+        filters=_filters(args),
+        user="all" if everybody else args.user,
+        max_entries=count + 1 if count > 0 else count,
+        since=_since(args.since) if args.since else 0.0,
+        name=args.name,
+        queue=words(args.queue),
+        constraint=_where(args.include) if args.include else None,
     )
-    return running + pending
+    jobs = found.jobs()
+    if any(field.startswith("instance.") for field in fields):
+        for job in jobs:
+            job.get_instance_info()
+    for error in found.errors:
+        warn(str(error))
+    more = 0 < count < len(jobs)
+    return jobs[:-1] if more else jobs, more
+
+
+def stats_text(handle, queues=None):
+    """The line of ``--stats``, and how many jobs are active."""
+    stats = JobStats(handle, queue=queues).update_sync()
+    text = (
+        f"{stats.running} running, {stats.successful} completed, {stats.failed} failed, "
+        f"{stats.pending} pending"
+    )
+    return text, stats
 
 
 class Listing:
-    """One run of the command: the jobs of an instance and, if asked for, of those that run in its jobs."""
+    """The jobs of an instance and, if asked for, of those that run in its jobs."""
 
     def __init__(self, args, layout):
         self.args = args
         self.layout = layout
 
-    def show(self, client, path="", level=0):
-        """Print the jobs of one instance; returns them as dicts for ``--json``, None if there is nothing."""
+    def show(self, jobs, path="", level=0):
+        """Print jobs; returns what ``--json`` prints of them."""
         args = self.args
-        now = clock.now(client)
-        items = [jobinfo.JobInfo(job, now) for job in fetch(client, args, now)]
-        if args.jobids and not items:
-            return None
+        found = [job.to_dict() for job in jobs] if args.json else []
         if not args.json:
-            header = not args.no_header and not level
-            lines = self.layout.lines(items, jobinfo.JobInfo.get, header=header)
-            sys.stdout.write("".join(f"{self._cut(line)}\n" for line in lines))
-        whole = [item.to_dict() for item in items]
+            self.layout.print_items(
+                jobs, no_header=True, width=args.width, pre=self._paint, post=self._unpaint
+            )
         if args.recursive and level < args.level:
+            # What was named is in the outermost instance.
             args.jobids = []
-            for item, one in zip(items, whole):
-                if self._is_instance(item):
-                    self._descend(item, one, path, level)
-        return whole
+            for number, job in enumerate(jobs):
+                if self._is_instance(job):
+                    inner = self._descend(job, path, level)
+                    if args.json:
+                        found[number]["jobs"] = inner
+        return found
 
-    def _cut(self, line):
-        width = self.args.width
-        if width == 0 and sys.stdout.isatty():
-            width = os.get_terminal_size(sys.stdout.fileno()).columns
-        return line[:width] if width > 0 else line
+    def _paint(self, job):
+        if self.args.color:
+            sys.stdout.write(COLORS.get(job.result) or (INSTANCE if job.uri else ""))
 
-    def _is_instance(self, item):
-        mine = self.args.recurse_all or item.job.get("userid") == os.getuid()
-        return item.get("uri") and item.state == states.RUN and mine
+    def _unpaint(self, job):
+        if self.args.color and (job.result or job.uri):
+            sys.stdout.write(OFF)
 
-    def _descend(self, item, one, path, level):
-        path = f"{path}/{item.get('id')}" if path else item.get("id")
+    def _is_instance(self, job):
+        mine = self.args.recurse_all or job.userid == os.getuid()
+        return job.uri and job.status_abbrev == "R" and mine
+
+    def _descend(self, job, path, level):
+        path = f"{path}/{job.id.f58}" if path else job.id.f58
+        text = None
         try:
-            inner = connect(item.get("uri.local"))
-            if not self.args.json:
-                print(f"\n{path}:")
-                if self.args.stats:
-                    show_stats(inner)
-            jobs = self.show(inner, path, level + 1)
-        except (OSError, NoInstance):
-            # it ended in the meantime, or is not up yet
-            jobs = []
-        if self.args.json:
-            one["jobs"] = jobs
+            handle = flux.Flux(str(job.uri))
+            jobs, _ = fetch(handle, self.args, self.layout.fields)
+            text = stats_text(handle)[0] if self.args.stats else None
+        except OSError:
+            jobs = []  # it ended in the meantime, or is not up yet
+        if not self.args.json:
+            print(f"\n{path}:")
+            if text:
+                print(text)
+        return self.show(jobs, path, level + 1)
 
 
 def main(argv):
     args = make_parser().parse_args(argv)
+    args.no_header = args.no_header or args.suppress_header
     if args.json and (args.stats or args.stats_only):
         raise CommandError("--json incompatible with --stats or --stats-only")
     args.recursive = args.recursive or args.recurse_all
-    filters = (args.a, args.A, args.filter, args.since, args.user, args.name, args.queue)
-    if args.jobids and any(filters) and not args.recursive:
+    selecting = (args.a, args.A, args.count, args.filter, args.since, args.user, args.name)
+    if args.jobids and any((*selecting, args.queue)) and not args.recursive:
         warn("flux-jobs: WARNING: Filtering options ignored with jobid list")
-    layout = OutputFormat.named(
-        args.format,
-        FORMATS,
-        jobinfo.HEADINGS,
-        "jobs",
-        known=jobinfo.is_annotation,
-        error_prefix="Error in user format: ",
-    )
-    if layout is None:
-        return 0
-    if args.sort:
-        layout.sort = args.sort.split(",")
-    client = connect()
+    text = Formats("flux-jobs", FORMATS).load().get_format_string(args.format)
+    try:
+        layout = JobInfoFormat(text)
+    except ValueError as exc:
+        raise CommandError(f"Error in user format: {exc}") from None
+    handle = flux.Flux()
     if args.stats or args.stats_only:
-        active = show_stats(client, args.queue)
+        text, stats = stats_text(handle, words(args.queue))
+        print(f"{text}, {stats.inactive_purged} inactive purged")
         if args.stats_only:
-            return 0 if active else 1
+            return 0 if stats.active else 1
+    if args.sort:
+        layout.set_sort_keys(args.sort)
+    jobs, more = fetch(handle, args, layout.fields)
     single = len(args.jobids) == 1
-    jobs = Listing(args, layout).show(client)
-    if jobs is None:
+    if args.jobids and not jobs:
         return 1
+    no_header = args.no_header or args.json
+    shown = JobInfoFormat(layout.filter(jobs, no_header=no_header))
+    if not no_header:
+        print(shown.header(width=args.width))
+    found = Listing(args, shown).show(jobs)
     if args.json:
-        print(json.dumps(jobs[0] if single else {"jobs": jobs}, ensure_ascii=False))
+        print(json.dumps(found[0] if single else {"jobs": found}))
+    if more and not no_header:
+        warn(f"warning: output truncated at {len(jobs)} jobs.")
+        warn("Use --count to increase returned results or use filters to alter results.")
     return 0

@@ -1,47 +1,21 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux jobtap``: plugins of the job manager."""
 
 import json
 import os
 
-from flux_embedded.cmd.lib import pyargs
-from flux_embedded.cmd.lib.client import connect
+import flux
+from flux.util import set_treedict
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.eventlog import compact
+from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.formats.jsontext import encoder
 
 
-def make_parser():
-    parser = pyargs.Parser(prog="flux-jobtap")
-    load = parser.command(
-        "load", load_plugin, "Load a jobtap plugin, optionally removing existing plugins first."
-    )
-    load.add_argument(
-        "-r",
-        "--remove",
-        metavar="NAME",
-        help="Remove plugin NAME before loading. NAME may be a pattern, 'all' or the name of a plugin.",
-    )
-    load.add_argument(
-        "plugin",
-        metavar="PLUGIN",
-        help="Plugin to load, a Python file or the name of one on the search path",
-    )
-    load.add_argument(
-        "config",
-        metavar="[KEY=VAL ...]",
-        nargs="*",
-        help="Set plugin configuration. VAL is JSON, or else a string",
-    )
-    remove = parser.command("remove", remove_plugin, "Remove jobtap plugin.")
-    remove.add_argument(
-        "plugin", metavar="PLUGIN", help="Plugin name or glob pattern of plugins to remove"
-    )
-    lister = parser.command("list", list_plugins, "List currently loaded jobtap plugins")
-    lister.add_argument(
-        "-a", "--all", action="store_true", help="Do not exclude hidden (builtin) plugins"
-    )
-    query = parser.command("query", query_plugin, "Query extended plugin info")
-    query.add_argument("plugin", metavar="PLUGIN", help="Plugin name to query")
-    return parser
+def _ask(payload, plugin=None):
+    try:
+        return flux.Flux().rpc("job-manager.jobtap", payload).get()
+    except FileNotFoundError:
+        raise CommandError(f"{plugin} not found") from None
 
 
 def _config(words):
@@ -54,52 +28,48 @@ def _config(words):
             value = json.loads(value)
         except ValueError:
             pass
-        where = conf
-        *path, last = key.split(".")
-        for step in path:
-            where = where.setdefault(step, {})
-        where[last] = value
+        set_treedict(conf, key, value)
     return conf
 
 
 def load_plugin(args):
     path = args.plugin
-    if "/" in path:
-        path = os.path.abspath(path)
-    elif os.path.isfile(path) and path.endswith(".py"):
-        # a file at hand; a real instance looks along its search path only
+    # A file at hand is loaded too; a real instance looks for names along its search path only.
+    if "/" in path or (os.path.isfile(path) and path.endswith(".py")):
         path = os.path.abspath(path)
     payload = {"load": path}
     if args.config:
         payload["conf"] = _config(args.config)
     if args.remove:
         payload["remove"] = args.remove
-    try:
-        connect().rpc("job-manager.jobtap", payload)
-    except FileNotFoundError:
-        raise CommandError(f"{args.plugin} not found") from None
-    return 0
+    _ask(payload, args.plugin)
 
 
 def remove_plugin(args):
-    try:
-        connect().rpc("job-manager.jobtap", {"remove": args.plugin})
-    except FileNotFoundError:
-        raise CommandError(f"{args.plugin} not found") from None
-    return 0
+    _ask({"remove": args.plugin}, args.plugin)
 
 
 def list_plugins(args):
-    for name in connect().rpc("job-manager.jobtap", {"query_only": True})["plugins"]:
+    for name in _ask({"query_only": True})["plugins"]:
         if args.all or not name.startswith("."):
             print(name)
-    return 0
 
 
 def query_plugin(args):
-    print(compact(connect().rpc("job-manager.jobtap-query", {"name": args.plugin})))
-    return 0
+    answer = flux.Flux().rpc("job-manager.jobtap-query", {"name": args.plugin}).get()
+    print(encoder(ensure_ascii=False)(answer))
 
 
 def main(argv):
-    return make_parser().run(argv)
+    parser = Parser("flux-jobtap")
+    one = parser.command("load", load_plugin, "load a plugin")
+    one.add_argument("-r", "--remove", metavar="NAME", help="remove this one first, or 'all'")
+    one.add_argument("plugin", metavar="PLUGIN", help="a Python file, or the name of one")
+    one.add_argument("config", metavar="KEY=VAL", nargs="*", help="its configuration, in JSON")
+    one = parser.command("remove", remove_plugin, "remove plugins")
+    one.add_argument("plugin", metavar="PLUGIN", help="a name, a pattern, or 'all'")
+    one = parser.command("list", list_plugins, "list the plugins there are")
+    one.flag("-a", "--all", text="those that are built in too")
+    one = parser.command("query", query_plugin, "print what a plugin tells of itself")
+    one.add_argument("plugin", metavar="PLUGIN")
+    return parser.run(argv)

@@ -1,276 +1,186 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux module``: load, unload and look at broker modules."""
 
-import functools
+import argparse
 import json
 import os
 
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, error_text, strerror
-from flux_embedded.cmd.lib.eventlog import compact
-from flux_embedded.cmd.lib.optparse import Group, Opt, command
+import flux
+from flux_embedded.cmd.lib.errors import CommandError, error_text
+from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.formats.jsontext import encoder
 
-
-def canonical(path):
-    """A path as the broker must be given it; a name without a slash stays.
-
-    Raises:
-        CommandError: there is no such file
-    """
-    if "/" not in path:
-        return path
-    if not os.path.exists(path):
-        raise CommandError(
-            f"could not canonicalize module path '{path}': No such file or directory"
-        )
-    return os.path.realpath(path)
-
-
-def name_of(word):
-    """The module that a name or path stands for."""
-    if "/" not in word:
-        return word
-    return os.path.basename(word).split(".", 1)[0]
-
-
-def _load(client, word, path, args, name, is_exec):
-    payload = {"path": path, "args": args}
-    if name:
-        payload["name"] = name
-    if is_exec:
-        payload["exec"] = True
-    try:
-        client.rpc("module.load", payload)
-    except OSError as exc:
-        raise CommandError(f"load {word}: {error_text(exc)}") from None
-
-
-def _loaded_name(client, word):
-    """The name under which a module is loaded: one given by path is looked for by its path."""
-    name = name_of(word)
-    if "/" not in word:
-        return name
-    path = os.path.realpath(word)
-    loaded = [mod["name"] for mod in client.rpc("module.list")["mods"] if mod["path"] == path]
-    return loaded[0] if loaded and name not in loaded else name
-
-
-def _remove(client, name, force):
-    import errno
-
-    try:
-        client.rpc("module.remove", {"name": name})
-    except OSError as exc:
-        if force and exc.errno == errno.ENOENT:
-            return
-        raise CommandError(f"remove {name}: {error_text(exc)}") from None
-
-
-LOAD_OPTIONS = [
-    Opt("name", "n", "NAME", "Override default module name"),
-    Opt("exec", None, usage="Run the module in a process of its own"),
-]
-
-
-def _on_rank(function):
-    """A command that changes modules; on another rank than 0, as ``flux exec`` plays it, it does nothing.
-
-    A real broker rank has modules of its own: here all ranks share those of rank 0.
-    """
-
-    @functools.wraps(function)
-    def call(argv):
-        if os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0":
-            return 0
-        return function(argv)
-
-    return call
-
-
-@_on_rank
-@command(
-    "flux-module load", "[OPTIONS] module [args...]", "Load module", LOAD_OPTIONS, args=(1, None)
-)
-def load(opts):
-    word, *args = opts.args
-    path = canonical(word)
-    _load(connect(), word, path, args, opts.get("name"), opts.get("exec"))
-    return 0
-
-
-@_on_rank
-@command(
-    "flux-module remove",
-    "[OPTIONS] module",
-    "Unload module",
-    [
-        Opt("force", "f", usage="Ignore nonexistent modules"),
-        Opt(
-            "cancel",
-            None,
-            usage="Forcibly stop an unresponsive module thread when it reaches the next "
-            "pthread(7) cancellation point",
-        ),
-    ],
-    args=1,
-)
-def remove(opts):
-    client = connect()
-    _remove(client, _loaded_name(client, opts.args[0]), opts.get("force"))
-    return 0
-
-
-@_on_rank
-@command(
-    "flux-module reload",
-    "[OPTIONS] module [args...]",
-    "Reload module",
-    [Opt("force", "f", usage="Ignore nonexistent modules"), *LOAD_OPTIONS],
-    args=(1, None),
-)
-def reload(opts):
-    word, *args = opts.args
-    path = canonical(word)
-    client = connect()
-    _remove(client, opts.get("name") or _loaded_name(client, word), opts.get("force"))
-    _load(client, word, path, args, opts.get("name"), opts.get("exec"))
-    return 0
-
-
+#: whose use of resources ``flux module stats --rusage`` shows
+WHO = ("self", "children", "thread")
+#: letters of the states of a module
 STATES = "IRFE"
 
 
-@command(
-    "flux-module list",
-    "[OPTIONS]",
-    "List loaded modules",
-    [Opt("long", "l", usage="Include full DSO path for each module")],
-    args=0,
-)
-def list_modules(opts):
-    long = opts.get("long")
-    modules = connect().rpc("module.list")["mods"]
+def _path_of(word):
+    """A module as the broker must be given it: a name stays, a path is made whole."""
+    if "/" not in word:
+        return word
+    if not os.path.exists(word):
+        text = f"could not canonicalize module path '{word}': No such file or directory"
+        raise CommandError(text)
+    return os.path.realpath(word)
+
+
+def _ask(topic, payload=None, what=None):
+    """A request whose failure is reported after what was tried."""
+    try:
+        return flux.Flux().rpc(topic, payload).get()
+    except OSError as exc:
+        raise CommandError(f"{what or topic}: {error_text(exc)}") from None
+
+
+def _loaded_name(word):
+    """The name under which a module is loaded: one given by path is looked for by its path."""
+    if "/" not in word:
+        return word
+    path, name = os.path.realpath(word), os.path.basename(word).split(".", 1)[0]
+    loaded = [mod["name"] for mod in _ask("module.list")["mods"] if mod["path"] == path]
+    return loaded[0] if loaded and name not in loaded else name
+
+
+def _load(args, path):
+    payload = {"path": path, "args": args.args}
+    if args.name:
+        payload["name"] = args.name
+    if args.exec:
+        payload["exec"] = True
+    _ask("module.load", payload, f"load {args.module}")
+
+
+def _remove(name, force):
+    try:
+        _ask("module.remove", {"name": name}, f"remove {name}")
+    except CommandError as exc:
+        if not (force and isinstance(exc.__context__, FileNotFoundError)):
+            raise
+
+
+def _is_elsewhere():
+    """Whether this is another rank than 0, as ``flux exec`` plays it.
+
+    A real broker rank has modules of its own; here all ranks share those of rank 0, so that there is nothing to do.
+    """
+    return os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0"
+
+
+def load(args):
+    if not _is_elsewhere():
+        _load(args, _path_of(args.module))
+
+
+def remove(args):
+    if not _is_elsewhere():
+        _remove(_loaded_name(args.module), args.force)
+
+
+def reload(args):
+    if not _is_elsewhere():
+        path = _path_of(args.module)
+        _remove(args.name or _loaded_name(args.module), args.force)
+        _load(args, path)
+
+
+def list_modules(args):
     head = f"{'Module':<24} {'Idle':>5}  S {'Sendq':>5} {'Recvq':>5} "
-    print(head + (f"{'Service':<8} Path" if long else "Service"))
-    for mod in modules:
+    print(head + (f"{'Service':<8} Path" if args.long else "Service"))
+    for mod in _ask("module.list")["mods"]:
         name = mod["name"] if len(mod["name"]) <= 24 else mod["name"][:23] + "+"
         services = ",".join(sorted(word for word in mod["services"] if word != mod["name"]))
-        if long:
+        if args.long:
             services = services if len(services) <= 8 else services[:7] + "+"
             services = f"{services:<8} {mod['path']}"
         state = STATES[mod["status"]] if mod["status"] < len(STATES) else "?"
         idle = mod["idle"] if mod["idle"] < 100000 else "idle"
-        print(
-            f"{name:<24} {idle:>5}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}"
-        )
-    return 0
+        queues = f"{mod['sendqueue']:>5} {mod['recvqueue']:>5}"
+        print(f"{name:<24} {idle:>5}  {state} {queues} {services}")
 
 
-def _ask(client, topic, payload=None):
-    try:
-        return client.rpc(topic, payload)
-    except OSError as exc:
-        raise CommandError(f"{topic}: {error_text(exc)}") from None
-
-
-@command(
-    "flux-module stats",
-    "[OPTIONS] NAME",
-    "Display stats on module",
-    [
-        Opt("parse", "p", "OBJNAME", "Parse object period-delimited object name"),
-        Opt("scale", "s", "N", "Scale numeric JSON value by N"),
-        Opt("type", "t", "int|double", "Convert JSON value to specified type"),
-        Opt(
-            "rusage",
-            "R",
-            "[self|children|thread]",
-            "Request rusage data instead of stats",
-            optional=True,
-        ),
-        Opt("clear", "c", usage="Clear stats on target rank"),
-        Opt("clear-all", "C", usage="Clear stats on all ranks"),
-    ],
-    args=1,
-)
-def stats(opts):
-    name = opts.args[0]
-    client = connect()
-    if opts.get("clear") or opts.get("clear-all"):
-        _ask(client, f"{name}.stats-clear")
-        return 0
-    if "rusage" in opts:
-        who = opts.all("rusage")[-1]
-        answer = _ask(client, f"{name}.rusage", {"who": who} if who else None)
+def stats(args):
+    if args.name is None and args.rusage not in (None, *WHO):
+        # A value of -R has to be part of its word, as with getopt; argparse also takes the next one.
+        args.rusage, args.name = "self", args.rusage
+    if args.name is None:
+        raise CommandError("stats: which module?")
+    if args.clear or args.clear_all:
+        _ask(f"{args.name}.stats-clear")
+        return
+    if args.rusage:
+        who = {"who": args.rusage} if args.rusage != "self" else None
+        value = _ask(f"{args.name}.rusage", who)
     else:
-        answer = _ask(client, f"{name}.stats-get")
-    value = answer
-    if "parse" in opts:
-        for key in opts.get("parse").split("."):
-            if not isinstance(value, dict) or key not in value:
-                raise CommandError(f"`{opts.get('parse')}' not found in response")
-            value = value[key]
-    print(_stat_text(value, opts.get("type"), opts.get("scale")))
-    return 0
+        value = _ask(f"{args.name}.stats-get")
+    for key in args.parse.split(".") if args.parse else ():
+        if not isinstance(value, dict) or key not in value:
+            raise CommandError(f"`{args.parse}' not found in response")
+        value = value[key]
+    print(_stat_text(value, args.type, args.scale))
 
 
 def _stat_text(value, kind, scale):
-    if scale is not None:
-        try:
-            value = value * float(scale)
-        except (TypeError, ValueError):
-            raise CommandError("--scale: the value is not a number") from None
-    if kind in ("int", "double"):
+    if kind is not None or scale is not None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise CommandError("stats: value is not a number")
-        return str(int(value)) if kind == "int" else f"{value:f}"
-    if kind is not None:
-        raise CommandError("type must be int or double")
+        value = value if scale is None else value * scale
+        return f"{value:f}" if kind == "double" else str(int(value) if kind == "int" else value)
     if isinstance(value, dict):
         return json.dumps(value, indent=1, ensure_ascii=False)
-    return value if isinstance(value, str) else compact(value)
+    return value if isinstance(value, str) else encoder(ensure_ascii=False)(value)
 
 
-@command(
-    "flux-module debug",
-    "[OPTIONS] NAME",
-    "Get/set module debug flags",
-    [
-        Opt("setbit", "s", "MASK", "Set one debug flag MASK bit", kind="int"),
-        Opt("clearbit", "c", "MASK", "Clear one debug flag MASK bit", kind="int"),
-        Opt("set", "S", "MASK", "Set debug flags to MASK", kind="int"),
-        Opt("clear", "C", usage="Set debug flags to 0"),
-    ],
-    args=1,
-)
-def debug(opts):
-    op, flags = "setbit", 0
-    if "clear" in opts:
-        op = "clr"
-    elif "set" in opts:
-        op, flags = "set", opts.get("set")
-    elif "clearbit" in opts:
-        op, flags = "clrbit", opts.get("clearbit")
-    elif "setbit" in opts:
-        flags = opts.get("setbit")
-    topic = f"{opts.args[0]}.debug"
+def debug(args):
+    op, flags = "setbit", args.setbit or 0
+    if args.clear:
+        op, flags = "clr", 0
+    elif args.set is not None:
+        op, flags = "set", args.set
+    elif args.clearbit is not None:
+        op, flags = "clrbit", args.clearbit
+    topic = f"{args.name}.debug"
     try:
-        answer = connect().rpc(topic, {"op": op, "flags": flags})
+        answer = flux.Flux().rpc(topic, {"op": op, "flags": flags}).get()
     except OSError as exc:
-        raise CommandError(f"{topic}: {strerror(exc)}") from None
+        raise CommandError(f"{topic}: {os.strerror(exc.errno)}") from None
     print(f"{answer['flags']:#x}")
-    return 0
 
 
-def trace(argv):
-    raise CommandError(
-        "trace is not part of the embedded instance: its messages never leave the process. "
-        "See flux dmesg, or flux module stats"
-    )
+def _number(text):
+    return int(text, 0)
 
 
-main = Group(
-    "flux-module",
-    "",
-    [list_modules, remove, load, reload, stats, debug],
-    {"unload": (remove, ""), "trace": (trace, "Trace module messages")},
-)
+def main(argv):
+    parser = Parser("flux-module", status=1)
+    one = parser.command("list", list_modules, "list loaded modules")
+    one.flag("-l", "--long", text="with the path of each")
+    for name, function in (("load", load), ("reload", reload)):
+        one = parser.command(name, function, f"{name} a module")
+        one.add_argument("-n", "--name", metavar="NAME", help="under this name")
+        one.flag("--exec", text="in a process of its own")
+        if name == "reload":
+            one.flag("-f", "--force", text="load it if it was not loaded")
+        one.add_argument("module", metavar="MODULE")
+        one.add_argument("args", metavar="ARG", nargs=argparse.REMAINDER)
+    for name in ("remove", "unload"):
+        one = parser.command(name, remove, "remove a module")
+        one.flag("-f", "--force", text="say nothing if it is not loaded")
+        one.flag("--cancel", text="accepted")
+        one.add_argument("module", metavar="MODULE")
+    one = parser.command("stats", stats, "print the statistics of a module")
+    one.add_argument("-p", "--parse", metavar="KEY.KEY", help="print this value")
+    one.add_argument("-s", "--scale", metavar="N", type=float, help="multiply it")
+    one.add_argument("-t", "--type", choices=("int", "double"), help="print it as")
+    one.add_argument("-R", "--rusage", nargs="?", const="self", help="what it has used instead")
+    one.flag("-c", "--clear", text="clear them")
+    one.flag("-C", "--clear-all", text="clear them on all ranks")
+    one.add_argument("name", metavar="NAME", nargs="?")
+    one = parser.command("debug", debug, "print or change the debug word of a module")
+    one.add_argument("-s", "--setbit", metavar="MASK", type=_number, help="set these bits")
+    one.add_argument("-c", "--clearbit", metavar="MASK", type=_number, help="clear these bits")
+    one.add_argument("-S", "--set", metavar="MASK", type=_number, help="set the word")
+    one.flag("-C", "--clear", text="set the word to 0")
+    one.add_argument("name", metavar="NAME")
+    return parser.run(argv)

@@ -1,60 +1,59 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux ping``: the round trip to a service."""
 
 import time
 
-from flux_embedded.cmd.lib.client import connect, rank_of
+import flux
+from flux.constants import FLUX_NODEID_ANY
+from flux.hostlist import Hostlist
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.optparse import Opt, command
-from flux_embedded.kernel import message
+from flux_embedded.cmd.lib.options import Parser
 
 
-@command(
-    "flux-ping",
-    "[OPTIONS] target",
-    "Measure round-trip latency to a Flux service",
-    [
-        Opt("rank", "r", "N", "Find target on a specific broker rank", kind="int"),
-        Opt("pad", "p", "N", "Include in the payload a string of length N bytes", kind="int"),
-        Opt("interval", "i", "N", "Specify the delay, in seconds, between successive requests"),
-        Opt("count", "c", "N", "Specify the number of requests", kind="int"),
-        Opt("batch", "b", usage="Send all requests at once"),
-        Opt("userid", "u", usage="Include userid and rolemask in ping output"),
-    ],
-    args=1,
-)
-def main(opts):
-    client = connect()
-    target = opts.args[0]
-    rank = str(opts.get("rank", "any"))
+def _rank(handle, word):
+    """The broker rank that a number or a host name stands for; None if it is neither."""
+    if word.isdigit():
+        return int(word)
+    hosts = list(Hostlist(handle.attr_get("hostlist")))
+    return hosts.index(word) if word in hosts else None
+
+
+def main(argv):
+    parser = Parser("flux-ping", status=1)
+    parser.add_argument("-r", "--rank", metavar="N", help="the service on this broker rank")
+    parser.add_argument("-p", "--pad", metavar="N", type=int, default=0, help="bytes to send along")
+    parser.add_argument(
+        "-i", "--interval", metavar="SECONDS", type=float, default=1.0, help="between requests"
+    )
+    parser.add_argument("-c", "--count", metavar="N", type=int, default=0, help="so many requests")
+    parser.flag("-u", "--userid", text="show whose the request is")
+    parser.add_argument("target", help="SERVICE, RANK!SERVICE, RANK or HOST")
+    args = parser.parse_args(argv)
+    handle = flux.Flux()
+    rank, target = args.rank or "any", args.target
     if "!" in target:
         rank, _, target = target.partition("!")
-    elif "rank" not in opts and rank_of(client, target) is not None:
+    elif args.rank is None and _rank(handle, target) is not None:
         rank, target = target, "broker"
-    nodeid = message.NODEID_ANY if rank == "any" else rank_of(client, rank)
+    nodeid = FLUX_NODEID_ANY if rank == "any" else _rank(handle, rank)
     if nodeid is None:
         raise CommandError(f"invalid nodeid/host: '{rank}'")
-    pad = opts.get("pad", 0)
     print(f"flux-ping {rank}!{target}")
-    count = opts.get("count", 0)
     seq = 0
     while True:
         start = time.monotonic()
         try:
-            answer = client.rpc(f"{target}.ping", {"seq": seq, "pad": "p" * pad}, nodeid)
+            answer = handle.rpc(f"{target}.ping", {"seq": seq, "pad": "p" * args.pad}, nodeid).get()
         except OSError as exc:
             raise CommandError(f"{rank}!{target}.ping: {error_text(exc)}") from None
         took = (time.monotonic() - start) * 1000
-        who = (
-            f" userid={answer.get('userid')} rolemask={answer.get('rolemask')}"
-            if opts.get("userid")
-            else ""
-        )
-        name = f"{answer.get('rank', 0)}!{target}.ping"
+        who = f" userid={answer['userid']} rolemask={answer['rolemask']}" if args.userid else ""
         print(
-            f"{name} pad={pad} seq={seq}{who} time={took:.3f} ms ({answer.get('route', '')})",
+            f"{answer['rank']}!{target}.ping pad={args.pad} seq={seq}{who} time={took:.3f} ms "
+            f"({answer['route']})",
             flush=True,
         )
         seq += 1
-        if seq == count:
-            return 0
-        time.sleep(float(opts.get("interval", "1.0")))
+        if seq == args.count:
+            return
+        time.sleep(args.interval)

@@ -1,69 +1,47 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux proxy``: run a command that speaks to another instance on this host."""
 
+import argparse
 import os
 
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.eventlog import parse
-from flux_embedded.cmd.lib.optparse import Opt, command
-from flux_embedded.formats import jobid as encodings
+import flux
+from flux.job import JobID, job_list_id
+from flux.uri import JobURI
+from flux_embedded.cmd.env import execute
+from flux_embedded.cmd.lib.errors import CommandError, error_text
+from flux_embedded.cmd.lib.options import Parser
 
 
 def uri_of(target):
-    """The local URI that a URI or a job id stands for.
-
-    Raises:
-        CommandError: it is neither, or the job runs no instance
-    """
+    """The local URI that a URI or a job id stands for."""
     if target.startswith("local://"):
         return target
     if "://" in target or target.startswith("ssh:"):
-        raise CommandError(
-            f"{target}: the embedded instance can be reached by local:// on its own host only"
+        raise CommandError(f"{target}: only local:// on this host can be reached from here")
+    try:
+        attrs = ["annotations", "state"]
+        job = job_list_id(flux.Flux(), JobID(target), attrs).get_jobinfo()
+    except (OSError, ValueError) as exc:
+        reason = (
+            f"jobid {target} not found" if isinstance(exc, FileNotFoundError) else error_text(exc)
         )
-    try:
-        jobid = encodings.decode(target.split(":", 1)[1] if target.startswith("jobid:") else target)
-    except ValueError:
-        raise CommandError(f"Unable to resolve {target} to a URI") from None
-    try:
-        answer = connect().rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0})
-    except OSError:
-        raise CommandError(
-            f"Unable to resolve {target} to a URI: jobid {target} not found"
-        ) from None
-    uri = None
-    for event in parse(answer["eventlog"]):
-        if event["name"] == "memo":
-            uri = event["context"].get("uri", uri)
-    if uri is None:
+        raise CommandError(f"Unable to resolve {target} to a URI: {reason}") from None
+    if not job.uri:
         raise CommandError(f"Unable to resolve {target} to a URI: URI not found for job {target}")
-    return (
-        "local://" + uri.partition("://")[2].split("/", 1)[1] if uri.startswith("ssh://") else uri
-    )
+    return JobURI(str(job.uri)).local
 
 
-@command(
-    "flux-proxy",
-    "[OPTIONS] JOBID|URI [COMMAND...]",
-    "Connect to a running Flux instance",
-    [
-        Opt(
-            "force",
-            "f",
-            usage="Allow the proxy command to connect to a broker running a different version",
-        ),
-        Opt("nohup", "n", usage="accepted for compatibility"),
-        Opt("reconnect", None, usage="accepted for compatibility"),
-    ],
-    args=(1, None),
-)
-def main(opts):
-    uri = uri_of(opts.args[0])
-    connect(uri)
-    from flux_embedded.cmd.env import execute
-
-    command = opts.args[1:] or [os.environ.get("SHELL", "/bin/sh")]
-    if len(command) == 1 and opts.args[1:]:
-        command = [os.environ.get("SHELL", "/bin/sh"), "-c", command[0]]
+def main(argv):
+    parser = Parser("flux-proxy", status=1)
+    parser.flag("-f", "--force", text="accepted, all versions are alike here")
+    parser.flag("-n", "--nohup", text="accepted")
+    parser.add_argument("target", metavar="JOBID|URI")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
+    args = parser.parse_args(argv)
+    uri = uri_of(args.target)
+    flux.Flux(uri)
+    shell = os.environ.get("SHELL", "/bin/sh")
+    command = args.command or [shell]
+    if len(args.command) == 1:
+        command = [shell, "-c", args.command[0]]
     execute(command, {**os.environ, "FLUX_URI": uri})
-    return 0

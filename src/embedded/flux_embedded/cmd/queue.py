@@ -1,180 +1,236 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux queue``: submission and scheduling, queue by queue."""
 
-import argparse
 import errno
 
-from flux_embedded.cmd.lib import pyargs
-from flux_embedded.cmd.lib.client import connect
+import flux
+from flux.queue import QueueConf, QueueInfo
+from flux.resource import resource_list
+from flux.util import AltField, parse_fsd
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.formats import fsd
+from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.cmd.lib.tables import Formats, words
 
-NEED_QUEUES = "Named queues are defined. Specify queues or use --all."
+#: what is counted of resources, and in which states
+COUNTED = ("nnodes", "ncores", "ngpus")
+RESOURCE_STATES = ("all", "free", "allocated", "up", "down")
+
+_UP = ("enabled", "started")
+HEADINGS = {
+    "queue": "QUEUE",
+    "queuem": "QUEUE",
+    "submission": "SUBMIT",
+    "scheduling": "SCHED",
+    **{f"{name}{form}": name[:2].upper() for name in _UP for form in ("", ".ascii")},
+    **dict.fromkeys(("color_enabled", "color_started", "color_off"), ""),
+    "defaults.timelimit": "TDEFAULT",
+    "limits.timelimit": "TLIMIT",
+}
+for _what in COUNTED:
+    _name = _what[1:].upper()
+    HEADINGS.update(
+        {
+            f"limits.range.{_what}": f"N{_name}",
+            f"limits.range.effective.{_what}": f"N{_name}",
+            f"limits.min.{_what}": f"MIN{_name}",
+            f"limits.max.{_what}": f"MAX{_name}",
+            **{
+                f"resources.{state}.{_what}": _name
+                + ("" if state == "all" else f":{state[:5].upper()}")
+                for state in RESOURCE_STATES
+            },
+        }
+    )
+_STATE = (
+    "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
+)
+_TIMES = "{defaults.timelimit!F:>8} {limits.timelimit!F:>8} "
+FORMATS = {
+    "default": (
+        "Default flux-queue list format string",
+        _STATE + _TIMES + "{limits.range.effective.nnodes:>10} "
+        "{limits.range.effective.ncores:>10} {limits.range.effective.ngpus:>10}",
+    ),
+    "policy": (
+        "flux-queue list with policy limits only",
+        _STATE + _TIMES + "{limits.range.nnodes:>10} {limits.range.ncores:>10} "
+        "{limits.range.ngpus:>10}",
+    ),
+    "nodes": (
+        "Show queue status plus all/up/allocated/free nodes",
+        _STATE + "{resources.all.nnodes:>6} {resources.up.nnodes:>10} {resources.down.nnodes:>10} "
+        "{resources.allocated.nnodes:>11} {resources.free.nnodes:>10}",
+    ),
+}
+GREEN, RED, OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
 
 
-def make_parser():
-    parser = pyargs.Parser(prog="flux-queue")
-    lister = parser.command("list", list_command)
-    lister.add_queues()
-    lister.add_format()
-    lister.add_no_header()
+class Range:
+    """The limits of what jobs may ask for, as ``least-most``; a maximum is cut by what there is if `ceiling` says so."""
 
-    for name in ("status", "enable", "disable", "start", "stop"):
-        one = parser.command(name, status_command if name == "status" else change_command)
-        one.add_argument("-q", "--queue", dest="old_queue", metavar="NAME", help=argparse.SUPPRESS)
-        if name != "status":
-            one.add_argument(
-                "-a",
-                "--all",
-                action="store_true",
-                help="Force command to apply to all queues if none specified",
-            )
-            one.add_argument("--quiet", action="store_true", help="Display only errors")
-        one.add_argument(
-            "-v",
-            "--verbose",
-            action="store_true",
-            help="Display more detail about internal job manager state",
+    def __init__(self, limits, ceiling=None):
+        for what in COUNTED:
+            most = getattr(limits.max, what)
+            if ceiling is not None:
+                most = min(most, getattr(ceiling, what))
+            setattr(self, what, f"{getattr(limits.min, what)}-{most}")
+
+
+class Row:
+    """A line of the table: a `flux.queue.QueueInfo`, and what is made of it."""
+
+    def __init__(self, info):
+        self.queue = info.name
+        self.queuem = f"{info.name}*" if info.name and info.is_default else info.name
+        self.defaults = info.defaults
+        self.resources = info.resources
+        self.limits = info.limits
+        self.limits.range = Range(info.limits)
+        self.limits.range.effective = Range(info.limits, info.resources.all)
+        self.submission = "enabled" if info.enabled else "disabled"
+        self.scheduling = "started" if info.started else "stopped"
+        self.color_off = OFF
+        for name in _UP:
+            is_up = getattr(info, name)
+            setattr(self, name, AltField("✔", "y") if is_up else AltField("✗", "n"))
+            setattr(self, f"color_{name}", GREEN if is_up else RED)
+
+
+def list_command(args):
+    layout = Formats("flux-queue", FORMATS, "list").layout(args.format, HEADINGS)
+    handle = flux.Flux()
+    # Not QueueList: that of flux-python 0.88.0 wants of job-manager.queue-list what the job manager of flux-core 0.88.0
+    # does not say.
+    conf = QueueConf.from_config(handle.rpc("config.get").get())
+    resources = resource_list(handle).get()
+    rows = []
+    for name in words(args.queue) or list(conf) or [None]:
+        if name is not None and name not in conf:
+            raise CommandError(f"No such queue: {name}")
+        status = _status(handle, name)
+        is_default = name == conf.default_queue
+        rows.append(
+            Row(QueueInfo(name, conf, resources, status["enable"], status["start"], is_default))
         )
-        if name in ("stop", "disable"):
-            verb = {"stop": "stopped", "disable": "disabled"}[name]
-            one.add_argument(
-                "--nocheckpoint",
-                action="store_true",
-                help=f"Do not checkpoint that the queue has been {verb}",
-            )
-            one.add_argument(
-                "-m", "--message", metavar="REASON", help=f"Add reason that a queue is {verb}"
-            )
-        one.add_argument("queue", metavar="QUEUE", nargs="?", help=f"Queue to {name}")
-
-    for name in ("drain", "idle"):
-        one = parser.command(name, wait_command)
-        one.add_argument("-t", "--timeout", metavar="DURATION", help="timeout after DURATION")
-        if name == "idle":
-            one.add_argument(
-                "--quiet",
-                action="store_true",
-                help="Only display pending job count if nonzero",
-            )
-    return parser
+    layout.print_items(rows, no_header=args.no_header)
 
 
-def _rpc(client, label, topic, payload):
-    """A request whose failure is reported after the name of what was tried."""
+def _status(handle, name):
+    return _ask(handle, "status", "queue-status", {"name": name} if name else {})
+
+
+def _ask(handle, label, topic, payload):
+    """A request whose failure is reported after what was tried."""
     try:
-        return client.rpc("job-manager." + topic, payload)
+        return handle.rpc(f"job-manager.{topic}", payload).get()
     except OSError as exc:
         raise CommandError(f"{label}: {error_text(exc)}") from None
 
 
-def _names(client, wanted=None):
+def _names(handle, wanted=None):
     """The queues to speak of; None is the anonymous one."""
-    if wanted:
-        return [wanted]
-    return _rpc(client, "list", "queue-list", {})["queues"] or [None]
+    return [wanted] if wanted else _ask(handle, "list", "queue-list", {})["queues"] or [None]
 
 
 def _wanted(args):
-    """The queue that was named, by either of the two ways to name it."""
+    """The queue that was named, in one of the two ways to name it."""
     if args.queue and args.old_queue:
-        raise CommandError(
-            f"Conflicting queues specified as --queue={args.old_queue} and {args.queue}"
-        )
+        text = f"Conflicting queues specified as --queue={args.old_queue} and {args.queue}"
+        raise CommandError(text)
     return args.queue or args.old_queue
 
 
 def submission_text(status):
     if status["enable"]:
         return "Job submission is enabled"
-    reason = status.get("disable_reason")
-    return f"Job submission is disabled: {reason}" if reason else "Job submission is disabled"
+    return f"Job submission is disabled: {status['disable_reason']}"
 
 
 def scheduling_text(status):
     if status["start"]:
         return "Scheduling is started"
-    if "blocked" in status and not status.get("stop_reason"):
-        blocked = status["blocked"]
-        reason = {"scheduler": "Scheduler is offline", "parent": "Parent queue is stopped"}.get(
-            blocked, blocked
-        )
-    else:
-        reason = status.get("stop_reason")
+    reason = status.get("stop_reason")
     return f"Scheduling is stopped: {reason}" if reason else "Scheduling is stopped"
 
 
-def _show(client, names, texts):
+def _show(handle, names, texts):
     for name in names:
-        status = _rpc(client, "status", "queue-status", {"name": name} if name else {})
+        status = _status(handle, name)
         for text in texts:
             print(f"{name}: {text(status)}" if name else text(status))
 
 
-def _show_counts(client):
-    count = client.rpc("job-manager.alloc-query", {})
+def _show_counts(handle):
+    count = handle.rpc("job-manager.alloc-query", {}).get()
     print(f"{count['queue_length']} alloc requests queued")
     print(f"{count['alloc_pending']} alloc requests pending to scheduler")
     print(f"{count['running']} running jobs")
 
 
 def status_command(args):
-    wanted = _wanted(args)
-    client = connect()
-    _show(client, _names(client, wanted), (submission_text, scheduling_text))
+    handle = flux.Flux()
+    _show(handle, _names(handle, _wanted(args)), (submission_text, scheduling_text))
     if args.verbose:
-        _show_counts(client)
+        _show_counts(handle)
 
 
 def change_command(args):
     wanted = _wanted(args)
-    client = connect()
+    handle = flux.Flux()
     submission = args.subcommand in ("enable", "disable")
-    key, topic = ("enable", "queue-enable") if submission else ("start", "queue-start")
-    if not submission and not wanted and not args.all and _names(client) != [None]:
-        raise CommandError(NEED_QUEUES)
+    key = "enable" if submission else "start"
+    if not submission and not wanted and not args.all and _names(handle) != [None]:
+        raise CommandError("Named queues are defined. Specify queues or use --all.")
     payload = {key: args.subcommand in ("enable", "start"), "all": args.all}
     if wanted:
         payload["name"] = wanted
     reason = getattr(args, "message", None)
-    if args.subcommand == "disable" and not reason:
-        reason = "disabled by administrator"
+    if args.subcommand == "disable":
+        reason = reason or "disabled by administrator"
     if reason:
         payload["reason"] = reason
-    _rpc(client, key, topic, payload)
+    _ask(handle, key, f"queue-{key}", payload)
     if args.quiet:
         return
-    shown = _names(client, None if args.verbose else wanted)
-    _show(client, shown, (submission_text if submission else scheduling_text,))
+    shown = _names(handle, None if args.verbose else wanted)
+    _show(handle, shown, (submission_text if submission else scheduling_text,))
     if args.verbose and not submission:
-        _show_counts(client)
+        _show_counts(handle)
 
 
 def wait_command(args):
-    timeout = None
-    if args.timeout is not None:
-        try:
-            timeout = fsd.parse(args.timeout)
-        except ValueError as exc:
-            raise CommandError(str(exc)) from None
-        timeout = None if timeout == float("inf") else timeout
-    client = connect()
+    future = flux.Flux().rpc(f"job-manager.{args.subcommand}")
+    timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
     try:
-        answer = client.send(f"job-manager.{args.subcommand}", {}).get(timeout)
+        future.wait_for(-1.0 if timeout == float("inf") else timeout)
+        answer = future.get()
     except OSError as exc:
         text = "timeout" if exc.errno == errno.ETIMEDOUT else error_text(exc)
         raise CommandError(f"{args.subcommand}: {text}") from None
     if args.subcommand == "idle" and (answer["pending"] or not args.quiet):
         print(f"{answer['pending']} jobs")
-    return 0
-
-
-def list_command(args):
-    from flux_embedded.cmd.lib import queuelist
-
-    client = connect()
-    wanted = [name for text in args.queue or () for name in text.split(",")]
-    return queuelist.show(client, _names(client), wanted, args.format, not args.no_header)
 
 
 def main(argv):
-    return make_parser().run(argv)
+    parser = Parser("flux-queue")
+    one = parser.command("list", list_command, "list the queues, with their limits")
+    one.add_queues()
+    one.add_table()
+    for name in ("status", "enable", "disable", "start", "stop"):
+        function = status_command if name == "status" else change_command
+        one = parser.command(name, function, f"{name} of submission, or of scheduling")
+        one.add_argument("-q", "--queue", dest="old_queue", metavar="NAME", help="this queue")
+        one.flag("-v", "--verbose", text="with the counts of the job manager")
+        if name != "status":
+            one.flag("-a", "--all", text="all queues")
+            one.flag("--quiet", text="print errors only")
+        if name in ("stop", "disable"):
+            one.flag("--nocheckpoint", text="accepted")
+            one.add_argument("-m", "--message", metavar="REASON", help="why")
+        one.add_argument("queue", metavar="QUEUE", nargs="?")
+    for name, text in (("drain", "is active"), ("idle", "runs")):
+        one = parser.command(name, wait_command, f"wait until no job {text}")
+        one.add_argument("-t", "--timeout", metavar="FSD", help="no longer than this")
+        if name == "idle":
+            one.flag("--quiet", text="print how many are pending only if there are any")
+    return parser.run(argv)

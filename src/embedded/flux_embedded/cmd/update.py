@@ -1,93 +1,71 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux update``: change a job that is not over."""
 
 import json
 
-from flux_embedded.cmd.lib import jobids, pyargs
-from flux_embedded.cmd.lib.client import connect
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
-from flux_embedded.formats import fsd
+import flux
+from flux.job import JobID, job_kvs_lookup
+from flux.util import parse_fsd
+from flux_embedded.cmd.lib.errors import CommandError, warn
+from flux_embedded.cmd.lib.options import Parser
 
 
 def _attribute(key):
     """The full path of a key: below attributes.system unless it says otherwise."""
     if key.startswith("attributes."):
         return key
-    if key in ("name", "job-name"):
-        return "attributes.system.job.name"
-    return "attributes.system." + key
+    return (
+        "attributes.system.job.name" if key in ("name", "job-name") else f"attributes.system.{key}"
+    )
 
 
-def _duration(client, jobid, text):
-    """A new duration; ``+`` and ``-`` count from the present one."""
+def _duration(handle, jobid, text):
+    """A new duration in seconds, 0 for none; ``+`` and ``-`` count from the present one."""
     sign = text[:1] if text[:1] in "+-" else ""
     try:
-        seconds = fsd.parse(text[len(sign) :])
-    except ValueError:
+        seconds = parse_fsd(text[len(sign) :])
+    except OSError:
         raise CommandError("invalid Flux standard duration") from None
     if seconds == float("inf"):
         seconds = 0.0
     if not sign:
         return seconds
-    answer = client.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 2})
-    system = json.loads(answer["jobspec"])["attributes"]["system"]
+    system = job_kvs_lookup(handle, jobid, ["jobspec"])["jobspec"]["attributes"]["system"]
     present = float(system.get("duration", 0))
     if present == 0:
-        raise CommandError(f"duration for {jobids.f58(jobid)} is unlimited, can't update by {text}")
+        raise CommandError(f"duration for {jobid} is unlimited, can't update by {text}")
     if sign == "-" and seconds >= present:
-        raise CommandError(
-            f"current duration for {jobids.f58(jobid)} ({present:g}s) cannot be reduced by {text[1:]}"
-        )
+        text = f"current duration for {jobid} ({present:g}s) cannot be reduced by {text[1:]}"
+        raise CommandError(text)
     return present + seconds if sign == "+" else present - seconds
 
 
-def _updates(client, jobid, words):
+def main(argv):
+    parser = Parser("flux-update")
+    parser.flag("-n", "--dry-run", text="print the updates, do not make them")
+    parser.flag("-v", "--verbose", text="print what was updated")
+    parser.flag("--wait", text="accepted")
+    parser.add_argument("jobid", metavar="JOBID", type=JobID)
+    parser.add_argument("updates", metavar="KEY=VALUE", nargs="+")
+    args = parser.parse_args(argv)
+    handle = flux.Flux()
     updates = {}
-    for word in words:
+    for word in args.updates:
         key, equals, value = word.partition("=")
         if not equals:
             raise CommandError(f"invalid update '{word}': expected KEY=VALUE")
         path = _attribute(key)
         if path == "attributes.system.duration":
-            updates[path] = _duration(client, jobid, value)
+            updates[path] = _duration(handle, args.jobid, value)
             continue
         try:
             updates[path] = json.loads(value)
         except ValueError:
             updates[path] = value
-    return updates
-
-
-def main(argv):
-    parser = pyargs.Parser(prog="flux-update")
-    add = parser.add_argument
-    add(
-        "-n",
-        "--dry-run",
-        action="store_true",
-        help="Do not apply any updates, just emit update payload to stdout",
-    )
-    add("-v", "--verbose", action="store_true", help="Print keys that were updated")
-    add("--wait", action="store_true", help="accepted for compatibility")
-    add("jobid", metavar="JOBID", help="Target jobid")
-    add(
-        "updates",
-        metavar="KEY=VALUE",
-        nargs="+",
-        help="Requested jobspec updates in KEY=VALUE form",
-    )
-    args = parser.parse_args(argv)
-    jobid = jobids.parse(args.jobid, jobids.INVALID)
-    client = connect()
-    try:
-        updates = _updates(client, jobid, args.updates)
-        if args.dry_run:
-            print(json.dumps(updates))
-            return 0
-        client.rpc("job-manager.update", {"id": jobid, "updates": updates})
-    except OSError as exc:
-        text = error_text(exc)
-        raise CommandError(text) from None
+    if args.dry_run:
+        print(json.dumps(updates))
+        return
+    handle.rpc("job-manager.update", {"id": args.jobid, "updates": updates}).get()
     if args.verbose:
         for key, value in updates.items():
             warn(f"flux-update: INFO: updated {key} to {value}")
-    return 0

@@ -1,23 +1,23 @@
-"""``flux version``."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux version``: which Flux this is."""
 
 import os
 
-#: the release of the host whose commands these follow
-HOST_VERSION = "0.88.0"
+import flux
+from flux_embedded.about import HOST_VERSION, describe
+from flux_embedded.cmd.lib.options import Parser
 
 
 def main(argv):
+    Parser("flux-version", status=1).parse_args(argv)
     print(f"commands:    \t\t{HOST_VERSION}")
     print(f"libflux-core:\t\t{HOST_VERSION}")
     if os.environ.get("FLUX_URI"):
-        from flux_embedded.cmd.lib.client import connect
-        from flux_embedded.cmd.lib.errors import NoInstance
-
         try:
-            broker = connect().rpc("attr.get", {"name": "version"})["value"]
+            broker = flux.Flux().attr_get("version")
+        except OSError:
+            pass
+        else:
             print(f"broker:  \t\t{broker}")
             print(f"FLUX_URI:\t\t{os.environ['FLUX_URI']}")
-        except (OSError, NoInstance):
-            pass
-    print("build-options:\t\t+embedded (flux-scheduler)")
-    return 0
+    print(f"build-options:\t\t{describe()}")

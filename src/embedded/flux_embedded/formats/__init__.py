@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Text formats of the Flux RFCs, one file each.
 
 Nothing in here needs an instance: the functions take and return plain Python

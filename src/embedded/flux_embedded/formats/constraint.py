@@ -1,4 +1,5 @@
-"""Constraints as objects (RFC 31): checking them, and which ranks they match."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Constraints as objects (RFC 31): whether they have the form."""
 
 from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.quote import quote
@@ -58,66 +59,3 @@ def check_property(name):
     for char in name:
         if char in ILLEGAL:
             raise ValueError(f"invalid character '{char}' in property \"{name}\"")
-
-
-def hosts(constraint):
-    """Yield every host name the ``hostlist`` terms of a valid constraint name."""
-    for op, values in constraint.items():
-        for value in values:
-            if op == "hostlist":
-                yield from hostlist.decode(value)
-            elif op in _LOGIC:
-                yield from hosts(value)
-
-
-def match(constraint, every, properties, host_ranks):
-    """Return the ranks a constraint matches.
-
-    Args:
-        constraint (dict): a valid constraint.
-        every (list): bounds of all ranks (see formats.idset).
-        properties (dict): bounds of the ranks of each property.
-        host_ranks (callable): host name to an iterable of ranks.
-
-    Returns:
-        list: bounds of the matching ranks.
-    """
-    result = every
-    for op, values in constraint.items():
-        if op == "and":
-            term = every
-            for value in values:
-                one = match(value, every, properties, host_ranks)
-                term = idset.intersect(term, one)
-        elif op == "or":
-            term = [] if values else every
-            for value in values:
-                one = match(value, every, properties, host_ranks)
-                term = idset.union(term, one)
-        elif op == "not":
-            term = every
-            for value in values:
-                one = match(value, every, properties, host_ranks)
-                term = idset.intersect(term, one)
-            term = idset.difference(every, term)
-        elif op == "properties":
-            term = every
-            for value in values:
-                if value[0] == "^":
-                    have = properties.get(value[1:], ())
-                    term = idset.difference(term, have)
-                else:
-                    have = properties.get(value, ())
-                    term = idset.intersect(term, have)
-        elif op == "hostlist":
-            found = set()
-            for value in values:
-                for host in hostlist.decode(value):
-                    found.update(host_ranks(host))
-            term = idset.from_ids(found)
-        else:
-            term = []
-            for value in values:
-                term = idset.union(term, idset.decode(value))
-        result = idset.intersect(result, term)
-    return result

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Values in nested objects by a path of keys, ``attributes.system.duration``."""
 
 

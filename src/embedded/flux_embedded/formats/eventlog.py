@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Event logs (RFC 18): one JSON object a line."""
 
 from json.encoder import encode_basestring_ascii as _quote

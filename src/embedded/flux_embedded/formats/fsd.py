@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Flux Standard Duration (RFC 23)."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Ordered lists of host names as text (RFC 29)."""
 
 import re
@@ -54,7 +55,6 @@ def decode(text, limit=MAX_HOSTS):
 
 def _expand(hosts, text, prefix, idlist, suffix, limit):
     """Append the names of one bracket group."""
-    width = None
     for element in idlist.split(","):
         match = _ELEMENT.fullmatch(element)
         if not match:
@@ -66,11 +66,8 @@ def _expand(hosts, text, prefix, idlist, suffix, limit):
             raise ValueError(f"hostlist {quote(text)}: range {quote(element)} descends")
         if hi - lo >= limit - len(hosts):
             raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
-        padded = len(low) if low[0] == "0" and len(low) > 1 else 0
-        if width is None:
-            width = padded
-        pad = padded or width
-        if pad:
+        if low[0] == "0" and len(low) > 1:
+            pad = len(low)
             hosts += [f"{prefix}{i:0{pad}d}{suffix}" for i in range(lo, hi + 1)]
         else:
             hosts += [f"{prefix}{i}{suffix}" for i in range(lo, hi + 1)]
@@ -87,53 +84,51 @@ def split(name):
 def encode(hosts):
     """Return the canonical hostlist of an iterable of names.
 
-    Neighbouring names with the same prefix share a group as long as the
-    group's width gives back their own digits; order and repeats are kept.
+    Neighbouring names with the same prefix share a group; order and repeats are kept.
     """
     out = []
     prefix = None  # of the open group
     start = 0  # length of that prefix, or 0 where it takes a closer look
-    width = 0
-    spans = []  # of the open group: [first, last]
+    spans = []  # of the open group: [first, last, width]
     for name in hosts:
         digits = name[start:] if start and name.startswith(prefix) else ""
         if digits.isdigit() and digits.isascii() and len(digits) < 19:
             head = prefix
         else:
             head, digits = split(name)
-        padded = digits[:1] == "0" and len(digits) > 1
-        if digits and head == prefix:
-            if len(digits) == width if padded else len(digits) >= width:
-                number = int(digits)
-                last = spans[-1]
-                if number == last[1] + 1:
-                    last[1] = number
-                else:
-                    spans.append([number, number])
-                continue
-        if prefix is not None:
-            out.append(_group(prefix, width, spans))
-            prefix = None
-            start = 0
         if not digits:
+            if prefix is not None:
+                out.append(_group(prefix, spans))
+                prefix = None
+                start = 0
             out.append(name)
             continue
-        prefix = head
-        # All digits at the end of a name belong to its number, unless there are very many.
-        start = 0 if head[-1:].isdigit() else len(head)
-        width = len(digits) if padded else 0
         number = int(digits)
-        spans = [[number, number]]
+        if head == prefix:
+            last = spans[-1]
+            # A span goes on as long as its width gives back each name's own digits.
+            if number == last[1] + 1 and len(digits) == max(len(str(number)), last[2]):
+                last[1] = number
+                continue
+        else:
+            if prefix is not None:
+                out.append(_group(prefix, spans))
+            prefix = head
+            # All digits at the end of a name belong to its number, unless there are very many.
+            start = 0 if head[-1:].isdigit() else len(head)
+            spans = []
+        padded = digits[0] == "0" and len(digits) > 1
+        spans.append([number, number, len(digits) if padded else 0])
     if prefix is not None:
-        out.append(_group(prefix, width, spans))
+        out.append(_group(prefix, spans))
     return ",".join(out)
 
 
-def _group(prefix, width, spans):
+def _group(prefix, spans):
     if len(spans) == 1 and spans[0][0] == spans[0][1]:
-        return f"{prefix}{spans[0][0]:0{width}d}"
+        return f"{prefix}{spans[0][0]:0{spans[0][2]}d}"
     items = ",".join(
-        [f"{lo:0{width}d}" if lo == hi else f"{lo:0{width}d}-{hi:0{width}d}" for lo, hi in spans]
+        [f"{lo:0{w}d}" if lo == hi else f"{lo:0{w}d}-{hi:0{w}d}" for lo, hi, w in spans]
     )
     return f"{prefix}[{items}]"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of non-negative integers as text (RFC 22), kept as intervals.
 
 A set is a flat ascending list of *bounds* ``[lo0, hi0, lo1, hi1, ...]``, each
@@ -6,6 +7,7 @@ runs.  Its size depends on the number of runs, not on the number of members,
 and an id is a member when an odd number of bounds are at or below it.
 """
 
+import bisect
 import re
 
 from flux_embedded.formats.quote import quote
@@ -159,3 +161,19 @@ def intersect(a, b):
 
 def difference(a, b):
     return combine(a, b, DIFFERENCE)
+
+
+class Members:
+    """The members of a set, which are not listed: there may be any number."""
+
+    def __init__(self, bounds):
+        self.bounds = bounds
+
+    def __contains__(self, id):
+        return bisect.bisect_right(self.bounds, id) % 2 == 1
+
+    def __len__(self):
+        return count(self.bounds)
+
+    def __iter__(self):
+        return members(self.bounds)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Encodings of job ids (RFC 19)."""
 
 import locale
@@ -10,7 +11,7 @@ _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
 #: two digits at a time halve the work of encoding
 _PAIR = [a + b for a in _ALPHABET for b in _ALPHABET]
-_DOTHEX = re.compile(r"[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){3}")
+_DOTHEX = re.compile(r"[0-9a-fA-F]{1,4}(?:\.[0-9a-fA-F]{1,4}){3}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _DEC = re.compile(r"[0-9]{1,20}")
 MAX_ID = (1 << 64) - 1
@@ -61,14 +62,12 @@ def decode(text):
         ValueError: not a job id, above 64 bits, or one of the two forms
             (words, emoji) whose tables are not part of RFC 19.
     """
-    body = text.strip()
+    body = text.lstrip()
     if body.startswith("job."):
         body = body[4:]
-        if not _DOTHEX.fullmatch(body):
-            raise ValueError(f"job id {quote(text)}: expected job.XXXX.XXXX.XXXX.XXXX")
     if "." in body:
         if _DOTHEX.fullmatch(body):
-            return int(body.replace(".", ""), 16)
+            return int("".join([group.zfill(4) for group in body.split(".")]), 16)
     elif "-" in body:
         raise ValueError(f"job id {quote(text)}: the words encoding is not supported")
     elif body[:1] in ("ƒ", "f"):
@@ -78,9 +77,9 @@ def decode(text):
     elif body[:1] >= "\U0001f000":
         raise ValueError(f"job id {quote(text)}: the emoji encoding is not supported")
     elif body.startswith("0x"):
-        if _HEX.fullmatch(body):
+        if _HEX.fullmatch(body.rstrip()):
             return int(body, 16)
-    elif _DEC.fullmatch(body):
+    elif _DEC.fullmatch(body.rstrip()):
         value = int(body)
         if value <= MAX_ID:
             return value

@@ -1,14 +1,14 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Checking a jobspec at the door (RFC 14, RFC 25).
 
 `validate` is what ingest does by default: version 1 with integer counts, any
 graph of resources, so that a pool which knows sockets or racks can be asked
-for them (a real instance takes those too).  `validate_v1` also holds the
-graph to the four forms of RFC 25.
+for them (a real instance takes those too).
 """
 
 import json
 
-from flux_embedded.formats import constraint, hostlist
+from flux_embedded.formats import constraint
 from flux_embedded.formats.quote import quote
 
 MAX_DEPTH = 64
@@ -197,73 +197,6 @@ def _check_dependencies(dependencies):
         for key in ("scheme", "value"):
             if type(item.get(key)) is not str:
                 raise ValueError(f"dependency {key} must be a string")
-
-
-def validate_v1(jobspec):
-    """Check a jobspec as `validate` does, and that its graph is one of RFC 25.
-
-    Raises:
-        ValueError: the first thing found wrong
-    """
-    validate(jobspec)
-    resources = jobspec["resources"]
-    if len(resources) != 1:
-        raise ValueError(f"resources must hold one vertex, not {len(resources)}")
-    top = resources[0]
-    slot = top
-    if top["type"] == "node":
-        children = top.get("with") or ()
-        if len(children) != 1:
-            raise ValueError("node must contain one slot")
-        slot = children[0]
-    if slot["type"] != "slot":
-        raise ValueError(
-            f"expected node or slot, not {quote(top['type'])}"
-            if slot is top
-            else f"node must contain a slot, not {quote(slot['type'])}"
-        )
-    seen = []
-    for child in slot["with"]:
-        if child["type"] not in ("core", "gpu") or child["type"] in seen:
-            raise ValueError("slot must contain core, and at most gpu besides")
-        seen.append(child["type"])
-        for key in ("with", "exclusive", "id", "label"):
-            if key in child:
-                raise ValueError(f"'{key}' is not allowed for type {quote(child['type'])}")
-    if "core" not in seen:
-        raise ValueError("slot must contain core")
-    for vertex in {id(top): top, id(slot): slot}.values():
-        if "id" in vertex:
-            raise ValueError(f"'id' is not allowed for type {quote(vertex['type'])}")
-    for vertex in (top, slot, *slot["with"]):
-        if vertex["count"] < 1:
-            raise ValueError(f"resource count must be above 0 for type {quote(vertex['type'])}")
-    if jobspec["tasks"] and jobspec["tasks"][0]["slot"] != slot["label"]:
-        raise ValueError(
-            f"task slot {quote(jobspec['tasks'][0]['slot'])} is not the label of a slot"
-        )
-
-
-def check_hosts(jobspec, known):
-    """Check that the hosts of a valid jobspec's constraint exist.
-
-    Args:
-        jobspec (dict): checked by `validate`
-        known: container of the instance's host names
-
-    Raises:
-        ValueError: ``host constraint contains invalid hosts: ...``
-    """
-    constraints = jobspec["attributes"]["system"].get("constraints")
-    if not constraints:
-        return
-    missing = dict.fromkeys(name for name in constraint.hosts(constraints) if name not in known)
-    if missing:
-        plural = "s" if len(missing) > 1 else ""
-        names = hostlist.encode(missing)
-        raise ValueError(
-            f"host constraint contains invalid hosts: host{plural} {quote(names, 200)} not found"
-        )
 
 
 def count_resources(resources):

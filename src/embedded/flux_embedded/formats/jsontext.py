@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """JSON, without the detours that the json module makes for each call.
 
 For the short texts that messages and events are, most of the time of

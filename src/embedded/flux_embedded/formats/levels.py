@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Levels of log messages, as syslog counts them."""
 
 LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")

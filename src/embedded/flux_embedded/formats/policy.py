@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the tables ``[policy]`` and ``[queues]`` may hold (RFC 33).
 
 A key that nobody knows is an error: a limit with a typo would limit nothing.
@@ -35,48 +36,43 @@ def _error(where, text):
 
 
 def _table(table, where, keys):
-    """`table`, which may have only these keys.
-
-    Raises:
-        OSError: EINVAL
-    """
-    if not isinstance(table, dict):
-        raise _error(where, f"Expected object, got {json_name(table)}")
-    unknown = [key for key in table if key not in keys]
-    if unknown:
-        text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
-        raise _error(where, text)
-    return table
+    return check_types(table, {}, f"error parsing [{where}] config table", keys)
 
 
 #: What an error calls a value of a type that a key must have.
 _NAMES = {dict: "object", list: "array", str: "string", int: "integer", bool: "true or false"}
 
 
-def check_types(table, kinds, where):
-    """Check a table that may have more keys than these.
+def check_types(table, kinds, where, keys=None):
+    """Check a table.
 
     Args:
-        table: the table, None for none
+        table: the table, None for an empty one
         kinds (dict): key -> type
         where (str): what the text begins with
+        keys: all that it may have, None for any
 
     Returns:
         dict: the table
 
     Raises:
-        OSError: EINVAL, ``WHERE: Expected TYPE, got TYPE``
+        OSError: EINVAL, ``WHERE: Expected TYPE, got TYPE``, or the keys that nobody knows
     """
     table = {} if table is None else table
-    for value, kind in [(table, dict)] + [
-        (table[key], kind)
-        for key, kind in kinds.items()
-        if isinstance(table, dict) and key in table
-    ]:
-        if type(value) is not kind:
-            text = f"{where}: Expected {_NAMES[kind]}, got {json_name(value)}"
-            raise OSError(errno.EINVAL, text)
+    _check_type(table, dict, where)
+    for key in kinds.keys() & table.keys():
+        _check_type(table[key], kinds[key], where)
+    unknown = [key for key in table if keys is not None and key not in keys]
+    if unknown:
+        text = f"{where}: {len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
+        raise OSError(errno.EINVAL, text)
     return table
+
+
+def _check_type(value, kind, where):
+    if type(value) is not kind:
+        text = f"{where}: Expected {_NAMES[kind]}, got {json_name(value)}"
+        raise OSError(errno.EINVAL, text)
 
 
 def json_name(value):
@@ -133,8 +129,7 @@ def _limits(table, where):
     sizes = _table(table.get("job-size", {}), f"{where}.job-size", ("min", "max"))
     for key, size in sizes.items():
         for value in _table(size, f"{where}.{key}", ("nnodes", "ncores", "ngpus")).values():
-            if type(value) is not int:
-                raise _error(f"{where}.{key}", f"Expected integer, got {json_name(value)}")
+            _check_type(value, int, f"error parsing [{where}.{key}] config table")
             if value < -1:
                 raise _error(f"{where}.{key}", "values must be >= -1")
 

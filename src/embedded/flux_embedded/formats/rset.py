@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
 
 `RSet` is the one model of R. The functions below it are for whoever has the R of every job in
@@ -72,7 +73,7 @@ class RSet:
         if not isinstance(entries, list):
             raise ValueError("execution.R_lite: expected an array")
         for i, entry in enumerate(entries):
-            self._read_entry(entry, f"execution.R_lite[{i}]", lenient)
+            self._read_entry(entry, f"execution.R_lite[{i}]")
         if "nodelist" in execution:
             self._read_nodelist(execution["nodelist"], lenient)
         properties = execution.get("properties", {})
@@ -87,17 +88,11 @@ class RSet:
         self.nslots = execution.get("nslots")
         self.scheduling = R.get("scheduling")
 
-    def _read_entry(self, entry, where, lenient):
+    def _read_entry(self, entry, where):
         if not isinstance(entry, dict):
             raise ValueError(f"{where}: expected an object")
-        if lenient:
-            try:
-                bounds = idset.decode(entry.get("rank"))
-            except (ValueError, TypeError, AttributeError):
-                raise ValueError(f"IDset(): Invalid argument: {entry.get('rank')}") from None
-        else:
-            bounds = _decode(entry.get("rank"), f"{where}.rank")
-        if not bounds and not lenient:
+        bounds = _decode(entry.get("rank"), f"{where}.rank")
+        if not bounds:
             raise ValueError(f"{where}.rank: empty")
         if idset.count(bounds) + len(self.have) > MAX_RANKS:
             raise ValueError(f"{where}.rank: more than {MAX_RANKS} ranks")
@@ -105,11 +100,7 @@ class RSet:
         if not isinstance(children, dict):
             raise ValueError(f"{where}.children: expected an object")
         have = {kind: _decode(children[kind], f"{where}.children.{kind}") for kind in children}
-        found = dict.fromkeys(idset.members(bounds), kinds(have))
-        if lenient:
-            self.have.update(found)  # of a rank that is named again the latter counts
-        else:
-            self._add(found)
+        self._add(dict.fromkeys(idset.members(bounds), kinds(have)))
 
     def _read_nodelist(self, nodelist, lenient):
         if not isinstance(nodelist, list) or not all(isinstance(text, str) for text in nodelist):
@@ -214,10 +205,6 @@ class RSet:
         """The ranks of each property, {name: idset string}."""
         return {name: idset.text(ranks) for name, ranks in self.properties.items()}
 
-    def rank_properties(self, rank):
-        """The properties of a rank, in the order in which R has them."""
-        return tuple(name for name, members in self.properties.items() if rank in members)
-
     def members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
         if idset.count(bounds) < len(self.have):
@@ -262,7 +249,7 @@ class RSet:
             return
         for rank, more in have.items():
             old = self.have.get(rank)
-            self.have[rank] = more if old is None else _combine(old, more, idset.UNION)
+            self.have[rank] = more if old is None else _union(old, more)
 
     def set_property(self, name, ranks=None):
         """Give ranks (a set; default: all) a property.
@@ -297,38 +284,20 @@ class RSet:
         result.add(other)
         return result
 
-    def diff(self, other):
-        return self._combined(other, idset.DIFFERENCE)
-
-    def intersect(self, other):
-        return self._combined(other, idset.INTERSECT)
-
-    def _combined(self, other, how):
-        result = self.copy()
-        cache = {}
-        for rank, have in self.have.items():
-            pair = (have, other.have.get(rank, ()))
-            if pair not in cache:
-                cache[pair] = _combine(*pair, how)
-            result.have[rank] = cache[pair]
-        # A rank that has nothing in either set is in both of them all the same.
-        empty = how == idset.INTERSECT and other.have.keys() & self.have.keys()
-        result.keep(
-            {
-                rank
-                for rank, have in result.have.items()
-                if have or (empty and rank in empty and not self.have[rank])
-            }
+    def overlaps(self, other):
+        """Whether something is in both."""
+        return any(
+            idset.intersect(bounds, dict(other.have[rank]).get(kind, ()))
+            for rank in self.have.keys() & other.have.keys()
+            for kind, bounds in self.have[rank]
         )
-        return result
 
-    def renumber(self, number=None):
-        """The same with other ranks: {rank: new}, or 0, 1, ... in their order.
+    def renumber(self):
+        """The same with ranks 0, 1, ... in their order.
 
         ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
         """
-        if number is None:
-            number = {rank: new for new, rank in enumerate(self.rank_list())}
+        number = {rank: new for new, rank in enumerate(self.rank_list())}
         result = self.copy()
         result.have = {number[rank]: have for rank, have in self.have.items()}
         result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
@@ -336,39 +305,6 @@ class RSet:
             name: {number[rank] for rank in members} for name, members in self.properties.items()
         }
         return result
-
-    def remap(self):
-        """Ranks and what they have renumbered from 0, as a sub-instance sees them.
-
-        GPUs keep their numbers: CUDA_VISIBLE_DEVICES knows them by no other.
-        """
-        result = self.renumber()
-        for rank, have in result.have.items():
-            result.have[rank] = tuple(
-                (kind, bounds if kind == "gpu" else (0, idset.count(bounds)))
-                for kind, bounds in have
-            )
-        return result
-
-    def rerank(self, names):
-        """Ranks renumbered in the order of hosts.
-
-        Raises:
-            ValueError: the hosts are not those of this set
-        """
-        if len(names) != len(self.have):
-            raise ValueError(
-                f"Number of hosts ({len(names)}) does not match node count ({len(self.have)})"
-            )
-        free = {}
-        for rank in self.rank_list():
-            free.setdefault(self.hosts.get(rank), []).append(rank)
-        number = {}
-        for new, name in enumerate(names):
-            if not free.get(name):
-                raise ValueError(f"Host {name} not found in resources")
-            number[free[name].pop(0)] = new
-        return self.renumber(number)
 
 
 def kinds(children):
@@ -381,10 +317,10 @@ def short_kinds(have):
     return ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
 
 
-def _combine(a, b, how):
+def _union(a, b):
     a, b = dict(a), dict(b)
     return kinds(
-        {kind: idset.combine(a.get(kind, ()), b.get(kind, ()), how) for kind in a.keys() | b.keys()}
+        {kind: idset.union(a.get(kind, ()), b.get(kind, ())) for kind in a.keys() | b.keys()}
     )
 
 

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job states and the table that derives them from the eventlog (RFC 21).
 
-`next_state` is the only place where a state follows from an event: the job manager uses it for live
-jobs, at restart, and anyone may use it on a recorded eventlog (`replay`).
+`next_state` is the only place where a state follows from an event, of live jobs and of those in an eventlog.
 """
 
 NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
@@ -27,10 +27,9 @@ TOPICS = {state: f"job.state.{name.lower()}" for state, name in NAMES.items()}
 
 COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
 RESULT_NAMES = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+#: What a filter may name.
 RESULT_MASKS = {name.lower(): result for result, name in RESULT_NAMES.items()}
-#: states and results in one or two letters
-STATE_LETTERS = {state: name[0] for state, name in NAMES.items()}
-RESULT_LETTERS = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
+RESULT_MASKS.update(cd=COMPLETED, f=FAILED, ca=CANCELED, to=TIMEOUT)
 
 FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
 #: Only ever set by plugins: the job's resources come from one.
@@ -70,20 +69,6 @@ def next_state(state, name, context):
             return _FATAL.get(state, state)
         return state
     return TRANSITIONS.get(name, _NOTHING).get(state, state)
-
-
-def replay(events):
-    """State of a job whose eventlog is `events`, dicts with ``name`` and perhaps ``context``.
-
-    Returns:
-        int: the state; 0 if there is no ``submit``; None if the job was invalidated
-    """
-    state = 0
-    for event in events:
-        if event["name"] == "invalidate":
-            return None
-        state = next_state(state, event["name"], event.get("context"))
-    return state
 
 
 def result(status, end_event):

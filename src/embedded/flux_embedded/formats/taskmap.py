@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Maps of tasks to nodes (RFC 34).
 
 A map is here a list with the task ids of each node.  Written, it is a list of blocks ``[first node, nodes, tasks a node,

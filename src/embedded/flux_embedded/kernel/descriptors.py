@@ -10,25 +10,35 @@ class Descriptors:
 
     def __init__(self):
         self._selector = selectors.DefaultSelector()
+        self._files = {}  # fd -> (events, callback) of what cannot be waited for: files are always ready
         self._signals = {}
         self._wakeup = None
 
     def __bool__(self):
-        return bool(self._selector.get_map())
+        return bool(self._files or self._selector.get_map())
 
     def add(self, fd, events, callback):
         """Call ``callback(fd, events)`` when `fd` is ready (selectors.EVENT_*)."""
-        self._selector.register(fd, events, callback)
+        try:
+            self._selector.register(fd, events, callback)
+        except PermissionError:
+            self._files[fd] = (events, callback)
 
     def modify(self, fd, events, callback):
-        self._selector.modify(fd, events, callback)
+        if fd in self._files:
+            self._files[fd] = (events, callback)
+        else:
+            self._selector.modify(fd, events, callback)
 
     def remove(self, fd):
-        self._selector.unregister(fd)
+        if self._files.pop(fd, None) is None:
+            self._selector.unregister(fd)
 
     def select(self, timeout):
         """Wait for at most `timeout` seconds (None: for ever); returns [(callback, fd, events)]."""
-        return [(key.data, key.fd, mask) for key, mask in self._selector.select(timeout)]
+        found = self._selector.select(0 if self._files else timeout)
+        ready = [(key.data, key.fd, mask) for key, mask in found]
+        return ready + [(callback, fd, events) for fd, (events, callback) in self._files.items()]
 
     def add_signal(self, signum, callback):
         """Call ``callback(signum)`` for each `signum`; returns a function that undoes it."""

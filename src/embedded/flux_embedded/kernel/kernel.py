@@ -11,6 +11,7 @@ theirs (see `task`), so that a blocking ``get()`` is no more than a switch to th
 import heapq
 import itertools
 import time
+from threading import get_ident
 
 from greenlet import getcurrent, greenlet
 
@@ -48,6 +49,8 @@ class Kernel(Router):
         super().__init__(size)
         self.clock = clock or RealClock()
         self.serial = itertools.count(1)
+        #: for matchtags: an outside program's tasks share one connection, on which they are told apart by these
+        self.tags = itertools.count(1)
         self.running = None
         self.intercept = None
         self.turns = 0
@@ -67,6 +70,7 @@ class Kernel(Router):
         self.remove_fd = self._descriptors.remove
         self.add_signal = self._descriptors.add_signal
         self._hub = None
+        self._thread = None
         self._until = None
         self._runner = None
 
@@ -120,7 +124,12 @@ class Kernel(Router):
     def dispose(self):
         """Give back the descriptors and end the loop's greenlet: this kernel does not run again."""
         hub, self._hub = self._hub, None
-        if hub is not None and not hub.dead:
+        if (
+            hub is not None
+            and not hub.dead
+            and hub is not getcurrent()
+            and self._thread == get_ident()
+        ):
             # Nobody would collect it: a suspended greenlet keeps what its frames refer to.
             hub.throw()
         self._descriptors.close()
@@ -137,7 +146,11 @@ class Kernel(Router):
     @property
     def hub(self):
         """The greenlet the loop runs in. What escapes it is raised in the program's first greenlet."""
-        if self._hub is None or self._hub.dead:
+        hub = self._hub
+        # An outside program may have made its handle in another thread, where that loop has to stay.
+        moved = self.uplink is not None and self._thread != get_ident()
+        if hub is None or hub.dead or moved:
+            self._thread = get_ident()
             root = getcurrent()
             while root.parent is not None:
                 root = root.parent

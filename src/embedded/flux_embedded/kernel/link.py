@@ -15,7 +15,6 @@ from flux_embedded.kernel import current, message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.kernel import Kernel
-from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import Task
 from flux_embedded.kernel.wire import Unpacker, pack
 
@@ -40,7 +39,7 @@ def open_handle(url=None, flags=0):
     if inside is not None and url is None:
         return inside
     if flags & ~OPEN_FLAGS:
-        raise OSError(errno.EINVAL, "Unable to connect to Flux: invalid flags specified")
+        raise OSError(errno.EINVAL, "invalid flags specified")
     return connect(url)
 
 
@@ -53,10 +52,7 @@ def connect(url=None):
 
     Raises:
         OSError: no instance answers there; the text names the socket
-        ValueError: url is no string
     """
-    if url is not None and not isinstance(url, str):
-        raise message.InvalidArguments(f"url must be a string, not {url!r}")
     if url and url[0] in "/.":
         return _ancestor(url)
     if url is None:
@@ -86,7 +82,7 @@ def connect(url=None):
 
 
 def _failure(number, reason):
-    return OSError(number, f"Unable to connect to Flux: {reason}")
+    return OSError(number, reason)
 
 
 def _ancestor(path):
@@ -114,21 +110,17 @@ class Link(Endpoint):
         self._sock = sock
         self._unpacker = Unpacker()
         self._askers = {}
-        self._tag = 0
+        self._pid = os.getpid()
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
     def fileno(self):
         return self._sock.fileno()
 
     def receive(self, msg):
-        # A response is to a request the broker sent here, for a service that this program registered.
-        tag = msg.matchtag if msg.type == message.RESPONSE else 0
-        if msg.type == message.REQUEST and msg.matchtag and not msg.flags & message.FLAG_NORESPONSE:
-            self._tag += 1
-            tag = self._tag
-            self._askers[tag] = msg
+        if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
+            self._askers[msg.matchtag] = msg
         try:
-            self._sock.sendall(pack(msg, tag))
+            self._sock.sendall(pack(msg))
         except OSError:
             self._lost()
 
@@ -154,8 +146,15 @@ class Link(Endpoint):
             return
         if msg.errnum or not asked.flags & message.FLAG_STREAMING:
             del self._askers[msg.matchtag]
-        msg.matchtag = asked.matchtag
         self.kernel.send(asked.sender, msg)
+
+    def close(self):
+        """Close the connection."""
+        # The selector is shared with a child process that this may be the end of.
+        if os.getpid() == self._pid and self.kernel.uplink is self:
+            self.kernel.remove_fd(self._sock.fileno())
+        self._sock.close()
+        self.kernel.uplink = _Gone(self.kernel)
 
     def _lost(self):
         """The instance is gone: whoever waits for it learns so."""
@@ -179,4 +178,8 @@ class _Gone(Endpoint):
         super().__init__(kernel, "broker")
 
     def receive(self, msg):
-        self.kernel.respond(msg, Message.error_response(msg, errno.EPIPE, os.strerror(errno.EPIPE)))
+        if msg.type == message.REQUEST and not msg.noresponse:
+            self.kernel.send(msg.sender, msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE)))
+
+    def close(self):
+        """There is nothing to close."""

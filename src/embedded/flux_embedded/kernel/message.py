@@ -4,7 +4,6 @@ A payload is kept either as JSON text or as the object it was made from, and tur
 other form only when somebody asks: between two builtin services no JSON is ever written.
 """
 
-import errno
 import os
 
 from flux_embedded.formats.jsontext import encoder, loads
@@ -44,42 +43,6 @@ def payload_text(payload):
     return _encode_spaced(payload)
 
 
-def topic_text(topic):
-    """The text of a topic.
-
-    Raises:
-        OSError: there is none (EINVAL)
-        TypeError: it is neither str nor bytes
-    """
-    if topic is None:
-        raise OSError(errno.EINVAL, "Topic must not be None/NULL")
-    if isinstance(topic, bytes):
-        return topic.decode()
-    if not isinstance(topic, str):
-        raise TypeError(errno.EINVAL, f"Topic must be a string, not {type(topic)}")
-    return topic
-
-
-class InvalidArguments(ValueError):
-    """An argument that a function of the library cannot be given."""
-
-    __module__ = "flux.wrapper"
-
-
-def unsigned(what, value):
-    """`value` if it is a number that the library can be given as `what`.
-
-    Raises:
-        InvalidArguments: it is no integer
-        OverflowError: it is negative, or has more than 32 bits
-    """
-    if not isinstance(value, int):
-        raise InvalidArguments(f"{what} must be an integer, not {value!r}")
-    if not 0 <= value <= 0xFFFFFFFF:
-        raise OverflowError(f"{what} must be from 0 to {0xFFFFFFFF}, not {value}")
-    return value
-
-
 class Message:
     """One request, response or event.
 
@@ -94,7 +57,6 @@ class Message:
         sender (Endpoint): where a response goes
     """
 
-    __module__ = "flux.message"
     __slots__ = (
         "type",
         "topic",
@@ -123,6 +85,10 @@ class Message:
         self._obj = obj
 
     # -- payload -----------------------------------------------------------------------------
+
+    @property
+    def has_payload(self):
+        return self._text is not None or self._obj is not None
 
     @property
     def payload_str(self):
@@ -160,15 +126,15 @@ class Message:
         except (ValueError, RecursionError):
             return False
 
+    def set_text(self, text):
+        """Have this payload, a text; None for none."""
+        self._text, self._obj = text, None
+
     def drop_payload(self):
         """Be a message without one: for whoever takes none, and is handed something."""
         self._text = self._obj = None
 
-    # -- what the bindings show ----------------------------------------------------------------
-
-    @property
-    def type_str(self):
-        return TYPE_NAMES[self.type]
+    # -- who sent it, and how -------------------------------------------------------------------
 
     @property
     def streaming(self):
@@ -182,16 +148,6 @@ class Message:
     def is_guest(self):
         """Whether the sender is somebody other than the instance owner."""
         return not self.rolemask & ROLE_OWNER
-
-    def decode(self):
-        """Return (type, topic, payload text).
-
-        Raises:
-            OSError: this is an error response
-        """
-        if self.errnum:
-            raise error_of(self)
-        return self.type, self.topic, self.payload_str
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -214,12 +170,6 @@ class Message:
         )
 
 
-def strerror(errnum):
-    """What an error reads as when the peer sent no text, e.g. ``ENOENT: No such file ...``."""
-    name = errno.errorcode.get(errnum, str(errnum))
-    return f"{name}: {os.strerror(errnum)}"
-
-
 def error_of(msg):
     """The OSError that an error response stands for."""
-    return OSError(msg.errnum, msg.payload_str or strerror(msg.errnum))
+    return OSError(msg.errnum, msg.payload_str or os.strerror(msg.errnum))

@@ -60,7 +60,8 @@ class Router:
         endpoint = self.services.get(name)
         if endpoint is None:
             if self.uplink is not None:
-                self.ready.append((self.uplink, msg))
+                # At once: a program may well end after this, and never come to its loop.
+                self.uplink.receive(msg)
             else:
                 self._refuse(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
             return
@@ -83,7 +84,10 @@ class Router:
             return
         if responder is not None and (answer.errnum or not msg.flags & message.FLAG_STREAMING):
             responder.unanswered.pop(id(msg), None)
-        self.ready.append((msg.sender, answer))
+        if msg.sender is self.uplink:
+            msg.sender.receive(answer)
+        else:
+            self.ready.append((msg.sender, answer))
 
     def _refuse(self, msg, errnum, text):
         if not msg.flags & message.FLAG_NORESPONSE:

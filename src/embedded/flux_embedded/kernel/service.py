@@ -21,6 +21,7 @@ from flux_embedded.kernel import message
 from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_embedded.kernel.message import Message
 from flux_embedded.kernel.task import GUEST_REFUSED, Task
+from flux_embedded.kernel.watchers import MessageWatcher, TimerWatcher
 
 
 class Real:
@@ -287,12 +288,17 @@ class Service:
     def subscribe(self, topic, method):
         """Have ``method(msg)`` called for events whose topic begins with `topic`."""
         self.notify("event.subscribe", {"topic": topic})
-        self.h.msg_watcher_create(
-            lambda h, w, msg, args: method(msg), message.EVENT, topic + "*"
+        MessageWatcher(
+            self.task, lambda watcher, msg: method(msg), message.EVENT, topic + "*"
         ).start()
 
     def log(self, level, text):
         self.notify("log.append", {"level": level, "name": self.name, "text": text})
+
+    def report(self, exception):
+        """Log the traceback of an exception that has left a callback."""
+        lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
+        self.log(LOG_ERR, "".join(lines).rstrip())
 
     def defer(self, function):
         """Call ``function()`` when all messages that are on their way now have been handled.
@@ -308,6 +314,4 @@ class Service:
 
     def timer(self, after, callback, repeat=0.0):
         """Have ``callback()`` called after `after` seconds; returns the started watcher."""
-        return self.h.timer_watcher_create(
-            after, lambda h, w, revents, args: callback(), repeat
-        ).start()
+        return TimerWatcher(self.task, lambda watcher, revents: callback(), after, repeat).start()

@@ -7,6 +7,7 @@ order of arrival by its reactor, one item at a time.
 
 import errno
 import fnmatch
+import os
 import sys
 from collections import deque
 
@@ -48,7 +49,6 @@ class Task(Endpoint):
         self.on_exit = None
         self.aux = {}
         self.last_message = kernel.time
-        self._matchtag = 0
         self._exact = {}
         self._globs = []
         self._listening = False
@@ -81,7 +81,7 @@ class Task(Endpoint):
     def close(self):
         """Leave the instance: watchers stop, peers are told, pending requests fail."""
         for watcher in list(self.watchers):
-            watcher.destroy()
+            watcher.stop()
         self.futures.clear()
         self.kernel.close(self)
         for item in self.inbox:
@@ -126,6 +126,9 @@ class Task(Endpoint):
 
     def reactor_run(self, flags=0):
         """Handle what arrives until `reactor_stop`; see the handle's method of this name."""
+        if self._body is None:
+            # An outside program may have made the handle in one thread, and use it in another.
+            self.greenlet = getcurrent()
         outer, self._reactor = self._reactor, []
         stopped = self._reactor
         inbox = self.inbox
@@ -145,8 +148,7 @@ class Task(Endpoint):
             self._reactor = outer
         if stopped[0] < 0:
             return -1
-        # One less than there are, as with the bindings of a real Flux: they take one for their own.
-        return max(sum(1 for watcher in self.watchers if watcher.counted) - 1, 0)
+        return sum(1 for watcher in self.watchers if watcher.counted)
 
     def _listen(self):
         """Wait until something is posted."""
@@ -155,19 +157,19 @@ class Task(Endpoint):
         self.kernel.running = self
         self._listening = False
 
-    def take_message(self, type_mask, wait=True):
-        """The next message of these types, which the reactor does not get then.
+    def take_message(self, wanted, wait=True):
+        """The next message for which ``wanted(msg)``, which the reactor does not get then.
 
         Raises:
             BlockingIOError: there is none, and not `wait`
         """
         while True:
             for item in self.inbox:
-                if isinstance(item, Message) and item.type & type_mask:
+                if isinstance(item, Message) and wanted(item):
                     self.inbox.remove(item)
                     return item
             if not wait:
-                raise BlockingIOError(errno.EAGAIN, message.strerror(errno.EAGAIN))
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             self._listen()
 
     def is_awaiting(self):
@@ -236,5 +238,4 @@ class Task(Endpoint):
     # -- sending -------------------------------------------------------------------------------
 
     def new_matchtag(self):
-        self._matchtag += 1
-        return self._matchtag
+        return next(self.kernel.tags)

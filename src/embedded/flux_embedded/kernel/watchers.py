@@ -5,9 +5,7 @@ of it, ``reset()`` of a running timer does nothing, and a one-shot that fired an
 fires at once.
 """
 
-import errno
 import selectors
-import signal
 
 from flux_embedded.kernel import message
 
@@ -18,9 +16,8 @@ class Watcher:
     """What all watchers share.
 
     Args:
-        handle (Flux): passed to the callback; its task is whose reactor makes the call
-        callback: see the subclass for the signature
-        args: passed to the callback as it is
+        task (Task): whose reactor makes the call
+        callback: ``callback(watcher, revents)``; see the subclass for what the second is
     """
 
     #: Whether `reactor_run` counts it among the active ones when it is stopped.
@@ -31,11 +28,9 @@ class Watcher:
         """Whether `reactor_run` goes on for its sake."""
         return self.counted
 
-    def __init__(self, handle, callback, args=None):
-        self.flux_handle = handle
-        self.task = handle.task
+    def __init__(self, task, callback):
+        self.task = task
         self.callback = callback
-        self.args = args
         self.active = False
 
     def start(self):
@@ -53,25 +48,13 @@ class Watcher:
         return self
 
     def destroy(self):
+        """Stop it for good."""
         self.stop()
 
-    def is_active(self):
-        return self.active
-
-    def ref(self):
-        self.counted = True
-        return self
-
-    def unref(self):
-        self.counted = False
-        return self
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, *exc):
-        self.stop()
-        return False
+    def call(self, revents):
+        """Make the call, if nobody has stopped it since it became due."""
+        if self.active:
+            self.callback(self, revents)
 
     def _arm(self):
         raise NotImplementedError
@@ -81,15 +64,13 @@ class Watcher:
 
 
 class TimerWatcher(Watcher):
-    """``callback(handle, watcher, revents, args)`` after `after` seconds, then every `repeat`."""
+    """Calls after `after` seconds, then every `repeat`."""
 
-    def __init__(self, handle, after, callback, repeat=0.0, args=None):
-        super().__init__(handle, callback, args)
+    def __init__(self, task, callback, after, repeat=0.0):
+        super().__init__(task, callback)
         self.after = after
         self.repeat = repeat
         self._left, self._every = float(after), float(repeat)
-        if self._left < 0 or self._every < 0:
-            raise OSError(errno.EINVAL, message.strerror(errno.EINVAL))
         self._entry = None
 
     def _arm(self):
@@ -101,12 +82,19 @@ class TimerWatcher(Watcher):
         self._entry[2] = None
         self._entry = None
 
+    def set_times(self, after, repeat):
+        """Have the next `start` wait for `after` seconds; no effect on a running timer."""
+        if not self.active:
+            self._left = after
+            self._every = repeat
+
     def reset(self, after=None, repeat=None):
         """Arm a timer that is not running for the full delay; no effect on a running one."""
-        if not self.active:
-            self._left = float(self.after if after is None else after)
-            self._every = float(self.repeat if repeat is None else repeat)
-            self.start()
+        self.set_times(
+            float(self.after if after is None else after),
+            float(self.repeat if repeat is None else repeat),
+        )
+        self.start()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""
@@ -122,11 +110,11 @@ class TimerWatcher(Watcher):
             self.task.watchers.discard(self)
             self._entry = None
             self._left = 0.0
-        self.callback(self.flux_handle, self, 0, self.args)
+        self.callback(self, 0)
 
 
 class LoopWatcher(Watcher):
-    """Called once a turn of the loop: ``callback(handle, watcher, revents, args)``.
+    """Called once a turn of the loop; without a callback it only is one of its kind.
 
     Attributes:
         kind (str): "prepare", "check" or "idle"
@@ -134,9 +122,9 @@ class LoopWatcher(Watcher):
 
     kind = ""
 
-    def __init__(self, handle, callback=None, args=None):
-        super().__init__(handle, callback, args)
-        self._list = getattr(self.task.kernel, f"{self.kind}_watchers")
+    def __init__(self, task, callback=None):
+        super().__init__(task, callback)
+        self._list = getattr(task.kernel, f"{self.kind}_watchers")
         self._posted = False
 
     def _arm(self):
@@ -147,14 +135,13 @@ class LoopWatcher(Watcher):
 
     def fire(self):
         """Called by the hub."""
-        if self.callback is not None and self.active and not self._posted:
+        if self.callback is not None and not self._posted:
             self._posted = True
             self.task.post(self._fire)
 
     def _fire(self):
         self._posted = False
-        if self.active:
-            self.callback(self.flux_handle, self, 0, self.args)
+        self.call(0)
 
 
 class PrepareWatcher(LoopWatcher):
@@ -176,14 +163,12 @@ class IdleWatcher(LoopWatcher):
 
 
 class FDWatcher(Watcher):
-    """``callback(handle, watcher, fd, revents, args)`` while `fd` is ready."""
+    """Calls with POLL bits while `fd` is ready."""
 
-    def __init__(self, handle, fd, callback, events=None, args=None):
-        super().__init__(handle, callback, args)
-        if not isinstance(fd, int):
-            raise message.InvalidArguments(f"fd must be an integer, not {fd!r}")
-        self.fd_int = fd
-        self.events = POLLIN | POLLOUT | POLLERR if events is None else events
+    def __init__(self, task, callback, fd, events):
+        super().__init__(task, callback)
+        self.fd = fd
+        self.events = events
         self._posted = False
 
     def _arm(self):
@@ -192,12 +177,12 @@ class FDWatcher(Watcher):
             wanted |= selectors.EVENT_READ
         if self.events & POLLOUT:
             wanted |= selectors.EVENT_WRITE
-        self.task.kernel.add_fd(self.fd_int, wanted or selectors.EVENT_READ, self._readable)
+        self.task.kernel.add_fd(self.fd, wanted or selectors.EVENT_READ, self._ready)
 
     def _disarm(self):
-        self.task.kernel.remove_fd(self.fd_int)
+        self.task.kernel.remove_fd(self.fd)
 
-    def _readable(self, fd, mask):
+    def _ready(self, fd, mask):
         if not self._posted:
             self._posted = True
             revents = (POLLIN if mask & selectors.EVENT_READ else 0) | (
@@ -207,67 +192,44 @@ class FDWatcher(Watcher):
 
     def _fire(self, revents):
         self._posted = False
-        if self.active:
-            self.callback(self.flux_handle, self, self.fd_int, revents, self.args)
+        self.call(revents)
 
 
 class SignalWatcher(Watcher):
-    """``callback(handle, watcher, signum, args)`` for each signal."""
+    """Calls for each signal of a number."""
 
-    def __init__(self, handle, signum, callback, args=None):
-        super().__init__(handle, callback, args)
-        if not isinstance(signum, int):
-            raise message.InvalidArguments(f"signum must be an integer, not {signum!r}")
-        if not 1 <= signum < signal.NSIG:
-            raise OSError(errno.EINVAL, "invalid signal number")
-        self.signal_int = int(signum)
+    def __init__(self, task, callback, signum):
+        super().__init__(task, callback)
+        self.signum = signum
         self._undo = None
 
     def _arm(self):
         self._undo = self.task.kernel.add_signal(
-            self.signal_int, lambda signum: self.task.post(self._fire)
+            self.signum, lambda signum: self.task.post(lambda: self.call(0))
         )
 
     def _disarm(self):
         self._undo()
 
-    def _fire(self):
-        if self.active:
-            self.callback(self.flux_handle, self, self.signal_int, self.args)
-
 
 class MessageWatcher(Watcher):
-    """``callback(handle, watcher, msg, args)`` for messages that match.
+    """Calls with each message that matches.
 
     Args:
-        type_mask (int): FLUX_MSGTYPE_* bits
+        type_mask (int): message types, as bits
         topic_glob (str): glob(7) pattern of topics
-        match_tag (int): for responses, the only matchtag wanted; 0 for those without
-        rolemask (int): roles besides the owner whose requests are let in; None or 0: the owner only
+        rolemask (int): roles besides the owner whose requests are let in; 0: the owner only
     """
-
-    __module__ = "flux.message"
 
     counted = False
     holds_reactor = True
 
-    def __init__(
-        self, handle, callback, type_mask, topic_glob="*", args=None, match_tag=0, rolemask=None
-    ):
-        super().__init__(handle, callback, args)
-        if not isinstance(type_mask, int):
-            raise TypeError("an integer is required")
+    def __init__(self, task, callback, type_mask, topic_glob="*", rolemask=0):
+        super().__init__(task, callback)
         self.type_mask = type_mask
-        self.topic_glob = topic_glob or "*"
-        self.match_tag = match_tag
-        self.rolemask = rolemask or 0
+        self.topic_glob = topic_glob
+        self.rolemask = rolemask
         self.started = 0
-
-    def start(self):
-        super().start()
-
-    def stop(self):
-        super().stop()
 
     def _arm(self):
         self.started = next(self.task.kernel.serial)
@@ -279,12 +241,3 @@ class MessageWatcher(Watcher):
     def allows(self, msg):
         """Whether the sender's role may make this request (RFC 12)."""
         return bool(msg.rolemask & (message.ROLE_OWNER | self.rolemask))
-
-    def call(self, msg):
-        self.callback(self.flux_handle, self, msg, self.args)
-
-
-# As scripts see them.
-for _class in Watcher, TimerWatcher, PrepareWatcher, CheckWatcher, IdleWatcher, FDWatcher:
-    _class.__module__ = "flux.core.watchers"
-SignalWatcher.__module__ = "flux.core.watchers"

@@ -21,7 +21,7 @@ import math
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
 from flux_embedded.simulate.results import reading
 from flux_embedded.simulate.results.files import busy_changes

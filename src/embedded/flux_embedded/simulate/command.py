@@ -9,7 +9,7 @@ import shutil
 import sys
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.simulate.trace import sample_path
 from flux_embedded.simulate.workload.formats import FORMATS
 from flux_embedded.simulate.workload.record import OptionError

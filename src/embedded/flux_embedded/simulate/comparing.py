@@ -5,7 +5,7 @@ import math
 import os
 
 from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.pyargs import Parser
+from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.simulate.report.svg import moment_text, span_text
 from flux_embedded.simulate.results import reading, table
 from flux_embedded.simulate.results.losses import losses

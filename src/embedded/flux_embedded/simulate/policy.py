@@ -5,7 +5,8 @@ import itertools
 import os
 import shlex
 
-from flux_embedded.broker import modpath, paths
+from flux_embedded import paths
+from flux_embedded.broker import modpath
 from flux_embedded.simulate.workload.record import OptionError
 
 

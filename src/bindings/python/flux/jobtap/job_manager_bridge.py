@@ -18,11 +18,11 @@ from collections.abc import Callable
 from syslog import LOG_DEBUG, LOG_ERR
 from typing import Any
 
-from _flux._core import ffi as core_ffi
-from _flux._core import lib as core_lib
 from _flux_jobtap import ffi, lib
 from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_types
 
+from _flux._core import ffi as core_ffi
+from _flux._core import lib as core_lib
 from flux.jobtap import plugin_file, plugin_resources, thread_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, JobtapError, brief, can_fail, describe, trace

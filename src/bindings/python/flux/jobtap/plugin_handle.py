@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from _flux._core import ffi as core_ffi
-from _flux._core import lib as core_lib
-
 import flux.constants
 import flux.core.handle
 import flux.future
 import flux.rpc
+from _flux._core import ffi as core_ffi
+from _flux._core import lib as core_lib
 from flux.jobtap import plugin_resources
 
 

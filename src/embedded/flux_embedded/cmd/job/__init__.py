@@ -1,1 +1,13 @@
-"""``flux job``: everything about one job, one file a group of subcommands."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux job``: everything about one job."""
+
+from flux_embedded.cmd.lib.options import Parser
+
+
+def main(argv):
+    from flux_embedded.cmd.job import actions, attach, events, looking, status
+
+    parser = Parser("flux-job", status=1)
+    for part in (actions, attach, events, looking, status):
+        part.add_commands(parser)
+    return parser.run(argv)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What mock and real jobs share."""
 
 from flux_embedded.formats import idset, rset
@@ -26,22 +27,14 @@ class ExecJob:
     Attributes:
         msg: the start request, which all responses go to
         id, userid, R, jobspec: from the request
-        critical_ranks (IDset): the ranks it cannot do without, None for all of them
+        critical_ranks (idset.Members): the ranks it cannot do without, None for all of them
         expiration (float): end of its time, seconds since the epoch; 0: none
         alarm (Alarm): the next thing to happen, or None
     """
 
     __slots__ = (
-        "service",
-        "msg",
-        "id",
-        "R",
-        "jobspec",
-        "expiration",
-        "alarm",
-        "userid",
-        "critical_ranks",
-    )
+        "service", "msg", "id", "R", "jobspec", "expiration", "alarm", "userid", "critical_ranks",
+    )  # fmt: skip
 
     def __init__(self, service, msg, body):
         self.service = service
@@ -64,10 +57,6 @@ class ExecJob:
     def write(self, data, eof, ranks=None):
         """Standard input; a mock job does not read any."""
 
-    def proctable(self):
-        """[rank, host, pid] of the tasks that run; a mock job has none."""
-        return []
-
     def lost(self, ranks):
         """These broker ranks (a set) are gone; if the job was there, that is its end."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
@@ -77,7 +66,7 @@ class ExecJob:
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
                 return
 
-    def release(self, ranks=None):
-        """The last response: execution is done with all ranks, or with these that were left."""
-        self.answer("release", {"ranks": ranks or idset.text(rset.ranks(self.R)), "final": True})
+    def release(self):
+        """The last response: execution is done with all ranks."""
+        self.answer("release", {"ranks": idset.text(rset.ranks(self.R)), "final": True})
         self.service.ended(self)

@@ -1,4 +1,7 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Which task of a job runs where, and with what environment."""
+
+from typing import NamedTuple
 
 from flux_embedded.formats import idset, jobid, rset, taskmap
 from flux_embedded.formats.jobspec import count_tasks
@@ -16,26 +19,23 @@ class MapError(ValueError):
         self.killed = killed
 
 
-class Placed:
+class Placed(NamedTuple):
     """One task.
 
     Attributes:
-        rank (int): its number in the job
-        node (int): index of its node in R; host (str): the node's name; broker_rank (int)
-        local_id (int): its number on the node
-        gpus (str): idset of the GPUs that the job has on the node, "" for none
+        rank: its number in the job
+        node: index of its node in R; host: the node's name; broker_rank
+        local_id: its number on the node
+        gpus, cores: idsets of what the job has on the node, "" for none
     """
 
-    __slots__ = ("rank", "node", "host", "broker_rank", "local_id", "gpus", "cores")
-
-    def __init__(self, rank, node, host, broker_rank, local_id, gpus, cores):
-        self.rank = rank
-        self.node = node
-        self.host = host
-        self.broker_rank = broker_rank
-        self.local_id = local_id
-        self.gpus = gpus
-        self.cores = cores
+    rank: int
+    node: int
+    host: str
+    broker_rank: int
+    local_id: int
+    gpus: str
+    cores: str
 
 
 def slot_shape(resources):

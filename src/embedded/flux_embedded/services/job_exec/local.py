@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Real execution: the tasks of a job as processes of this machine.
 
 One process plays the job shells of all nodes: it starts the tasks, collects their output and writes the
@@ -98,41 +99,21 @@ def _signal_option(options):
 class LocalJob(base.ExecJob):
     """One real job."""
 
-    __slots__ = (
-        "_tasks",
-        "_procs",
-        "_codes",
-        "_output",
-        "_over",
-        "_ending",
-        "_kill_alarm",
-        "_warning",
-        "_signal",
-        "_directory",
-        "_templates",
-        "_early",
-        "_options",
-        "_name",
-        "_doom",
-    )
-
     def __init__(self, service, msg, body):
         super().__init__(service, msg, body)
         self._tasks = []
-        self._procs = {}
-        self._codes = {}
+        self._procs = {}  # rank of a task -> Process, while it runs
+        self._codes = {}  # rank of a task -> exit code, once it has ended
         self._output = None
         self._over = False
         self._ending = False
-        self._kill_alarm = None
-        self._warning = None
+        self._alarms = {}  # what it is for -> base.Alarm
         self._signal = None
         self._directory = None
         self._templates = None
-        self._early = []
+        self._early = []  # what was written before there was a task to read it
         self._options = {}
         self._name = None
-        self._doom = None
 
     def start(self):
         # The environment is only in what was submitted.
@@ -230,25 +211,29 @@ class LocalJob(base.ExecJob):
 
     def _watch_time(self):
         """Wait for the end of the job's time, and for the warning before it."""
-        for alarm in (self.alarm, self._warning):
+        self._cancel_alarms("expire", "warn")
+        if self.expiration:
+            self._set_alarm("expire", self.expiration, self._expire)
+            if self._signal is not None:
+                self._set_alarm("warn", self.expiration - self._signal[1], self._warn)
+
+    def _set_alarm(self, what, when, function):
+        self._alarms[what] = base.Alarm(self.service, when, function)
+
+    def _cancel_alarms(self, *which):
+        """Cancel these alarms, or all."""
+        for what in which or tuple(self._alarms):
+            alarm = self._alarms.pop(what, None)
             if alarm is not None:
                 alarm.cancel()
-        self.alarm = self._warning = None
-        if not self.expiration:
-            return
-        self.set_alarm(self.expiration, self._expire)
-        if self._signal is not None:
-            when = self.expiration - self._signal[1]
-            self._warning = base.Alarm(self.service, when, self._warn)
 
     def _warn(self):
-        self._warning = None
         signum, left = self._signal
         name = signal.Signals(signum).name
         self._output.say(
             f"job will expire in {left:.1f}s, sending {name} to job", component="signal"
         )
-        self._signal_all(signum)
+        self.kill(signum)
 
     def _shell_events(self):
         nodes = layout.nodes_of(self._tasks)
@@ -333,7 +318,7 @@ class LocalJob(base.ExecJob):
         request = {"id": self.id, "type": "exec", "severity": 0, "note": note}
         self._ending = True
         self.service.notify("job-manager.raise", request)
-        self._signal_all(signal.SIGTERM)
+        self.kill(signal.SIGTERM)
 
     # -- running -------------------------------------------------------------------------------------
 
@@ -342,28 +327,22 @@ class LocalJob(base.ExecJob):
         signaled = status & 0x7F
         code = 128 + signaled if signaled else status >> 8
         self._codes[rank] = code
+        if len(self._codes) == 1:
+            # The others have no event.
+            context = {
+                "localid": self._tasks[rank].local_id,
+                "rank": rank,
+                "state": "Exited",
+                "pid": process.pid,
+                "wait_status": status,
+                "signaled": signaled,
+                "exitcode": code,
+            }
+            self.service.append(self.id, "exec.eventlog", ("shell.task-exit", context))
         if not self._procs:
-            self._report_exit(rank, process, status, code)
             self._end(max(self._codes.values()) << 8)
         elif len(self._codes) == 1:
-            self._report_exit(rank, process, status, code)
             self._watch_others(rank, status, code)
-
-    def _report_exit(self, rank, process, status, code):
-        """The event of the first task that ends; the others have none."""
-        if len(self._codes) > 1:
-            return
-        task = self._tasks[rank]
-        context = {
-            "localid": task.local_id,
-            "rank": rank,
-            "state": "Exited",
-            "pid": process.pid,
-            "wait_status": status,
-            "signaled": status & 0x7F,
-            "exitcode": code,
-        }
-        self.service.append(self.id, "exec.eventlog", ("shell.task-exit", context))
 
     def _watch_others(self, rank, status, code):
         """The first of several tasks has ended: see what that means for the others."""
@@ -377,7 +356,7 @@ class LocalJob(base.ExecJob):
             given = self._options.get("exit-timeout", "30s")
             text = f"{task} exited ({how}) and exit-timeout={given} has expired"
             when = self.service.kernel.time + timeout
-            self._doom = base.Alarm(self.service, when, lambda: self._give_up(text, code))
+            self._set_alarm("exit-timeout", when, lambda: self._give_up(text, code))
 
     def _give_up(self, note, code):
         self._ending = True
@@ -387,14 +366,6 @@ class LocalJob(base.ExecJob):
         self._end((code or 1) << 8)
 
     def kill(self, signum):
-        self._signal_all(int(signum))
-
-    def proctable(self):
-        """[rank, host, pid] of the tasks that run."""
-        host = socket.gethostname()
-        return [[rank, host, process.pid] for rank, process in sorted(self._procs.items())]
-
-    def _signal_all(self, signum):
         for process in list(self._procs.values()):
             process.kill(signum)
 
@@ -409,7 +380,6 @@ class LocalJob(base.ExecJob):
             self._watch_time()
 
     def _expire(self):
-        self.alarm = None
         if not self._ending and not self._over:
             self._ending = True
             self.answer("exception", EXPIRED)
@@ -424,12 +394,10 @@ class LocalJob(base.ExecJob):
             self._abandon_all()
             self._end(int(signum))
             return
-        self._signal_all(signum)
+        self.kill(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
-            self._kill_alarm = base.Alarm(
-                self.service, when, lambda: self._signal_all(self.service.kill_signal)
-            )
+            self._set_alarm("kill", when, lambda: self.kill(self.service.kill_signal))
 
     def _abandon_all(self):
         procs, self._procs = self._procs, {}
@@ -465,15 +433,9 @@ class LocalJob(base.ExecJob):
             self.answer("finish", {"status": status})
         self.release()
 
-    def _cancel_alarms(self):
-        for alarm in (self.alarm, self._warning, self._kill_alarm, self._doom):
-            if alarm is not None:
-                alarm.cancel()
-
     def abandon(self):
         self._over = True
         self._cancel_alarms()
-        for process in list(self._procs.values()):
-            process.abandon()
+        self._abandon_all()
         if self._directory is not None:
             self._directory.remove()

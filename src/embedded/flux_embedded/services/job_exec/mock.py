@@ -1,15 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Mock execution: a job that only takes time.
 
 ``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a
-limit), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
-exception then), ``override`` (not 0: it starts and ends when it is told, see ``job-exec.override``) and ``release`` (ours:
-array of ``[idset, seconds after the end]``, a partial release of ranks).
+limit, and under the virtual clock 1s), ``wait_status`` (int, what the job ends with; default 0), ``mock_exception`` (``init`` or ``run``: raise an ``exec``
+exception then) and ``override`` (not 0: it starts and ends when it is told, see ``job-exec.override``).
 """
 
 import errno
 import signal
 
-from flux_embedded.formats import fsd, idset, rset
+from flux_embedded.formats import fsd
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_exec import base
 
@@ -42,9 +42,8 @@ class MockJob(base.ExecJob):
                 self._fail("failed to initialize testconf: No such file or directory")
                 return
         fault = test.get("mock_exception")
-        duration = self.service.mock_run_duration
-        if duration is None:
-            duration = self.jobspec["attributes"]["system"].get("duration") or float("inf")
+        limit = self.jobspec["attributes"]["system"].get("duration")
+        duration = 1.0 if self.service.kernel.clock.virtual else limit or float("inf")
         if "run_duration" in test:
             try:
                 duration = fsd.parse(test["run_duration"])
@@ -146,31 +145,7 @@ class MockJob(base.ExecJob):
                 self.id, "exec.eventlog", ("complete", {"status": status}), ("done", None)
             )
             self.answer("finish", {"status": status})
-        partial = self._test.get("release")
-        if partial:
-            self._release_in_parts(partial)
-        else:
-            self.release()
-
-    def _release_in_parts(self, parts):
-        left = set(rset.ranks(self.R))
-        last = 0.0
-        for text, delay in parts:
-            last = max(last, float(delay))
-            ranks = set(idset.ids(text)) & left
-            left -= ranks
-            if ranks and left:
-                data = {"ranks": idset.text(ranks), "final": False}
-                base.Alarm(
-                    self.service,
-                    self.service.kernel.time + delay,
-                    lambda data=data: self.answer("release", data),
-                )
-            else:
-                left |= ranks
-        base.Alarm(
-            self.service, self.service.kernel.time + last, lambda: self.release(idset.text(left))
-        )
+        self.release()
 
     def abandon(self):
         if self.alarm is not None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Standard output and error of a job (RFC 24): to the KVS key ``guest.output``, or to files.
 
 ``guest.output`` is an eventlog: ``header``; ``data`` with stream, rank (of the task, text), data, and

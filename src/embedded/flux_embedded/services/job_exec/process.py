@@ -1,10 +1,12 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """A child process watched by the reactor."""
 
 import os
 import resource
 import subprocess
 
-POLLIN, POLLOUT = 1, 2
+from flux_embedded.kernel.watchers import POLLIN, POLLOUT, FDWatcher
+
 CHUNK = 65536
 #: seconds that output may stay open after the process itself ended (a child of its own holds it)
 LINGER = 1.0
@@ -63,11 +65,11 @@ class Process:
         self._watch_exit()
 
     def _watch(self, name, pipe):
-        def readable(handle, watcher, fd, revents, args):
-            self._read(name)
-
-        watcher = self.service.h.fd_watcher_create(pipe.fileno(), readable, POLLIN).start()
+        watcher = self._when_ready(pipe.fileno(), POLLIN, lambda *args: self._read(name))
         self._streams[name] = (pipe, watcher)
+
+    def _when_ready(self, fd, events, callback):
+        return FDWatcher(self.service.task, callback, fd, events).start()
 
     def _watch_exit(self):
         try:
@@ -77,8 +79,7 @@ class Process:
             self._pidfd = None
             self._exit_watcher = self.service.timer(POLL_INTERVAL, self._reap, POLL_INTERVAL)
         else:
-            watch = self.service.h.fd_watcher_create
-            self._exit_watcher = watch(self._pidfd, lambda *args: self._reap(), POLLIN).start()
+            self._exit_watcher = self._when_ready(self._pidfd, POLLIN, lambda *args: self._reap())
 
     # -- standard input ------------------------------------------------------------------------------
 
@@ -95,8 +96,7 @@ class Process:
                 self._unwritten = self._unwritten[os.write(self._stdin.fileno(), self._unwritten) :]
         except BlockingIOError:
             if self._stdin_watcher is None:
-                watch = self.service.h.fd_watcher_create
-                self._stdin_watcher = watch(self._stdin.fileno(), self._push, POLLOUT).start()
+                self._stdin_watcher = self._when_ready(self._stdin.fileno(), POLLOUT, self._push)
             return
         except OSError:
             self._eof = True  # it does not read any more

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Scripts that run once for each rank of a job: housekeeping, prolog, epilog."""
 
 import errno
 
-from flux.idset import IDset
-from flux_embedded.formats import jobid
+from flux_embedded.formats import idset, jobid
 from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
 from flux_embedded.kernel.service import refusing
 from flux_embedded.services.job_exec.process import Process
@@ -23,7 +23,7 @@ class Scripts:
         body = msg.body
         id, label = body["id"], body.get("label", "housekeeping")
         wanted = _ranks(body["ranks"])
-        if wanted.count() > MAX_RANKS:
+        if len(wanted) > MAX_RANKS:
             raise OSError(errno.EINVAL, f"ranks: more than {MAX_RANKS}")
         left = set(wanted)
 
@@ -79,6 +79,6 @@ class Scripts:
 
 
 def _ranks(text):
-    """The ranks of a request, an IDset: it may name any number, and is asked, not listed."""
+    """The ranks of a request: it may name any number, and is asked, not listed."""
     with refusing():
-        return IDset(text)
+        return idset.Members(idset.decode(text))

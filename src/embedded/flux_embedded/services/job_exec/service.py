@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``job-exec``.
 
 =======================  ====================================================================================
@@ -5,7 +6,6 @@ method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: signal the job's tasks
-proctable                ``{id}`` -> ``{tasks: [[rank, host, pid], ...]}``; ENOENT: it does not run
 write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
                          tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
@@ -15,7 +15,6 @@ script-kill              ``{id, signum, ranks?}``, no response wanted
 override                 ``{event: "start" | "finish", jobid, status?}``: the next step of a mock job whose
                          ``exec.test.override`` is true: it starts and ends when it is told
 critical-ranks           ``{id, ranks}``: the ranks that a job cannot do without; all of them if it does not say
-stats-get                -> ``{running: {mock, local}, started, ...}`` and the settings
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -23,7 +22,6 @@ its command is really run, on this machine, whatever ranks it was given.
 
 Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
 ``kill-timeout`` (FSD, default 5s) later ``kill-signal`` (SIGKILL);
-``mock-run-duration`` (ours: FSD) for mock jobs that do not say how long they run; under a virtual clock the default is 1s.
 """
 
 import base64
@@ -31,7 +29,6 @@ import errno
 import os
 import signal
 
-from flux.idset import IDset
 from flux_embedded.formats import eventlog, fsd, idset, jobid, policy, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.kernel.service import Service, request
@@ -48,7 +45,7 @@ class JobExec(Service):
 
     Attributes:
         jobs (dict): id -> MockJob or LocalJob
-        kill_timeout, mock_run_duration (float): seconds
+        kill_timeout (float): seconds
     """
 
     name = "job-exec"
@@ -57,7 +54,6 @@ class JobExec(Service):
         super().__init__(ctx, *args)
         self.jobs = {}
         self.scripts = Scripts(self)
-        self._started = 0
         self._lines = {}
         self._configure(ctx.config)
 
@@ -86,12 +82,6 @@ class JobExec(Service):
             self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
         except ValueError:
             raise OSError(errno.EINVAL, f"invalid kill-timeout: {table['kill-timeout']}") from None
-        try:
-            default = "1s" if self.kernel.clock.virtual else None
-            mock = table.get("mock-run-duration", default)
-            self.mock_run_duration = None if mock is None else fsd.parse(mock)
-        except (ValueError, TypeError) as exc:
-            raise OSError(errno.EINVAL, f"exec: {exc}") from None
         for key, default in (("term-signal", "SIGTERM"), ("kill-signal", "SIGKILL")):
             name = table.get(key, default)
             if not isinstance(name, str) or name not in signal.Signals.__members__:
@@ -117,7 +107,6 @@ class JobExec(Service):
             job.msg = msg
             job.answer("reattached", {})
             return
-        self._started += 1
         job = self.jobs[id] = self._make(msg, body)
         job.start()
 
@@ -151,13 +140,6 @@ class JobExec(Service):
             job.kill(msg.body["signum"])
         self.respond(msg)
 
-    @request("proctable", form={"id": int})
-    def _proctable(self, msg):
-        job = self.jobs.get(msg.body["id"])
-        if job is None:
-            raise OSError(errno.ENOENT, "job is not running")
-        self.respond(msg, {"tasks": job.proctable()})
-
     @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool, "ranks?": str})
     def _write(self, msg):
         body = msg.body
@@ -173,7 +155,7 @@ class JobExec(Service):
         ranks = None
         if "ranks" in body:
             try:
-                ranks = IDset(body["ranks"])
+                ranks = idset.Members(idset.decode(body["ranks"]))
             except ValueError as exc:
                 raise OSError(errno.EPROTO, f"write: ranks: {exc}") from None
         job.write(data, body.get("eof", False), ranks)
@@ -206,7 +188,7 @@ class JobExec(Service):
         if msg.is_guest and job.userid != msg.userid:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         try:
-            job.critical_ranks = IDset(msg.body["ranks"])
+            job.critical_ranks = idset.Members(idset.decode(msg.body["ranks"]))
         except ValueError:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
         self.respond(msg)
@@ -221,12 +203,6 @@ class JobExec(Service):
     def _script_kill(self, msg):
         self.scripts.kill(msg.body)
         self.respond(msg)
-
-    @request("stats-get", guest=True)
-    def _stats(self, msg):
-        mock = sum(1 for job in self.jobs.values() if isinstance(job, MockJob))
-        running = {"mock": mock, "local": len(self.jobs) - mock}
-        self.respond(msg, {"running": running, "started": self._started})
 
     def _manager_started(self, msg):
         def answered(future):

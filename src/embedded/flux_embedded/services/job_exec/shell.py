@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What a job finds around it: its directory with the files of its jobspec (RFC 37), and ``{{templates}}``."""
 
 import base64

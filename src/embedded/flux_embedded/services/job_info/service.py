@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job data from the KVS: service ``job-info`` (RFC 41).
 
 =======================  ===================================================================================

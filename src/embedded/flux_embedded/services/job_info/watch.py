@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Streams of job-info: eventlog-watch and update-watch."""
 
 import errno
@@ -93,21 +94,17 @@ class EventlogWatch(Watch):
         self.follow("eventlog", self._main)
 
     def _main(self, text):
+        inactive = _has(text, "clean")
         if not self._checked:
             self._checked = True
             if self.msg.is_guest and not may_see(self.msg, text):
                 self.end(errno.EPERM)
                 return
-            if self.path != "eventlog":
-                inactive = _has(text, "clean")
-                if not inactive:
-                    self.follow(self.path, self._other, self._waitcreate)
-                else:
-                    self._send_whole()
-                return
+            if self.path != "eventlog" and not inactive:
+                self.follow(self.path, self._other, self._waitcreate)
         if self.path == "eventlog":
             self._send(text)
-        elif _has(text, "clean"):
+        elif inactive:
             self._send_rest()
 
     def _other(self, text):
@@ -115,28 +112,16 @@ class EventlogWatch(Watch):
         self._send(text)
 
     def _send_rest(self):
-        """The job is over: what the watch has not delivered yet is read from the log itself."""
+        """The job is over: what no watch has delivered yet is read from the log itself."""
 
         def answer(future):
             if self.is_over:
                 return
             try:
                 self._send(future.body["value"][self._sent :])
-            except OSError:
-                pass  # the log was never written
-            self.end(errno.ENODATA)
-
-        self.service.rpc("kvs.lookup", {"key": f"{self.where}.{self.path}"}).then(answer)
-
-    def _send_whole(self):
-        def answer(future):
-            if self.is_over:
-                return
-            try:
-                self._send(future.body["value"])
             except OSError as exc:
-                self.lost(self.path, exc)
-                return
+                if len(self._futures) == 1:  # the log was not waited for
+                    self.lost(self.path, exc)
             self.end(errno.ENODATA)
 
         self.service.rpc("kvs.lookup", {"key": f"{self.where}.{self.path}"}).then(answer)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What ingest adds to a jobspec: defaults and queue constraints (RFC 33), and who may submit where."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job submission: service ``job-ingest``.
 
 =======================  ===================================================================================
@@ -5,10 +6,8 @@ method                   payload -> response
 =======================  ===================================================================================
 submit                   ``{J, urgency, flags}`` or, ours, ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec
                          is an object or its JSON text, J one in the envelope of flux-security's mechanism ``none``
-                         (``job-exec.write``), which is /dev/null otherwise
 config-reload            the new configuration
 getinfo                  -> ``{timestamp}``: of the ids that are made now
-stats-get                -> ``{submitted, rejected}``
 =======================  ===================================================================================
 
 A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
@@ -40,7 +39,6 @@ from flux_embedded.formats.states import (
 )
 from flux_embedded.kernel.service import Malformed, Service, check_form, request
 from flux_embedded.services.job_ingest.completion import Completion, with_system
-from flux_embedded.services.job_ingest.ids import IdGenerator
 
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 #: Forms of a submission.
@@ -51,19 +49,42 @@ VALIDATORS = ("jobspec", "feasibility")
 _encode = jsontext.encoder(ensure_ascii=False)
 
 
-class Submission:
-    """One submission on its way."""
+class IdGenerator:
+    """Job ids (RFC 19): 40 bits of milliseconds since the start, 14 of generator, 10 of sequence."""
 
-    __slots__ = (
-        "msg",
-        "jobspec",
-        "text",
-        "original",
-        "urgency",
-        "flags",
-        "id",
-        "t_submit",
-    )
+    def __init__(self, epoch, generator=0):
+        self._epoch = epoch
+        self._generator = generator
+        # The first id is 1, not 0, which too much code takes for "none".
+        self._ms = 0
+        self._seq = 0
+
+    def advance(self, id):
+        """Make ids only above `id` from now on."""
+        ms = id >> 24
+        if ms >= self._ms:
+            self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
+
+    def timestamp(self, now):
+        """Milliseconds since the epoch of the ids."""
+        return int((now - self._epoch) * 1000)
+
+    def next(self, now):
+        """An id above all before, whatever the clock does."""
+        ms = self.timestamp(now)
+        if ms > self._ms:
+            self._ms, self._seq = ms, 0
+        elif self._seq < 1023:
+            self._seq += 1
+        else:
+            self._ms, self._seq = self._ms + 1, 0
+        return self._ms << 24 | self._generator << 10 | self._seq
+
+
+class Submission:
+    """One submission on its way: the request, and the texts and the object made of its jobspec."""
+
+    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
 
 
 class JobIngest(Service):
@@ -76,7 +97,6 @@ class JobIngest(Service):
         self._arguments = self._parse_arguments(args)
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
-        self._submitted = self._rejected = 0
         self._configure(ctx.config, at_start=True)
 
     def begin(self):
@@ -134,10 +154,6 @@ class JobIngest(Service):
     def _getinfo(self, msg):
         self.respond(msg, {"timestamp": self._ids.timestamp(self.kernel.time)})
 
-    @request("stats-get", guest=True)
-    def _stats(self, msg):
-        self.respond(msg, {"submitted": self._submitted, "rejected": self._rejected})
-
     # -- one submission ----------------------------------------------------------------------------
 
     @request("submit", guest=True, form=object)
@@ -161,7 +177,6 @@ class JobIngest(Service):
             if self._validate and not job.flags & FLAG_NOVALIDATE:
                 spec.validate(jobspec)
         except ValueError as exc:
-            self._rejected += 1
             raise OSError(errno.EPERM, str(exc)) from None
         complete = self._completion.complete(with_system(jobspec), msg.userid)
         # The environment is large, and only who runs the job looks at it: it stays in J.
@@ -194,7 +209,6 @@ class JobIngest(Service):
             future.get()
         except OSError as exc:
             if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
-                self._rejected += 1
                 self.respond_error(job.msg, exc.errno, exc.strerror)
                 return
         self._queue(job)
@@ -253,20 +267,15 @@ class JobIngest(Service):
             self._remove(batch)
             self._fail(batch, exc.errno, exc.strerror)
             return
-        refused = []
         for job in batch:
             if job.id in errors:
-                refused.append(job)
                 self.respond_error(job.msg, errno.EINVAL, errors[job.id])
             else:
                 self.respond(job.msg, {"id": job.id})
-        self._submitted += len(batch) - len(refused)
-        if refused:
-            self._rejected += len(refused)
-            self._remove(refused)
+        if errors:
+            self._remove([job for job in batch if job.id in errors])
 
     def _fail(self, batch, errnum, text):
-        self._rejected += len(batch)
         for job in batch:
             self.respond_error(job.msg, errnum, text)
 

@@ -1,48 +1,42 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """One job of the list: made from the job manager's journal, shown as attributes (RFC 43)."""
 
 import os
 
 from flux_embedded.formats import hostlist, idset, rset, states
-from flux_embedded.formats.dotted import lookup_path, update_paths
+from flux_embedded.formats.dotted import lookup_path
 from flux_embedded.formats.jobspec import count_resources, count_tasks
-from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN, SCHED
+from flux_embedded.formats.states import CLEANUP, INACTIVE
+from flux_embedded.services.job_record import EFFECTS, JobRecord
 
 SYSTEM = "attributes.system"
+#: attribute -> key of `Entry.times`
+TIMES = {
+    "t_submit": states.NEW,
+    "t_depend": states.DEPEND,
+    "t_priority": states.PRIORITY,
+    "t_sched": states.SCHED,
+    "t_run": states.RUN,
+    "t_cleanup": states.CLEANUP,
+    "t_inactive": states.INACTIVE,
+}
 
 
-class Entry:
+class Entry(JobRecord):
     """A job.
 
     Attributes:
-        id, userid, urgency, priority, state (int); priority is None while there is none
         times (dict): state -> when it was first entered, seconds since the epoch
-        seq (int): its last journal entry, so that repeated ones are noticed
-        jobspec, R (dict): current ones
-        status (int), fatal (dict): of the ``finish`` and of the decisive ``exception`` event
-        annotations (dict); dependencies (dict): description -> open
+        exception (dict): context of the most severe exception, and of those the first; None without one
     """
 
-    __slots__ = (
-        "id", "userid", "urgency", "priority", "state", "times", "seq", "jobspec", "R", "status",
-        "exception", "fatal", "annotations", "dependencies", "counted",
-    )  # fmt: skip
+    __slots__ = ("times", "exception", "_size")
 
     def __init__(self, id, jobspec):
-        self.id = id
-        self.userid = 0
-        self.urgency = 16
-        self.priority = None
-        self.state = 0
+        super().__init__(id, jobspec)
         self.times = {}
-        self.seq = 0
-        self.jobspec = jobspec
-        self.R = None
-        self.status = None
         self.exception = None
-        self.fatal = None
-        self.annotations = None
-        self.dependencies = None
-        self.counted = None
+        self._size = (None, None, None)  # jobspec, R, and what they come to
 
     # -- taking events in ----------------------------------------------------------------------------
 
@@ -52,11 +46,17 @@ class Entry:
         name = event["name"]
         context = event.get("context")
         before = self.state
-        effect = _EFFECTS.get(name)
-        if effect is not None:
-            effect(self, context, entry)
         if name == "annotations":
+            self.annotations = context["annotations"]
             return before
+        if "R" in entry:
+            self.R = entry["R"]
+        if name == "exception":
+            if self.exception is None or context["severity"] < self.exception["severity"]:
+                self.exception = context
+        effect = EFFECTS.get(name)
+        if effect is not None:
+            effect(self, context, event)
         self.seq = entry["seq"]
         after = states.next_state(before, name, context)
         if after != before:
@@ -67,15 +67,9 @@ class Entry:
 
     def has_been_in(self, mask):
         """Whether it has been in one of the states of `mask`, or is inactive: then it will not come to another."""
-        return self.state == INACTIVE or any(
-            state & mask for state in self.times if state != "submit"
-        )
+        return self.state == INACTIVE or any(state & mask for state in self.times)
 
     # -- attributes ------------------------------------------------------------------------------------
-
-    @property
-    def queue(self):
-        return self.jobspec["attributes"]["system"].get("queue")
 
     @property
     def name(self):
@@ -87,12 +81,6 @@ class Entry:
             return os.path.basename(command if isinstance(command, str) else command[0])
         except (KeyError, IndexError, TypeError):
             return None  # the validator was off, or it would not have come this far
-
-    @property
-    def result(self):
-        if self.state != INACTIVE:
-            return None
-        return states.result(self.status, self.fatal)
 
     def attributes(self, names):
         """{name: value} of those of `names` that the job has; id always."""
@@ -107,9 +95,11 @@ class Entry:
 
     def size(self):
         """(ntasks, nnodes, ncores), each None where it is not known yet."""
-        if self.counted is None:
-            self.counted = self._count()
-        return self.counted
+        jobspec, R, found = self._size
+        if jobspec is not self.jobspec or R is not self.R:
+            found = self._count()
+            self._size = (self.jobspec, self.R, found)
+        return found
 
     def _count(self):
         try:
@@ -136,87 +126,15 @@ def _count_slots(vertices, factor):
     return total
 
 
-# -- what events change -----------------------------------------------------------------------------------
-
-
-def _submit(job, context, entry):
-    job.userid = context["userid"]
-    job.urgency = context["urgency"]
-    job.times["submit"] = entry["event"]["timestamp"]
-
-
-def _urgency(job, context, entry):
-    job.urgency = context["urgency"]
-
-
-def _priority(job, context, entry):
-    job.priority = context["priority"]
-
-
-def _alloc(job, context, entry):
-    job.R = entry.get("R")
-    job.counted = None
-    if context and "annotations" in context:
-        job.annotations = context["annotations"]
-
-
-def _finish(job, context, entry):
-    job.status = context["status"]
-
-
-def _exception(job, context, entry):
-    # What is shown is the most severe, and of those the first.
-    if job.exception is None or context["severity"] < job.exception["severity"]:
-        job.exception = context
-    if context["severity"] == 0 and job.fatal is None:
-        job.fatal = context
-
-
-def _jobspec_update(job, context, entry):
-    job.jobspec = update_paths(job.jobspec, context)
-    job.counted = None
-
-
-def _resource_update(job, context, entry):
-    if job.R is not None and "expiration" in context:
-        job.R = rset.with_expiration(job.R, context["expiration"])
-
-
-def _dependency_add(job, context, entry):
-    if job.dependencies is None:
-        job.dependencies = {}
-    job.dependencies[context["description"]] = True
-
-
-def _dependency_remove(job, context, entry):
-    if job.dependencies is not None:
-        job.dependencies.pop(context["description"], None)
-
-
-def _annotations(job, context, entry):
-    job.annotations = context["annotations"] or None
-
-
-_EFFECTS = {
-    "submit": _submit,
-    "urgency": _urgency,
-    "priority": _priority,
-    "alloc": _alloc,
-    "finish": _finish,
-    "exception": _exception,
-    "jobspec-update": _jobspec_update,
-    "resource-update": _resource_update,
-    "dependency-add": _dependency_add,
-    "dependency-remove": _dependency_remove,
-    "annotations": _annotations,
-}
-
-
 # -- attributes by name -----------------------------------------------------------------------------------
 
 
 def _system(key):
     return lambda job: job.jobspec["attributes"]["system"].get(key)
+
+
+def _time(key):
+    return lambda job: job.times.get(key)
 
 
 def _duration(job):
@@ -225,10 +143,7 @@ def _duration(job):
 
 
 def _exception_key(key):
-    def get(job):
-        return job.exception[key] if job.state == INACTIVE and job.exception is not None else None
-
-    return get
+    return _at_end(lambda job: job.exception and job.exception[key])
 
 
 def _ranks(job):
@@ -243,12 +158,8 @@ def _expiration(job):
     return float(job.R["execution"].get("expiration", 0.0)) if job.R else None
 
 
-def _success(job):
-    return job.result == states.COMPLETED if job.state == INACTIVE else None
-
-
-def _exception_occurred(job):
-    return job.exception is not None if job.state == INACTIVE else None
+def _at_end(get):
+    return lambda job: get(job) if job.state == INACTIVE else None
 
 
 def _wait_status(job):
@@ -256,20 +167,15 @@ def _wait_status(job):
 
 
 def _dependencies(job):
-    return list(job.dependencies) if job.dependencies else None
+    waits_for = [text for text, is_open in (job.dependencies or {}).items() if is_open]
+    return waits_for or None
 
 
 GETTERS = {
     "userid": lambda job: job.userid,
     "urgency": lambda job: job.urgency,
-    "priority": lambda job: job.priority,
-    "t_submit": lambda job: job.times.get("submit"),
-    "t_depend": lambda job: job.times.get(states.DEPEND),
-    "t_priority": lambda job: job.times.get(states.PRIORITY),
-    "t_sched": lambda job: job.times.get(SCHED),
-    "t_run": lambda job: job.times.get(RUN),
-    "t_cleanup": lambda job: job.times.get(CLEANUP),
-    "t_inactive": lambda job: job.times.get(INACTIVE),
+    "priority": lambda job: job.priority if job.priority >= 0 else None,
+    **{name: _time(key) for name, key in TIMES.items()},
     "state": lambda job: job.state,
     "name": lambda job: job.name,
     "cwd": _system("cwd"),
@@ -282,14 +188,14 @@ GETTERS = {
     "nnodes": lambda job: job.size()[1],
     "ranks": _ranks,
     "nodelist": _nodelist,
-    "success": _success,
-    "exception_occurred": _exception_occurred,
+    "success": _at_end(lambda job: job.result == states.COMPLETED),
+    "exception_occurred": _at_end(lambda job: job.exception is not None),
     "exception_type": _exception_key("type"),
     "exception_severity": _exception_key("severity"),
     "exception_note": _exception_key("note"),
-    "result": lambda job: job.result,
+    "result": _at_end(lambda job: job.result),
     "expiration": _expiration,
-    "annotations": lambda job: job.annotations,
+    "annotations": lambda job: job.annotations or None,
     "waitstatus": _wait_status,
     "dependencies": _dependencies,
 }

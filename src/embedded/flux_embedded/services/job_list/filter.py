@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Constraints of a job query (RFC 43), compiled to a function of a job."""
 
 import errno
@@ -5,35 +6,12 @@ import functools
 import operator
 
 from flux_embedded.formats import hostlist, idset, rset, states
+from flux_embedded.services.job_list.entry import TIMES
 
 ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127
-STATE_MASKS = {
-    **{name.lower(): state for state, name in states.NAMES.items()},
-    **{letter.lower(): state for state, letter in states.STATE_LETTERS.items()},
-    "pending": states.PENDING,
-    "running": states.RUNNING,
-    "active": states.ACTIVE,
-}
-RESULT_MASKS = {
-    **{name.lower(): mask for mask, name in states.RESULT_NAMES.items()},
-    **{name.lower(): mask for mask, name in states.RESULT_LETTERS.items()},
-}
-TIMES = {
-    "t_submit": "submit",
-    "t_depend": states.DEPEND,
-    "t_priority": states.PRIORITY,
-    "t_sched": states.SCHED,
-    "t_run": states.RUN,
-    "t_cleanup": states.CLEANUP,
-    "t_inactive": states.INACTIVE,
-}
-COMPARISONS = (
-    (">=", operator.ge),
-    ("<=", operator.le),
-    (">", operator.gt),
-    ("<", operator.lt),
-)
+STATE_MASKS = {"new": states.NEW, "n": states.NEW, **states.MASKS}
+COMPARISONS = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt))
 MAX_DEPTH = 64
 
 
@@ -111,11 +89,11 @@ def _userid(values):
     return (lambda job: job.userid in wanted), EVERY_STATE
 
 
-def _text(attribute):
+def _text(name, attribute):
     def make(values):
         for value in values:
             if not isinstance(value, str):
-                raise _invalid(f"{attribute} value must be a string")
+                raise _invalid(f"{name} value must be a string")
         wanted = set(values)
         return (lambda job: getattr(job, attribute) in wanted), EVERY_STATE
 
@@ -145,8 +123,8 @@ def _states(values):
 
 
 def _results(values):
-    mask = _mask_of("results", values, RESULT_MASKS)
-    return (lambda job: bool((job.result or 0) & mask)), states.INACTIVE
+    mask = _mask_of("results", values, states.RESULT_MASKS)
+    return (lambda job: job.state == states.INACTIVE and bool(job.result & mask)), states.INACTIVE
 
 
 def _hostlist(values):
@@ -203,8 +181,8 @@ def _invalid(text):
 
 _LEAVES = {
     "userid": _userid,
-    "name": _text("name"),
-    "queue": _text("queue"),
+    "name": _text("name", "name"),
+    "queue": _text("queue", "queue_name"),
     "states": _states,
     "results": _results,
     "hostlist": _hostlist,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``job-list`` (RFC 43).
 
 =======================  ===================================================================================
@@ -224,8 +225,8 @@ class JobList(Service):
             return
         queues = {}
         for job in self._jobs.values():
-            if job.queue is not None:
-                queues.setdefault(job.queue, []).append(job)
+            if job.queue_name is not None:
+                queues.setdefault(job.queue_name, []).append(job)
         answer = _count(self._jobs.values())
         answer["inactive_purged"] = self._purged
         answer["queues"] = [
@@ -300,7 +301,7 @@ def _attrs_of(attrs):
 
 
 def _pending_key(job):
-    return (-(job.priority if job.priority is not None else -1), job.times["submit"], job.id)
+    return (-job.priority, job.t_submit, job.id)
 
 
 def _count(jobs):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests that act on jobs from outside: raise, kill, urgency, memo, and their bulk forms.
 
 Errors are what the commands print: ``unknown job id``, ``job is inactive`` and so on.
@@ -18,11 +19,25 @@ EXCEPTION = {"severity": int, "type": str, "note?": str}
 ANY_USER = 0xFFFFFFFF
 
 
-class Actions:
-    """Handlers of job manager `jm`."""
+def permit(msg, userid, what):
+    """Let in the owner of the instance, and guests in their own affairs.
 
-    def __init__(self, jm):
-        self.jm = jm
+    Raises:
+        OSError: EPERM, ``guests WHAT their own jobs``
+    """
+    if msg.is_guest and msg.userid != userid:
+        raise OSError(errno.EPERM, f"guests {what} their own jobs")
+
+
+class Actions:
+    """Handlers of such requests."""
+
+    def __init__(self, service, jobs, events, execution, sched):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.execution = execution
+        self.sched = sched
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
         """The active job `id`.
@@ -30,19 +45,10 @@ class Actions:
         Raises:
             OSError: `errnum`, it is inactive or unknown
         """
-        job = self.jm.jobs.get(id)
+        job = self.jobs.active.get(id)
         if job is None:
-            raise OSError(errnum, "job is inactive" if id in self.jm.inactive else unknown)
+            raise OSError(errnum, "job is inactive" if id in self.jobs.inactive else unknown)
         return job
-
-    def permit(self, msg, userid, what):
-        """Let in the owner of the instance, and guests in their own affairs.
-
-        Raises:
-            OSError: EPERM, ``guests WHAT their own jobs``
-        """
-        if msg.is_guest and msg.userid != userid:
-            raise OSError(errno.EPERM, f"guests {what} their own jobs")
 
     # -- exceptions ------------------------------------------------------------------------------
 
@@ -51,27 +57,27 @@ class Actions:
         body = msg.body
         severity, kind, note = _exception_of(body)
         job = self.find(body["id"])
-        self.permit(msg, job.userid, "can only raise exceptions on")
-        self.jm.raise_exception(job, kind, severity, note, msg.userid)
-        self.jm.events.send(self.jm.respond, msg)
+        permit(msg, job.userid, "can only raise exceptions on")
+        self.events.raise_exception(job, kind, severity, note, msg.userid)
+        self.events.send(self.service.respond, msg)
 
     def raiseall(self, msg):
         """``raiseall`` {type, severity, note?, states, userid, dry_run} -> {count, errors}."""
         body = msg.body
-        self.permit(msg, body["userid"] & ANY_USER, "can only raise exceptions on")
+        permit(msg, body["userid"] & ANY_USER, "can only raise exceptions on")
         severity, kind, note = _exception_of(body)
         matches = self._select(body["userid"], body["states"])
         if not body["dry_run"]:
             for job in matches:
                 if job.state & ACTIVE:
-                    self.jm.raise_exception(job, kind, severity, note, msg.userid)
-        self.jm.events.send(self.jm.respond, msg, {"count": len(matches), "errors": 0})
+                    self.events.raise_exception(job, kind, severity, note, msg.userid)
+        self.events.send(self.service.respond, msg, {"count": len(matches), "errors": 0})
 
     def _select(self, userid, mask):
         userid &= ANY_USER
         return [
             job
-            for job in self.jm.jobs.values()
+            for job in self.jobs.active.values()
             if job.state & mask and userid in (ANY_USER, job.userid)
         ]
 
@@ -81,11 +87,11 @@ class Actions:
         """``kill`` {id, signum}."""
         signum = _signal_number(msg.body["signum"])
         job = self.find(msg.body["id"], errno.EINVAL)
-        self.permit(msg, job.userid, "may only send signals to")
+        permit(msg, job.userid, "may only send signals to")
         if not job.state & RUNNING:
             raise OSError(errno.EINVAL, "job is not running")
-        self._signal(job, signum)
-        self.jm.respond(msg)
+        self.execution.signal(job, signum)
+        self.service.respond(msg)
 
     def killall(self, msg):
         """``killall`` {signum, userid, dry_run} -> {count, errors}."""
@@ -93,17 +99,13 @@ class Actions:
             check_form(msg.body, {"signum": int, **MANY}, msg.topic)
         except Malformed as exc:
             raise OSError(errno.EPROTO, "error decoding request") from exc
-        self.permit(msg, msg.body["userid"] & ANY_USER, "can only kill")
+        permit(msg, msg.body["userid"] & ANY_USER, "can only kill")
         signum = _signal_number(msg.body["signum"])
         matches = self._select(msg.body["userid"], RUN)
         if not msg.body["dry_run"]:
             for job in matches:
-                self._signal(job, signum)
-        self.jm.respond(msg, {"count": len(matches), "errors": 0})
-
-    def _signal(self, job, signum):
-        if self.jm.execution.service is not None:
-            self.jm.notify(f"{self.jm.execution.service}.kill", {"id": job.id, "signum": signum})
+                self.execution.signal(job, signum)
+        self.service.respond(msg, {"count": len(matches), "errors": 0})
 
     # -- urgency, memo -----------------------------------------------------------------------------
 
@@ -114,14 +116,14 @@ class Actions:
         if not URGENCY_MIN <= urgency <= URGENCY_MAX:
             raise OSError(errno.EINVAL, "urgency value is out of range")
         job = self.find(body["id"], errno.EINVAL, "unknown job")
-        self.permit(msg, job.userid, "can only reprioritize")
+        permit(msg, job.userid, "can only reprioritize")
         if msg.is_guest and urgency > max(16, job.urgency):
             raise OSError(errno.EPERM, "guests can only adjust urgency <= default")
         if job.state & (RUN | CLEANUP):
             raise OSError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
         old = job.urgency
-        self.jm.events.post(job, "urgency", {"userid": msg.userid, "urgency": urgency})
-        self.jm.events.send(self.jm.respond, msg, {"old_urgency": old})
+        self.events.post(job, "urgency", {"userid": msg.userid, "urgency": urgency})
+        self.events.send(self.service.respond, msg, {"old_urgency": old})
 
     def memo(self, msg):
         """``memo`` {id, memo: {...}, volatile?}: merged into the job's ``user`` annotations.
@@ -129,14 +131,14 @@ class Actions:
         Null removes a key. Unless it is volatile the memo is an event of the job's eventlog too.
         """
         job = self.find(msg.body["id"])
-        self.permit(msg, job.userid, "can only add a memo to")
+        permit(msg, job.userid, "can only add a memo to")
         memo = msg.body["memo"]
         if not isinstance(memo, dict):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         if not msg.body.get("volatile"):
-            self.jm.events.post(job, "memo", memo)
-        self.jm.sched.annotate(job, {"user": memo})
-        self.jm.events.send(self.jm.respond, msg)
+            self.events.post(job, "memo", memo)
+        self.sched.annotate(job, {"user": memo})
+        self.events.send(self.service.respond, msg)
 
 
 def _signal_number(signum):

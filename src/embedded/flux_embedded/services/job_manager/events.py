@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Posting of job events: the per-job queue, the eventlog, the journal and what is sent afterwards.
 
 An event posted to a job that is idle is processed at once, with all that follows from it; one posted
@@ -13,6 +14,8 @@ from collections import deque
 
 from flux_embedded.formats import eventlog
 from flux_embedded.formats.levels import LOG_ERR
+from flux_embedded.formats.states import NEW
+from flux_embedded.kernel.message import OWNER
 
 #: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
 MAX_NESTING = 40
@@ -20,7 +23,11 @@ RETRY_MIN, RETRY_MAX = 0.1, 5.0
 
 
 class Events:
-    """The event machinery of job manager `jm`.
+    """The events of all jobs.
+
+    Args:
+        service (Service): the job manager, to send with
+        journal (Journals): is told of all events once they are committed
 
     Attributes:
         outbox (list): (function, *args) to call once everything posted so far is committed
@@ -28,8 +35,10 @@ class Events:
             has the same number
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, journal):
+        self.service = service
+        self.journals = journal
+        self.jobtap = self.life = self.sched = None
         self.puts = []
         self.lines = {}
         self.outbox = []
@@ -41,17 +50,36 @@ class Events:
         self._inflight = None
         self._retry = RETRY_MIN
         self._scheduled = False
+        self._late = {}  # job id -> fatal exceptions that wait for its validation
+
+    def connect(self, jobtap, life, sched):
+        """Who acts on events: plugins, then the rules of a job's life; `sched` sends requests before each commit."""
+        self.jobtap = jobtap
+        self.life = life
+        self.sched = sched
 
     # -- posting -------------------------------------------------------------------------------
 
     def post(self, job, name, context=None):
         """Post event `name` to `job`; `context` is a non-empty dict (not changed later) or None."""
-        event = {"timestamp": self.jm.kernel.time, "name": name}
+        event = {"timestamp": self.service.kernel.time, "name": name}
         if context:
             event["context"] = context
         job.queue.append(event)
         if not (job.busy or job.hold):
             self.drain(job)
+
+    def raise_exception(self, job, kind, severity, note, userid=OWNER):
+        """Post an ``exception`` event; a fatal one on a job in NEW takes effect once it is validated (RFC 21)."""
+        context = {"type": kind, "severity": severity, "note": note, "userid": userid}
+        if severity == 0 and job.state == NEW:
+            self._late.setdefault(job.id, []).append(context)
+        else:
+            self.post(job, "exception", context)
+
+    def take_late(self, job):
+        """The fatal exceptions that `job` was raised before its validation; they are forgotten here."""
+        return self._late.pop(job.id, ())
 
     def release(self, job):
         """End a hold and process what was queued meanwhile."""
@@ -100,12 +128,11 @@ class Events:
     def _process(self, job, event):
         before = job.apply(event)
         self.record(job, event)
-        jm = self.jm
         if job.subscribers:
-            jm.jobtap.job_event(job, event)
+            self.jobtap.job_event(job, event)
         if event["name"] == "jobspec-update":
-            jm.jobtap.call(job, "job.update", updates=event["context"])
-        jm.life.after_event(job, event, before)
+            self.jobtap.call(job, "job.update", updates=event["context"])
+        self.life.after_event(job, event, before)
 
     def record(self, job, event):
         """Put an event that was applied into the eventlog and the journal."""
@@ -131,6 +158,14 @@ class Events:
         if not self._scheduled:
             self.schedule()
 
+    def annotated(self, job):
+        """Tell who listens that the annotations of `job` have changed."""
+        context = {"annotations": job.annotations}
+        event = {"timestamp": self.service.kernel.time, "name": "annotations", "context": context}
+        self.journal_event(job, event)
+        if job.subscribers:
+            self.jobtap.job_event(job, event)
+
     # -- messages that wait for the commit -------------------------------------------------------
 
     def send(self, function, *args):
@@ -143,7 +178,7 @@ class Events:
         """Have `flush` called after the messages that are on their way now."""
         if not self._scheduled:
             self._scheduled = True
-            self.jm.defer(self.flush)
+            self.service.defer(self.flush)
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -152,7 +187,7 @@ class Events:
         self._scheduled = False
         if self._inflight is not None:
             return
-        self.jm.sched.pump()
+        self.sched.pump()
         outbox, journal, lines = self.outbox, self.journal, self.lines
         if not (outbox or journal or lines or self.puts):
             return
@@ -171,18 +206,18 @@ class Events:
         ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
         self.puts, self.lines, self.outbox, self.journal = [], {}, [], []
         if ops:
-            self.jm.notify("kvs.commit", {"ops": ops})
+            self.service.notify("kvs.commit", {"ops": ops})
 
     def _commit(self):
-        self.jm.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
+        self.service.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
 
     def _committed(self, future):
         try:
             future.body  # noqa: B018  raises if the commit failed
         except OSError as exc:
-            self.jm.log(LOG_ERR, f"eventlog commit failed, will try again: {exc.strerror}")
+            self.service.log(LOG_ERR, f"eventlog commit failed, will try again: {exc.strerror}")
             delay, self._retry = self._retry, min(self._retry * 2, RETRY_MAX)
-            self.jm.timer(delay, self._commit)
+            self.service.timer(delay, self._commit)
             return
         self._retry = RETRY_MIN
         _, outbox, journal = self._inflight
@@ -193,6 +228,6 @@ class Events:
 
     def _deliver(self, outbox, journal):
         if journal:
-            self.jm.journal.publish(journal)
+            self.journals.publish(journal)
         for function, args in outbox:
             function(*args)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Execution as a peer: start requests and what comes back (RFC 32)."""
 
 import os
@@ -5,6 +6,7 @@ import os
 from flux_embedded.formats import idset, rset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
+from flux_embedded.kernel.message import OWNER
 from flux_embedded.kernel.service import Malformed
 
 
@@ -12,12 +14,14 @@ class Execution:
     """The execution service and the jobs it runs.
 
     Attributes:
-        service (str): name of the execution service, None while there is none
+        provider (str): name of the execution service, None while there is none
     """
 
-    def __init__(self, jm):
-        self.jm = jm
-        self.service = None
+    def __init__(self, service, jobs, events):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.provider = None
         self._sender = None
         self._watcher = None
 
@@ -26,36 +30,36 @@ class Execution:
     def hello(self, msg):
         """``job-manager.exec-hello``: a service that starts jobs."""
         body = msg.body or {}
-        service = body.get("service")
-        if not isinstance(service, str) or not service or "." in service:
+        provider = body.get("service")
+        if not isinstance(provider, str) or not provider or "." in provider:
             raise Malformed("exec-hello: service must be the name of a service")
-        self._listen(service)
+        self._listen(provider)
         self._sender = msg.sender
-        self.jm.respond(msg)
-        for job in list(self.jm.jobs.values()):
+        self.service.respond(msg)
+        for job in list(self.jobs.active.values()):
             if job.start_pending:
                 self._send(job, reattach=True)
             elif job.state == RUN and not job.perilogs:
                 self.request(job)
 
-    def _listen(self, service):
-        if self.service != service:
+    def _listen(self, provider):
+        if self.provider != provider:
             if self._watcher is not None:
                 self._watcher.destroy()
-            self._watcher = self.jm.on_response(f"{service}.start", self.response)
-            self.service = service
+            self._watcher = self.service.on_response(f"{provider}.start", self.response)
+            self.provider = provider
 
     def disconnected(self, sender):
         if sender is not None and sender is self._sender:
             self._lost("disconnected")
 
     def _lost(self, why):
-        self.jm.log(
+        self.service.log(
             LOG_INFO,
-            f"execution service {self.service} {why}: no jobs are started until it is back",
+            f"execution service {self.provider} {why}: no jobs are started until it is back",
         )
         self._watcher.destroy()
-        self.service = self._sender = self._watcher = None
+        self.provider = self._sender = self._watcher = None
         # A job that is being cleaned up has nobody left to end it: the next service will be asked to
         # reattach, and says so if there is nothing to reattach to.
 
@@ -63,15 +67,26 @@ class Execution:
 
     def request(self, job):
         """Have `job`, in RUN and with no prolog open, started."""
-        if self.service is None or job.start_pending:
+        if self.provider is None or job.start_pending:
             return
         job.start_pending = True
         if job.flags & 2:
-            self.jm.events.post(job, "debug.start-request")
-        self.jm.events.send(self._send, job, False)
+            self.events.post(job, "debug.start-request")
+        self.events.send(self._send, job, False)
+
+    def signal(self, job, signum):
+        """Send the tasks of `job` a signal."""
+        if self.provider is not None:
+            self.service.notify(f"{self.provider}.kill", {"id": job.id, "signum": signum})
+
+    def set_expiration(self, job, expiration):
+        """Say when the time of `job` is over, once the event that says so is committed."""
+        if self.provider is not None:
+            request = {"id": job.id, "expiration": expiration}
+            self.events.send(self.service.notify, f"{self.provider}.expiration", request)
 
     def _send(self, job, reattach):
-        if self.service is None:
+        if self.provider is None:
             return
         payload = {
             "id": job.id,
@@ -80,7 +95,7 @@ class Execution:
             "R": job.R,
             "reattach": reattach,
         }
-        self.jm.h.send_untagged(f"{self.service}.start", payload)
+        self.service.h.send_untagged(f"{self.provider}.start", payload)
 
     def response(self, msg):
         """A response to a start request."""
@@ -89,20 +104,20 @@ class Execution:
             return
         try:
             body = msg.body
-            job = self.jm.jobs.get(body["id"])
+            job = self.jobs.active.get(body["id"])
             handler = self._HANDLERS[body["type"]]
             data = body["data"]
             if job is None or not job.start_pending:
-                self.jm.log(
+                self.service.log(
                     LOG_DEBUG, f"start response for job {body['id']} without a request ignored"
                 )
                 return
             handler(self, job, data)
         except (TypeError, KeyError, ValueError) as exc:
-            self.jm.log(LOG_ERR, f"malformed start response ({exc!r}): {msg.payload_str}")
+            self.service.log(LOG_ERR, f"malformed start response ({exc!r}): {msg.payload_str}")
 
     def _started(self, job, data):
-        self.jm.events.post(job, "start")
+        self.events.post(job, "start")
 
     def _reattached(self, job, data):
         # No event: the job's start is in its eventlog already.
@@ -114,22 +129,32 @@ class Execution:
         ranks = set(idset.ids(text)) if text != "all" else set(rset.ranks(job.R))
         if job.state == RUN and final:
             # Execution is over without a word on how: it never began.
-            self.jm.raise_exception(job, "exec", 0, "job ended without a finish status")
-        self.jm.life.released(job, ranks, final)
+            self.events.raise_exception(job, "exec", 0, "job ended without a finish status")
+        self._let_go(job, ranks, final)
+
+    def _let_go(self, job, ranks, final):
+        """Execution is done with `ranks` (a set); `final`: with all of them (RFC 32)."""
+        everything = job.released is None and final
+        if not everything:
+            job.released = (job.released or set()) | ranks
+        if final:
+            job.start_pending = False
+        text = "all" if everything else idset.text(ranks)
+        self.events.post(job, "release", {"ranks": text, "final": final})
 
     def _exception(self, job, data):
         context = {
             "type": str(data["type"]),
             "severity": int(data["severity"]),
-            "userid": self.jm.owner,
+            "userid": OWNER,
             "note": str(data.get("note") or ""),
         }
         if job.state & ACTIVE:
-            self.jm.events.post(job, "exception", context)
+            self.events.post(job, "exception", context)
 
     def _finished(self, job, data):
         if job.state in (RUN, CLEANUP):
-            self.jm.events.post(job, "finish", {"status": int(data["status"])})
+            self.events.post(job, "finish", {"status": int(data["status"])})
 
     _HANDLERS = {
         "start": _started,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Housekeeping: a script on each node after a job, before the node is given to another.
 
 No RFC has it. Configuration is the real one's: ``[job-manager.housekeeping]`` with ``command`` (array
@@ -28,14 +29,18 @@ class Housekeeping:
     """Jobs whose nodes are being looked after.
 
     Attributes:
-        jobs (dict): id -> Visit
+        visits (dict): job id -> Visit
         is_configured (bool)
         offline (set): ranks that went away and are not back
     """
 
-    def __init__(self, jm):
-        self.jm = jm
-        self.jobs = {}
+    def __init__(self, service, jobs, events, sched, waits):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.sched = sched
+        self.waits = waits
+        self.visits = {}
         self.offline = set()
         self.is_configured = False
         self._command = None
@@ -52,11 +57,7 @@ class Housekeeping:
         if table is None:
             self.is_configured = False
             return
-        policy.check_types(table, {"release-after": str}, "job-manager.housekeeping")
-        unknown = [key for key in table if key not in KEYS]
-        if unknown:
-            text = f"{len(unknown)} object item(s) left unpacked: {', '.join(unknown)}"
-            raise OSError(errno.EINVAL, f"job-manager.housekeeping: {text}")
+        policy.check_types(table, {"release-after": str}, "job-manager.housekeeping", KEYS)
         command = table.get("command")
         # Without a command a real instance runs its systemd unit; there is none here.
         if (
@@ -82,7 +83,7 @@ class Housekeeping:
 
     def watch(self):
         """Learn of ranks that come and go."""
-        self.jm.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
+        self.service.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
 
     def _ranks_changed(self, future):
         try:
@@ -92,7 +93,7 @@ class Housekeeping:
         future.reset()
         gone, back = set(idset.ids(body.get("offline", ""))), set(idset.ids(body.get("online", "")))
         self.offline = (self.offline | gone) - back
-        for visit in list(self.jobs.values()):
+        for visit in list(self.visits.values()):
             if gone:
                 visit.lost(gone)
             if back:
@@ -102,23 +103,46 @@ class Housekeeping:
         """Look after the nodes of `job`, which is done with all of them."""
         if job.freed is None:
             job.freed = set()
-        self.jm.log(LOG_DEBUG, f"housekeeping: {jobid.f58(job.id)} started")
-        self.jobs[job.id] = Visit(self.jm, job, self._command, self._release_after, self._mock)
+        self.service.log(LOG_DEBUG, f"housekeeping: {jobid.f58(job.id)} started")
+        self.visits[job.id] = Visit(self, job, self._command, self._release_after, self._mock)
 
     def ended(self, visit):
-        self.jm.log(LOG_DEBUG, f"housekeeping: {jobid.f58(visit.job.id)} complete")
-        self.jobs.pop(visit.job.id, None)
+        self.service.log(LOG_DEBUG, f"housekeeping: {jobid.f58(visit.job.id)} complete")
+        self.visits.pop(visit.job.id, None)
 
-    def abort(self, job):
-        """Stop looking after `job`'s nodes and forget about them: they count as free."""
-        visit = self.jobs.pop(job.id, None)
-        if visit is not None:
-            visit.kill(15)
-            visit.over = True
+    def free(self, job, ranks, final):
+        """The nodes of `job` on these ranks are in order; `final`: and so are all others of it."""
+        self.sched.give_back(job.id, rset.fragment(job.R, ranks), final)
+        self.waits.check()
+
+    def holders(self, partial_ok=True):
+        """The jobs that hold resources the scheduler knows of: active ones and those whose nodes are looked after.
+
+        Args:
+            partial_ok (bool): the scheduler knows that a job can have given back a part of them (RFC 27); for one that
+                does not, housekeeping of such jobs ends here, and their nodes count as free
+
+        Raises:
+            OSError: ENOTSUP, it does not, and one of those jobs is still running
+        """
+        active = [job for job in self.jobs.active.values() if job.has_resources and not job.bypass]
+        if not partial_ok:
+            if any(job.freed for job in active):
+                text = "sched-hello: partial-ok is required: a job that is still running has freed some ranks"
+                raise OSError(errno.ENOTSUP, text)
+            for visit in [visit for visit in self.visits.values() if visit.job.freed]:
+                self._abort(visit)
+        return active + [visit.job for visit in self.visits.values()]
+
+    def _abort(self, visit):
+        """Stop looking after the nodes of a job and forget about them: they count as free."""
+        del self.visits[visit.job.id]
+        visit.kill(15)
+        visit.over = True
 
     def kill(self, id=None, ranks=None, signum=15):
         """Signal scripts of one job or all, on some ranks or all; returns how many jobs."""
-        visits = [v for v in self.jobs.values() if id is None or v.job.id == id]
+        visits = [v for v in self.visits.values() if id is None or v.job.id == id]
         for visit in visits:
             visit.kill(signum, ranks)
         return len(visits)
@@ -132,7 +156,7 @@ class Housekeeping:
 
     def describe(self):
         """{id: {t_start, pending, allocated}} as ``job-manager.stats-get`` has it."""
-        return {jobid.f58(id): visit.describe() for id, visit in self.jobs.items()}
+        return {jobid.f58(id): visit.describe() for id, visit in self.visits.items()}
 
 
 class Visit:
@@ -144,22 +168,23 @@ class Visit:
         over (bool): nothing more is to be freed
     """
 
-    def __init__(self, jm, job, command, release_after, mock):
-        self.jm = jm
+    def __init__(self, housekeeping, job, command, release_after, mock):
+        self.housekeeping = housekeeping
+        self.service = housekeeping.service
         self.job = job
-        self.t_start = jm.now()
+        self.t_start = self.service.now()
         self.over = False
         self.active = set(rset.ranks(job.R)) - job.freed
-        self.waiting = self.active & jm.housekeeping.offline
+        self.waiting = self.active & housekeeping.offline
         self._command, self._mock = command, mock
         self._timers = {}  # of mock scripts, by rank
         self._void = set()  # ranks whose running script no longer counts
         self._done = set()
         self._each = release_after == 0
         if release_after:
-            jm.timer(release_after, self._release_now)
+            self.service.timer(release_after, self._release_now)
         # The handing over comes before the scripts: `free` is posted in the same turn.
-        jm.events.send(self._run_first)
+        housekeeping.events.send(self._run_first)
 
     def _run_first(self):
         self._run(self.active - self.waiting)
@@ -167,10 +192,10 @@ class Visit:
     def _run(self, ranks):
         if not ranks:
             return
-        if self.jm.kernel.clock.virtual:
+        if self.service.kernel.clock.virtual:
             for rank in sorted(ranks):
                 seconds = self._mock.get(rank, 0) if isinstance(self._mock, dict) else self._mock
-                self._timers[rank] = self.jm.timer(
+                self._timers[rank] = self.service.timer(
                     seconds, lambda rank=rank: self._script_ended(rank)
                 )
             return
@@ -180,14 +205,14 @@ class Visit:
             "ranks": idset.text(ranks),
             "command": self._command,
         }
-        self.jm.rpc("job-exec.script", request, streaming=True).then(self._report, ranks)
+        self.service.rpc("job-exec.script", request, streaming=True).then(self._report, ranks)
 
     def _report(self, future, ranks):
         try:
             body = future.body
         except OSError as exc:
             if exc.errno != errno.ENODATA:
-                self.jm.log(LOG_ERR, f"housekeeping of job {self.job.id}: {exc.strerror}")
+                self.service.log(LOG_ERR, f"housekeeping of job {self.job.id}: {exc.strerror}")
                 for rank in sorted(ranks & self.active - self.waiting):
                     self._script_ended(rank)
             return
@@ -195,14 +220,14 @@ class Visit:
         rank, status = body["rank"], body["status"]
         if status and rank not in self._void:
             text = f"housekeeping: rank {rank} of job {self.job.id} ended with status {status}"
-            self.jm.log(LOG_ERR, text)
+            self.service.log(LOG_ERR, text)
         self._script_ended(rank)
 
     def _script_ended(self, rank):
         self._timers.pop(rank, None)
         if rank in self._void:
             self._void.discard(rank)
-            if rank in self.jm.housekeeping.offline:
+            if rank in self.housekeeping.offline:
                 self.waiting.add(rank)
             else:
                 self._run({rank})
@@ -224,7 +249,7 @@ class Visit:
         gone = (ranks & self.active) - self.waiting
         if gone:
             text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {idset.text(gone)}"
-            self.jm.log(LOG_ERR, text)
+            self.service.log(LOG_ERR, text)
             self._void |= gone
             self._signal(9, gone)
 
@@ -244,9 +269,8 @@ class Visit:
         final = not self.active
         if final:
             self.over = True
-            self.jm.housekeeping.ended(self)
-        self.jm.sched.give_back(self.job.id, rset.fragment(self.job.R, ranks), final)
-        self.jm.waits.check()
+            self.housekeeping.ended(self)
+        self.housekeeping.free(self.job, ranks, final)
 
     def kill(self, signum, ranks=None):
         """Signal the scripts; ranks that are offline are given up."""
@@ -258,7 +282,7 @@ class Visit:
             self._rank_done(rank)
 
     def _signal(self, signum, ranks):
-        if self.jm.kernel.clock.virtual:
+        if self.service.kernel.clock.virtual:
             for rank in sorted(ranks):
                 timer = self._timers.pop(rank, None)
                 if timer is not None:
@@ -266,7 +290,7 @@ class Visit:
                 self._script_ended(rank)
         elif ranks:
             request = {"id": self.job.id, "signum": signum, "ranks": idset.text(ranks)}
-            self.jm.notify("job-exec.script-kill", request)
+            self.service.notify("job-exec.script-kill", request)
 
     def describe(self):
         return {

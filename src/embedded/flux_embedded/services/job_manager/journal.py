@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Streams of all job events: ``job-manager.events-journal``, and ``journal-batches`` for job-list.
 
 ``events-journal``: ``{full?: bool, allow?: {NAME: 1}, deny?: {NAME: 1}}``. Each response is
@@ -16,6 +17,8 @@ the seq of the event before.
 
 import errno
 
+from flux_embedded.services.job_manager.restart import read_history
+
 NOT_STREAMING = "job-manager.events requires streaming RPC flag"
 
 
@@ -25,23 +28,23 @@ class Batches:
     #: Whether it wants the events of inactive jobs.
     full = True
 
-    def __init__(self, jm, msg):
-        self.jm = jm
+    def __init__(self, service, msg):
+        self.service = service
         self.msg = msg
 
     def send_history(self, entries):
-        self.jm.respond(self.msg, {"events": entries})
+        self.service.respond(self.msg, {"events": entries})
 
     def send(self, entries, body):
-        self.jm.respond(self.msg, body)
+        self.service.respond(self.msg, body)
 
 
 class Journal:
     """A request for the events as a real Flux has them."""
 
-    def __init__(self, jm, msg):
+    def __init__(self, service, msg):
         body = msg.body or {}
-        self.jm = jm
+        self.service = service
         self.msg = msg
         self.full = body.get("full", False)
         self._allow = body.get("allow")
@@ -63,21 +66,22 @@ class Journal:
             if event["name"] != "annotations" and self._wants(event):
                 job["events"].append(entry["event"])
         for job in jobs.values():
-            self.jm.respond(self.msg, job)
-        self.jm.respond(self.msg, {"id": -1, "events": []})
+            self.service.respond(self.msg, job)
+        self.service.respond(self.msg, {"id": -1, "events": []})
 
     def send(self, entries, body):
         for entry in entries:
             if self._wants(entry["event"]):
                 answer = {key: entry[key] for key in ("id", "jobspec", "R") if key in entry}
-                self.jm.respond(self.msg, {**answer, "events": [entry["event"]]})
+                self.service.respond(self.msg, {**answer, "events": [entry["event"]]})
 
 
 class Journals:
-    """Who reads the events of job manager `jm`."""
+    """Who reads the events of all jobs."""
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs):
+        self.service = service
+        self.jobs = jobs
         self._readers = {}  # reader -> entries since it asked for the past, or None once it has it
         self._events = 0
 
@@ -90,15 +94,15 @@ class Journals:
         for key in ("allow", "deny"):
             if not isinstance((msg.body or {}).get(key, {}), dict):
                 raise OSError(errno.EPROTO, f"job-manager.events {key} should be an object")
-        self._add(Journal(self.jm, msg))
+        self._add(Journal(self.service, msg))
 
     def batches(self, msg):
         """``journal-batches``."""
-        self._add(Batches(self.jm, msg))
+        self._add(Batches(self.service, msg))
 
     def _add(self, reader):
         self._readers[reader] = []
-        self.jm.restart.read_history(self._got_history, reader)
+        read_history(self.service, self.jobs, self._got_history, reader)
 
     def _got_history(self, entries, reader):
         """The past is there: send it, and what happened while it was read and is not in it."""
@@ -109,7 +113,7 @@ class Journals:
         entries += [entry for entry in kept if entry["seq"] > known.get(entry["id"], 0)]
         self._readers[reader] = None
         if not reader.full:
-            active = self.jm.jobs
+            active = self.jobs.active
             entries = [entry for entry in entries if entry["id"] in active]
         reader.send_history(entries)
 
@@ -129,7 +133,7 @@ class Journals:
         for reader in list(self._readers):
             if reader.msg.sender is sender and reader.msg.matchtag == matchtag:
                 del self._readers[reader]
-                self.jm.respond_error(reader.msg, errno.ENODATA)
+                self.service.respond_error(reader.msg, errno.ENODATA)
 
     def disconnected(self, sender):
         for reader in list(self._readers):

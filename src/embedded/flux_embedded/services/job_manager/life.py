@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What the job manager does when a job enters a state or an event arrives in one (RFC 21).
 
 `Life.after_event` is called for every event after it was applied and recorded. What it posts to the
 same job is queued and processed after it returned.
 """
 
-from flux_embedded.formats import idset, rset
+from flux_embedded.formats import rset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import (
     CLEANUP,
@@ -24,10 +25,17 @@ FIXED = (URGENCY_HOLD, URGENCY_EXPEDITE)
 
 
 class Life:
-    """State transitions and actions of all jobs of job manager `jm`."""
+    """State transitions of all jobs, and what is done in each state."""
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, jobtap, sched, execution, housekeeping, waits):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.jobtap = jobtap
+        self.sched = sched
+        self.execution = execution
+        self.housekeeping = housekeeping
+        self.waits = waits
         self._enter = {
             DEPEND: self._depend,
             PRIORITY: self._priority,
@@ -42,7 +50,7 @@ class Life:
         state = job.state
         name = event["name"]
         if state != before:
-            out = self.jm.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
+            out = self.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
             self._enter[state](job, event, out)
         elif state == DEPEND:
             self._depend(job, event, None)
@@ -51,7 +59,7 @@ class Life:
         elif state == CLEANUP:
             self._advance_cleanup(job)
         elif state == SCHED and name == "priority":
-            self.jm.sched.enqueue(job)
+            self.sched.enqueue(job)
         elif state == PRIORITY and name == "urgency":
             self.reprioritize(job)
         if name == "exception":
@@ -61,7 +69,7 @@ class Life:
 
     def _depend(self, job, event, out):
         if job.state == DEPEND and not job.has_open_dependency and not job.queue:
-            self.jm.events.post(job, "depend")
+            self.events.post(job, "depend")
 
     def recheck(self, job):
         """A job in DEPEND was loaded: go on if nothing holds it any more."""
@@ -80,12 +88,12 @@ class Life:
         else:
             priority = out.get("priority", -1) if out else -1
         if type(priority) is not int or priority > PRIORITY_MAX:
-            self.jm.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
+            self.service.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
         elif priority >= 0:
             if job.state == PRIORITY or priority != job.priority:
-                self.jm.events.post(job, "priority", {"priority": priority})
+                self.events.post(job, "priority", {"priority": priority})
         elif job.state == SCHED:
-            self.jm.log(
+            self.service.log(
                 LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
             )
         # With none a job in PRIORITY stays there.
@@ -93,28 +101,32 @@ class Life:
     def _sched(self, job, event, out):
         R = out.get("R") if out else None
         if R is not None and job.R is None:
-            self.jm.sched.bypass(job, R)
+            self.sched.bypass(job, R)
         else:
-            self.jm.sched.enqueue(job)
+            self.sched.enqueue(job)
 
     def _run(self, job, event, out):
         # A prolog that a plugin has just started is still in the queue.
         if not job.perilogs and not job.queue:
-            self.jm.execution.request(job)
+            self.execution.request(job)
 
     def _cleanup(self, job, event, out):
-        self.jm.sched.withdraw(job)
+        self.sched.withdraw(job)
         self._advance_cleanup(job)
 
     def _inactive(self, job, event, out):
-        self.jm.deactivate(job)
+        self.jobs.deactivate(job)
+        self.jobtap.call(job, "job.inactive-add")
+        self.waits.inactive(job)
+        self.jobtap.forget(job)
+        self.jobtap.destroy(job)
 
     # -- within states ---------------------------------------------------------------------------
 
     def _exception(self, job, context):
         if job.state < INACTIVE:
             payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
-            self.jm.events.send(self.jm.publish, "job-exception", payload)
+            self.events.send(self.service.publish, "job-exception", payload)
 
     def _advance_cleanup(self, job):
         """Free what can be freed, and post ``clean`` when nothing is held any more (RFC 21)."""
@@ -123,46 +135,33 @@ class Life:
         if job.has_resources:
             self._free(job)
         elif not (job.start_pending or job.perilogs or job.alloc_pending):
-            self.jm.events.post(job, "clean")
+            self.events.post(job, "clean")
 
     def _free(self, job):
         """Free what a job in CLEANUP no longer needs (RFC 27)."""
         if job.perilogs:
             return
-        housekeeping = self.jm.housekeeping
         if job.start_pending:
             # Execution still holds some ranks; what it let go of can be used by others, unless
             # housekeeping has to visit the nodes first, which it does for all of them at once.
-            if job.released and not housekeeping.is_configured:
+            if job.released and not self.housekeeping.is_configured:
                 self._free_ranks(job, job.released, False)
             return
-        if housekeeping.is_configured and not job.bypass:
-            housekeeping.start(job)
+        if self.housekeeping.is_configured and not job.bypass:
+            self.housekeeping.start(job)
         elif not job.bypass:
             if job.freed:
                 self._free_ranks(job, set(rset.ranks(job.R)), True)
             else:
-                self.jm.sched.give_back(job.id, job.R)
-        self.jm.events.post(job, "free")
+                self.sched.give_back(job.id, job.R)
+        self.events.post(job, "free")
 
     def _free_ranks(self, job, ranks, final):
         freed = job.freed or set()
         new = ranks - freed
         if new or final:
             job.freed = freed | new
-            self.jm.sched.give_back(job.id, rset.fragment(job.R, new), final)
-
-    def released(self, job, ranks, final):
-        """Execution is done with `ranks` (a set); `final`: with all of them (RFC 32)."""
-        everything = job.released is None and final
-        if everything:
-            text = "all"
-        else:
-            text = idset.text(ranks)
-            job.released = (job.released or set()) | ranks
-        if final:
-            job.start_pending = False
-        self.jm.events.post(job, "release", {"ranks": text, "final": final})
+            self.sched.give_back(job.id, rset.fragment(job.R, new), final)
 
     def alloc_ended(self, job):
         """The scheduler gave up its request for a job that may have left SCHED meanwhile."""
@@ -173,12 +172,12 @@ class Life:
         """Compute the priority of a job in PRIORITY or SCHED afresh; post it if it changed."""
         if job.state in (PRIORITY, SCHED):
             fixed = job.urgency in FIXED
-            out = None if fixed else self.jm.jobtap.call(job, "job.priority.get")
+            out = None if fixed else self.jobtap.call(job, "job.priority.get")
             self._take_priority(job, out)
 
     def reprioritize_all(self):
         """Compute the priorities of all jobs in PRIORITY or SCHED afresh."""
-        for job in list(self.jm.jobs.values()):
+        for job in list(self.jobs.active.values()):
             self.reprioritize(job)
 
     def set_priority(self, job, priority):

@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Job queues: submission, scheduling, status (RFC 33).
 
-Methods ``queue-status``, ``queue-list``, ``queue-enable`` and ``queue-start``. Without configuration
-there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped
-when they first appear, and keep their state across later configuration changes.
+Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped when
+they first appear, and keep their state across later configuration changes.
 """
 
 import errno
@@ -26,10 +26,13 @@ class Queue:
 
 
 class Queues:
-    """All queues of job manager `jm`."""
+    """All queues.
 
-    def __init__(self, jm):
-        self.jm = jm
+    Attributes:
+        table (dict): name -> Queue
+    """
+
+    def __init__(self):
         self.table = {None: Queue(None, {}, True)}
 
     @property
@@ -67,6 +70,18 @@ class Queues:
             raise OSError(errno.EINVAL, f"'{name}' is not a valid queue")
         return queue
 
+    def chosen(self, name, every):
+        """The queues that a request is about: the one of this name, or all.
+
+        Raises:
+            OSError: EINVAL, there is no such queue, or they have names and `every` is not set
+        """
+        if name is not None:
+            return [self.find(name)]
+        if self.are_named and not every:
+            raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
+        return list(self.table.values())
+
     def constraints_of(self, name):
         """Properties that the jobs of a queue are confined to (list of str)."""
         return self.find(name).requires
@@ -88,52 +103,3 @@ class Queues:
             if queue is None:
                 return False
         return queue.started
-
-    # -- requests --------------------------------------------------------------------------------
-
-    def status(self, msg):
-        """``queue-status``."""
-        self.jm.respond(msg, self._status(self.find((msg.body or {}).get("name"))))
-
-    def _status(self, queue):
-        status = {"enable": queue.enabled, "start": queue.started}
-        if not queue.enabled:
-            status["disable_reason"] = queue.disable_reason
-        if queue.stop_reason is not None and not queue.started:
-            status["stop_reason"] = queue.stop_reason
-        if queue.started and not self.jm.sched.is_ready:
-            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
-        return status
-
-    def list(self, msg):
-        """``queue-list``."""
-        self.jm.respond(msg, {"queues": [name for name in self.table if name is not None]})
-
-    def enable(self, msg):
-        """``queue-enable``: {enable, all, name?, reason?}; to disable takes a reason."""
-        body = msg.body
-        value, reason = body["enable"], body.get("reason")
-        if not value and reason is None:
-            raise OSError(errno.EINVAL, "reason is required for disable")
-        for queue in self._targets(body):
-            queue.enabled = value
-            queue.disable_reason = "" if value else reason
-        self.jm.respond(msg)
-
-    def start(self, msg):
-        """``queue-start``: {start, all, name?, reason?, nocheckpoint?}."""
-        body = msg.body
-        value = body["start"]
-        for queue in self._targets(body):
-            queue.started = value
-            queue.stop_reason = None if value else body.get("reason")
-        self.jm.sched.requeue_eligible(list(self.jm.jobs.values()))
-        self.jm.events.send(self.jm.respond, msg)
-
-    def _targets(self, body):
-        name = body.get("name")
-        if name is not None:
-            return [self.find(name)]
-        if self.are_named and not body["all"]:
-            raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
-        return list(self.table.values())

@@ -1,4 +1,5 @@
-"""Jobs from the KVS: when the job manager starts, and for readers of the journal that want history.
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs as the KVS has them, a directory each with jobspec, eventlog and R: for a job manager that starts, and for the journal.
 
 Eventlogs are replayed with the same functions that live events go through (RFC 21).
 """
@@ -13,21 +14,66 @@ from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
 from flux_embedded.services.job_manager.job import Job
 
+#: Asks for all of them.
 REQUEST = {"key": "job", "recursive": True, "values": True}
 
 
+def directories(entries):
+    """{job id: {file name: text}} of a recursive listing of the directory ``job``."""
+    found = {}
+    for path, kind, value in entries:
+        parts = path.split(".", 4)
+        if kind == "val" and len(parts) == 5 and parts[4] in ("eventlog", "jobspec", "R"):
+            found.setdefault(int("".join(parts[:4]), 16), {})[parts[4]] = value
+    return {id: files for id, files in found.items() if "eventlog" in files}
+
+
+def read_history(service, jobs, function, *args):
+    """Have ``function(entries, *args)`` called with the journal entries of all jobs so far."""
+
+    def received(future):
+        try:
+            entries = future.body["entries"]
+        except OSError:
+            entries = []
+        history = []
+        for id, files in sorted(directories(entries).items()):
+            if "jobspec" in files:
+                history.extend(_entries(id, files))
+        for job in jobs.active.values():
+            if job.annotations:
+                event = {"timestamp": service.now(), "name": "annotations"}
+                event["context"] = {"annotations": job.annotations}
+                history.append({"id": job.id, "seq": job.seq, "event": event})
+        function(history, *args)
+
+    service.rpc("kvs.dir", REQUEST).then(received)
+
+
+def _entries(id, files):
+    for seq, event in enumerate(eventlog.parse(files["eventlog"]), 1):
+        entry = {"id": id, "seq": seq, "event": event}
+        if event["name"] == "submit":
+            entry["jobspec"] = without_environment(json.loads(files["jobspec"]))
+        elif event["name"] == "alloc" and "R" in files:
+            entry["R"] = rset.redacted(json.loads(files["R"]))
+        yield entry
+
+
 class Restart:
-    """Reading of job directories."""
+    """Taking up jobs."""
 
-    def __init__(self, jm):
-        self.jm = jm
-
-    # -- at start --------------------------------------------------------------------------------
+    def __init__(self, service, jobs, events, jobtap, life):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.jobtap = jobtap
+        self.life = life
 
     def run(self):
         """Load all jobs and take up where the last job manager left off; blocks."""
         try:
-            entries = self.jm.rpc("kvs.dir", REQUEST).body["entries"]
+            entries = self.service.rpc("kvs.dir", REQUEST).body["entries"]
         except OSError as exc:
             if exc.errno not in (errno.ENOENT, errno.ENOSYS):
                 raise
@@ -37,21 +83,20 @@ class Restart:
             try:
                 job = self._load(id, files)
             except (ValueError, KeyError, TypeError) as exc:
-                self.jm.log(LOG_ERR, f"job {id} cannot be loaded: {exc!r}")
+                self.service.log(LOG_ERR, f"job {id} cannot be loaded: {exc!r}")
                 continue
-            self.jm.max_jobid = max(self.jm.max_jobid, id)
+            self.jobs.add(job)
             if job.state == INACTIVE:
-                self.jm.history.add(job)
+                self.jobs.deactivate(job)
             else:
-                self.jm.jobs[job.id] = job
                 loaded.append(job)
         for job in loaded:
             self._announce(job)
         for job in loaded:
             job.hold = False
-            self.jm.events.post(job, "flux-restart")
+            self.events.post(job, "flux-restart")
             if job.state == DEPEND:
-                self.jm.life.recheck(job)
+                self.life.recheck(job)
 
     def _load(self, id, files):
         jobspec = without_environment(json.loads(files["jobspec"]))
@@ -73,53 +118,10 @@ class Restart:
 
     def _announce(self, job):
         """The callbacks for a job that is loaded: job.create, job.new, and its dependencies."""
-        jobtap = self.jm.jobtap
-        jobtap.call(job, "job.create")
-        jobtap.call(job, "job.new")
+        self.jobtap.call(job, "job.create")
+        self.jobtap.call(job, "job.new")
         if job.state in (NEW, DEPEND):
             try:
-                jobtap.announce_dependencies(job)
+                self.jobtap.announce_dependencies(job)
             except JobtapError as exc:
-                self.jm.raise_exception(job, "dependency", 0, str(exc))
-
-    # -- history for the journal -------------------------------------------------------------------
-
-    def read_history(self, function, *args):
-        """Have ``function(entries, *args)`` called with the journal entries of all jobs so far."""
-        self.jm.rpc("kvs.dir", REQUEST).then(self._got_history, function, args)
-
-    def _got_history(self, future, function, args):
-        try:
-            entries = future.body["entries"]
-        except OSError:
-            entries = []
-        history = []
-        for id, files in sorted(directories(entries).items()):
-            if "eventlog" in files and "jobspec" in files:
-                history.extend(self._history(id, files))
-        for job in self.jm.jobs.values():
-            if job.annotations:
-                event = {"timestamp": self.jm.now(), "name": "annotations"}
-                event["context"] = {"annotations": job.annotations}
-                history.append({"id": job.id, "seq": job.seq, "event": event})
-        function(history, *args)
-
-    @staticmethod
-    def _history(id, files):
-        for seq, event in enumerate(eventlog.parse(files["eventlog"]), 1):
-            entry = {"id": id, "seq": seq, "event": event}
-            if event["name"] == "submit":
-                entry["jobspec"] = without_environment(json.loads(files["jobspec"]))
-            elif event["name"] == "alloc" and "R" in files:
-                entry["R"] = rset.redacted(json.loads(files["R"]))
-            yield entry
-
-
-def directories(entries):
-    """{job id: {file name: text}} of a recursive listing of the directory ``job``."""
-    found = {}
-    for path, kind, value in entries:
-        parts = path.split(".", 4)
-        if kind == "val" and len(parts) == 5 and parts[4] in ("eventlog", "jobspec", "R"):
-            found.setdefault(int("".join(parts[:4]), 16), {})[parts[4]] = value
-    return {id: files for id, files in found.items() if "eventlog" in files}
+                self.events.raise_exception(job, "dependency", 0, str(exc))

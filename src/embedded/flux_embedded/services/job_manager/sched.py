@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
 
 A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent
@@ -15,8 +16,9 @@ import heapq
 import itertools
 
 from flux_embedded.formats import idset, rset
+from flux_embedded.formats.jsontext import dumps
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
-from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, INACTIVE, SCHED
+from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
 from flux_embedded.kernel.service import Malformed
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
@@ -26,6 +28,15 @@ LIMIT_MAX = 2147483647
 class Sched:
     """The scheduler and the jobs that wait for resources.
 
+    Args:
+        service (Service): the job manager, to send and answer with
+        jobs (Jobs): the jobs there are
+        events (Events): to post with
+        queues (Queues): which of them are started
+        holders: ``holders(partial_ok)`` gives the jobs that hold resources; OSError if some of them have given back a
+            part, and the scheduler does not know of that
+        ended: ``ended(job)`` is called when a request was given up for a job that may have left SCHED
+
     Attributes:
         sender: who said hello, None without
         is_ready (bool): hello and ready are both in
@@ -34,8 +45,13 @@ class Sched:
         queued (int): jobs waiting to be sent
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, queues, holders, ended):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.queues = queues
+        self._holders = holders
+        self._ended = ended
         self.sender = None
         self.is_ready = False
         self.limit = 0
@@ -59,9 +75,7 @@ class Sched:
             raise OSError(errno.EPROTO, "sched-hello: partial-ok must be true or false")
         if self.sender is not None:
             self._suspend("replaced by a new hello")
-        if not partial_ok:
-            self._settle_partly_freed()
-        for job in self.jm.holding_resources():
+        for job in self._holders(partial_ok):
             answer = {
                 "id": job.id,
                 "priority": max(job.priority, 0),
@@ -70,21 +84,9 @@ class Sched:
             }
             if job.freed:
                 answer["free"] = idset.text(job.freed)
-            self.jm.respond(msg, answer)
+            self.service.respond(msg, answer)
         self.sender = msg.sender
-        self.jm.respond_error(msg, errno.ENODATA)
-
-    def _settle_partly_freed(self):
-        """A scheduler that does not know ``free`` can be told of no partly freed job."""
-        for job in list(self.jm.holding_resources()):
-            if job.freed and job.state == INACTIVE:
-                self.jm.housekeeping.abort(job)
-        for job in self.jm.holding_resources():
-            if job.freed:
-                raise OSError(
-                    errno.ENOTSUP,
-                    "sched-hello: partial-ok is required: a job that is still running has freed some ranks",
-                )
+        self.service.respond_error(msg, errno.ENODATA)
 
     def ready(self, msg):
         """``job-manager.sched-ready``: the scheduler takes requests from now on."""
@@ -106,8 +108,8 @@ class Sched:
             raise OSError(errno.EPROTO, "sched-ready: mode must be 'limited' or 'unlimited'")
         self.limit = limit
         self.is_ready = True
-        self.jm.respond(msg, {"count": self.queued})
-        self.jm.events.schedule()
+        self.service.respond(msg, {"count": self.queued})
+        self.events.schedule()
 
     # -- the order -------------------------------------------------------------------------------
 
@@ -119,14 +121,14 @@ class Sched:
         self.dequeue(job)
         if job.flags & FLAG_ALLOC_BYPASS:
             return  # a plugin gives it its resources
-        if job.priority > 0 and self.jm.queues.is_started(job):
+        if job.priority > 0 and self.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
             heapq.heappush(
                 self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell)
             )
             self.queued += 1
-            self.jm.events.schedule()
+            self.events.schedule()
 
     def dequeue(self, job):
         """Take `job` out of those waiting to be sent."""
@@ -140,7 +142,7 @@ class Sched:
             self.withdraw(job)
             return
         self._reprioritized[job.id] = job.priority
-        self.jm.events.schedule()
+        self.events.schedule()
         if job.alloc_stale or self.limit:
             # The request that is out has the old jobspec, or the old place in the order.
             self._send_prioritize()
@@ -159,7 +161,7 @@ class Sched:
         for job in jobs:
             if job.state != SCHED:
                 continue
-            if not self.jm.queues.is_started(job):
+            if not self.queues.is_started(job):
                 self.withdraw(job)
             elif not job.alloc_pending:
                 self.enqueue(job)
@@ -202,8 +204,8 @@ class Sched:
             "jobspec": job.jobspec,
         }
         if job.flags & 2:
-            self.jm.events.post(job, "debug.alloc-request")
-        self.jm.events.send(self.jm.h.send_untagged, "sched.alloc", payload)
+            self.events.post(job, "debug.alloc-request")
+        self.events.send(self.service.h.send_untagged, "sched.alloc", payload)
 
     def _make_way(self):
         """Withdraw the last job in order from the scheduler if one that waits precedes it.
@@ -229,7 +231,7 @@ class Sched:
                 return  # canceled before; one is enough
             job.alloc_entry[0] = None
         self._canceling.add(job.id)
-        self.jm.events.send(self.jm.notify, "sched.cancel", {"id": job.id})
+        self.events.send(self.service.notify, "sched.cancel", {"id": job.id})
 
     def _send_prioritize(self):
         changed = [
@@ -237,7 +239,7 @@ class Sched:
         ]
         self._reprioritized.clear()
         if changed and self.is_ready:
-            self.jm.events.send(self.jm.notify, "sched.prioritize", {"jobs": changed})
+            self.events.send(self.service.notify, "sched.prioritize", {"jobs": changed})
 
     # -- what the scheduler answers ----------------------------------------------------------------
 
@@ -256,7 +258,7 @@ class Sched:
             self._failed(f"malformed sched.alloc response: {msg.payload_str}")
             return
         if job is None:
-            self.jm.log(
+            self.service.log(
                 LOG_DEBUG, f"sched.alloc response for job {body['id']} without a request ignored"
             )
         elif kind == ANNOTATE:
@@ -291,7 +293,7 @@ class Sched:
             job.alloc_entry[0] = None
             job.alloc_entry = None
         if self._waiting:
-            self.jm.events.schedule()
+            self.events.schedule()
 
     def _success(self, job, body):
         self._done(job)
@@ -300,7 +302,7 @@ class Sched:
             job.state != SCHED
             or job.priority == 0
             or job.alloc_stale
-            or not self.jm.queues.is_started(job)
+            or not self.queues.is_started(job)
         ):
             # It crossed a cancellation, a hold, an update or the stop of its queue.
             self.give_back(job.id, R)
@@ -314,26 +316,28 @@ class Sched:
         """Give `R` to `job`: the ``alloc`` event."""
         job.R = R
         context = {"annotations": job.annotations} if job.annotations else None
-        self.jm.events.post(job, "alloc", context)
+        self.events.post(job, "alloc", context)
 
     def bypass(self, job, R):
         """Give `job` an R that did not come from the scheduler."""
         self.dequeue(job)
         if not rset.is_sound(R):
-            self.jm.raise_exception(job, "alloc", 0, "a plugin assigned something that is not an R")
+            self.events.raise_exception(
+                job, "alloc", 0, "a plugin assigned something that is not an R"
+            )
             return
         key = job.eventlog[: -len("eventlog")] + "R"
-        self.jm.events.puts.append(["put", key, self.jm.encode(R)])
+        self.events.puts.append(["put", key, dumps(R)])
         job.R = rset.redacted(R)
-        self.jm.events.post(job, "alloc", {"bypass": True})
+        self.events.post(job, "alloc", {"bypass": True})
 
     def _deny(self, job, note):
         self._done(job)
         self.forget_annotations(job)
         if job.state == SCHED:
-            self.jm.raise_exception(job, "alloc", 0, note)
+            self.events.raise_exception(job, "alloc", 0, note)
         else:
-            self.jm.life.alloc_ended(job)
+            self._ended(job)
 
     def _canceled(self, job, done=False):
         if not done:
@@ -342,7 +346,7 @@ class Sched:
         if job.state == SCHED:
             self.enqueue(job)
         else:
-            self.jm.life.alloc_ended(job)
+            self._ended(job)
 
     # -- annotations -------------------------------------------------------------------------------
 
@@ -351,14 +355,7 @@ class Sched:
         merged = _merge(job.annotations, update)
         if merged != job.annotations:
             job.annotations = merged
-            event = {
-                "timestamp": self.jm.kernel.time,
-                "name": "annotations",
-                "context": {"annotations": merged},
-            }
-            self.jm.events.journal_event(job, event)
-            if job.subscribers:
-                self.jm.jobtap.job_event(job, event)
+            self.events.annotated(job)
 
     def forget_annotations(self, job, key=None):
         """Drop all annotations of a job, or those under one key."""
@@ -371,7 +368,7 @@ class Sched:
         """Send ``sched.free``, if there is a scheduler that knows of the job."""
         if self.is_ready:
             payload = {"id": id, "R": R, "final": final}
-            self.jm.events.send(self.jm.h.send_untagged, "sched.free", payload)
+            self.events.send(self.service.h.send_untagged, "sched.free", payload)
 
     def free_response(self, msg):
         """``sched.free`` has no response but an error."""
@@ -388,7 +385,7 @@ class Sched:
     def _failed(self, text):
         """The scheduler broke the protocol or a request to it failed."""
         if self.sender is not None:
-            self.jm.log(LOG_ERR, text)
+            self.service.log(LOG_ERR, text)
             self._suspend("failed")
 
     def _suspend(self, why):
@@ -398,8 +395,8 @@ class Sched:
         self.limit = 0
         self._forget_requests()
         if was_ready:
-            waiting = sum(1 for job in self.jm.jobs.values() if job.state == SCHED)
-            self.jm.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
+            waiting = sum(1 for job in self.jobs.active.values() if job.state == SCHED)
+            self.service.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
 
     def _forget_requests(self):
         """The jobs wait for the next scheduler."""
@@ -417,7 +414,7 @@ class Sched:
             if job.state == SCHED:
                 self.enqueue(job)
             elif job.state == CLEANUP:
-                self.jm.life.alloc_ended(job)
+                self._ended(job)
 
 
 def _merge(old, new):

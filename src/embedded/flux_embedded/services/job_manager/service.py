@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``job-manager``: its methods, and the jobs.
 
 ======================  ====================================================================================
@@ -27,8 +28,11 @@ journal-batches (S)
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
 purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
-list, getattr           see `listing`
+list                    ``{max_entries}`` -> ``{jobs: [{id, ...}]}``: at most so many (0: all) of the active jobs, those
+                        that wait for the scheduler first. ``job-list`` knows more
 getinfo                 -> ``{max_jobid}``
+getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
+                        environment), ``R`` and ``eventlog`` of a job
 housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
 config-reload           the new configuration
@@ -38,21 +42,20 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 """
 
 import errno
+import os
 
-from flux.idset import IDset
-from flux_embedded.formats import policy, rset, states
-from flux_embedded.formats.jsontext import dumps
-from flux_embedded.kernel.message import OWNER, RESPONSE
+from flux_embedded.formats import eventlog, idset, policy, rset, states
+from flux_embedded.kernel.message import RESPONSE
 from flux_embedded.kernel.service import Real, Service, request
-from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions
+from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
-from flux_embedded.services.job_manager.inactive import Inactive
+from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.listing import Listing
+from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
@@ -60,90 +63,85 @@ from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
 
+#: What a request to change queues has besides the change.
+QUEUES = {"all": bool, "name?": str, "reason?": str}
+
 
 class JobManager(Service):
     """The job manager.
 
     Attributes:
-        jobs (dict): id -> active Job, in order of submission
-        inactive (dict): id -> inactive Job, in the order they became so
-        max_jobid (int): the greatest job id there has been
-        owner (int): userid of the instance owner
+        jobs (Jobs): the jobs there are
+        config (dict): the instance's configuration
     """
 
     name = "job-manager"
-    encode = staticmethod(dumps)
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.owner = OWNER
         self.config = ctx.config
-        self.jobs = {}
-        self.max_jobid = 0
-        self.history = Inactive(self)
-        self.inactive = self.history.jobs
-        self.events = Events(self)
-        self.journal = Journals(self)
-        self.queues = Queues(self)
-        self.sched = Sched(self)
-        self.housekeeping = Housekeeping(self)
-        self.life = Life(self)
-        self.execution = Execution(self)
-        self.actions = Actions(self)
-        self.waits = Waits(self)
-        self.updates = Update(self)
-        self.listing = Listing(self)
-        self.restart = Restart(self)
-        self.jobtap = Jobtap(self)
-        self.submission = Submit(self)
+        self.jobs = jobs = Jobs()
+        self.queues = queues = Queues()
+        self.journals = Journals(self, jobs)
+        self.events = events = Events(self, self.journals)
+        self.waits = Waits(self, jobs, events)
+        self.execution = Execution(self, jobs, events)
+        # What the last two want of it are parts that come further down.
+        self.sched = sched = Sched(
+            self,
+            jobs,
+            events,
+            queues,
+            holders=lambda partial_ok: self.housekeeping.holders(partial_ok),
+            ended=lambda job: self.life.alloc_ended(job),
+        )
+        self.housekeeping = Housekeeping(self, jobs, events, sched, self.waits)
+        self.jobtap = jobtap = Jobtap(self, jobs, events, queues, sched, self.config)
+        self.life = Life(
+            self, jobs, events, jobtap, sched, self.execution, self.housekeeping, self.waits
+        )
+        jobtap.connect(self.life)
+        events.connect(jobtap, self.life, sched)
+        self.purge = Purge(self, jobs, events, jobtap, self.housekeeping)
+        self.restart = Restart(self, jobs, events, jobtap, self.life)
         self._add_methods()
 
     def _add_methods(self):
+        jobs, events, sched = self.jobs, self.events, self.sched
         add = self.add_method
-        add("submit", self.submission.request, form={"jobs": list})
-        add("sched-hello", self.sched.hello, streaming=True)
-        add("sched-ready", self.sched.ready)
+        submit = Submit(self, jobs, events, self.queues, self.jobtap)
+        add("submit", submit.request, form={"jobs": list})
+        add("sched-hello", sched.hello, streaming=True)
+        add("sched-ready", sched.ready)
         add("exec-hello", self.execution.hello)
-        add("raise", self.actions.raise_, guest=True, form={"id": int, **EXCEPTION})
-        add(
-            "raiseall", self.actions.raiseall, guest=True, form={**EXCEPTION, **MANY, "states": int}
-        )
-        add("kill", self.actions.kill, guest=True, form={"id": int, "signum": int})
-        add("killall", self.actions.killall, guest=True, form=object)
-        add("urgency", self.actions.urgency, guest=True, form={"id": int, "urgency": int})
-        add(
-            "memo",
-            self.actions.memo,
-            guest=True,
-            form={"id": int, "memo": object, "volatile?": bool},
-        )
-        add("update", self.updates.request, guest=True, form={"id": int, "updates": object})
+        actions = Actions(self, jobs, events, self.execution, sched)
+        add("raise", actions.raise_, guest=True, form={"id": int, **EXCEPTION})
+        several = {**EXCEPTION, **MANY, "states": int}
+        add("raiseall", actions.raiseall, guest=True, form=several)
+        add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
+        add("killall", actions.killall, guest=True, form=object)
+        add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
+        memo = {"id": int, "memo": object, "volatile?": bool}
+        add("memo", actions.memo, guest=True, form=memo)
+        update = Update(self, jobs, events, self.jobtap, self.execution)
+        add("update", update.request, guest=True, form={"id": int, "updates": object})
         add("wait", self.waits.wait, form=object)
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
-        add("queue-status", self.queues.status, guest=True, form={"name?": str})
-        add("queue-list", self.queues.list, guest=True)
-        which = {"all": bool, "name?": str, "reason?": str}
-        add("queue-enable", self.queues.enable, form={"enable": bool, **which})
-        add("queue-start", self.queues.start, form={"start": bool, "nocheckpoint?": bool, **which})
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
+        events_wanted = {"full?": bool, "allow?": object, "deny?": object}
         add(
             "events-journal",
-            self.journal.events_journal,
+            self.journals.events_journal,
             streaming=NOT_STREAMING,
-            form={"full?": bool, "allow?": object, "deny?": object},
+            form=events_wanted,
         )
-        add("journal-batches", self.journal.batches, streaming=True)
-        add(
-            "purge",
-            self.history.purge_request,
-            form={"age_limit": Real, "num_limit": int, "batch": int, "force": bool},
-        )
-        add("purge-id", self.history.purge_one, form={"id": int, "force": int})
-        add("list", self.listing.list, form={"max_entries": int})
-        add("getattr", self.listing.getattr, guest=True, form={"id": int, "attrs": object})
+        add("journal-batches", self.journals.batches, streaming=True)
+        limits = {"age_limit": Real, "num_limit": int, "batch": int, "force": bool}
+        add("purge", self.purge.request, form=limits)
+        add("purge-id", self.purge.request_one, form={"id": int, "force": int})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -161,9 +159,9 @@ class JobManager(Service):
 
     def _configure(self, config):
         self.queues.configure(config)
-        self.history.configure(config)
+        self.purge.configure(config)
         self.housekeeping.configure(config)
-        self.config = config
+        self.config = self.jobtap.config = config
 
     def on_response(self, topic, function):
         """Have ``function(msg)`` called for untagged responses on `topic`; returns the watcher."""
@@ -171,41 +169,88 @@ class JobManager(Service):
         watcher.start()
         return watcher
 
-    # -- jobs ------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
-    def raise_exception(self, job, kind, severity, note, userid=None):
-        """Post an ``exception`` event."""
-        context = {
-            "type": kind,
-            "severity": severity,
-            "note": note,
-            "userid": self.owner if userid is None else userid,
-        }
-        if severity == 0 and job.state == states.NEW:
-            self.submission.after_validation(job, context)
-        else:
-            self.events.post(job, "exception", context)
+    @request("queue-status", guest=True, form={"name?": str})
+    def _queue_status(self, msg):
+        queue = self.queues.find(msg.body.get("name"))
+        status = {"enable": queue.enabled, "start": queue.started}
+        if not queue.enabled:
+            status["disable_reason"] = queue.disable_reason
+        if queue.stop_reason is not None and not queue.started:
+            status["stop_reason"] = queue.stop_reason
+        if queue.started and not self.sched.is_ready:
+            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
+        self.respond(msg, status)
 
-    def deactivate(self, job):
-        """`job` has entered INACTIVE."""
-        del self.jobs[job.id]
-        self.history.add(job)
-        self.jobtap.call(job, "job.inactive-add")
-        self.waits.inactive(job)
-        self.jobtap.forget(job)
-        self.jobtap.destroy(job)
+    @request("queue-list", guest=True)
+    def _queue_list(self, msg):
+        self.respond(msg, {"queues": [name for name in self.queues.table if name is not None]})
 
-    def holding_resources(self):
-        """Jobs that hold resources the scheduler knows of: active ones and those in housekeeping."""
-        active = [job for job in self.jobs.values() if job.has_resources and not job.bypass]
-        visited = [visit.job for visit in self.housekeeping.jobs.values()]
-        return active + visited
+    @request("queue-enable", form={"enable": bool, **QUEUES})
+    def _queue_enable(self, msg):
+        value, reason = msg.body["enable"], msg.body.get("reason")
+        if not value and reason is None:
+            raise OSError(errno.EINVAL, "reason is required for disable")
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.enabled = value
+            queue.disable_reason = "" if value else reason
+        self.respond(msg)
+
+    @request("queue-start", form={"start": bool, "nocheckpoint?": bool, **QUEUES})
+    def _queue_start(self, msg):
+        value = msg.body["start"]
+        for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
+            queue.started = value
+            queue.stop_reason = None if value else msg.body.get("reason")
+        self.sched.requeue_eligible(list(self.jobs.active.values()))
+        self.events.send(self.respond, msg)
 
     # -- requests ----------------------------------------------------------------------------------
 
+    @request("list", form={"max_entries": int})
+    def _list(self, msg):
+        most = msg.body["max_entries"]
+        if most < 0:
+            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        jobs = sorted(self.jobs.active.values(), key=_place)
+        jobs = [*(jobs[:most] if most else jobs), *self.waits.zombies]
+        self.respond(msg, {"jobs": [_describe(job) for job in jobs]})
+
+    @request("getattr", guest=True, form={"id": int, "attrs": object})
+    def _getattr(self, msg):
+        job = self.jobs.find(msg.body["id"])
+        if job is None:
+            raise OSError(errno.EINVAL, "unknown job")
+        permit(msg, job.userid, "can only access")
+        names = msg.body["attrs"] if isinstance(msg.body["attrs"], list) else ()
+        for name in names:
+            if not isinstance(name, str):
+                raise OSError(errno.EPROTO, "attribute list contains non-string")
+            if name not in ("jobspec", "R", "eventlog"):
+                raise OSError(errno.ENOENT, f"unknown attr {name}")
+            if name == "R" and job.R is None:
+                raise OSError(errno.ENOENT, "R is NULL")
+        found = {name: getattr(job, name) for name in names if name != "eventlog"}
+        if "eventlog" not in names:
+            self.respond(msg, found)
+            return
+
+        def answer(future):
+            try:
+                log = future.body["values"][job.eventlog]
+            except OSError as exc:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            else:
+                self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
+
+        # What has happened is in the KVS once it is committed.
+        lookup = {"keys": [job.eventlog]}
+        self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
+
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
-        running = sum(1 for job in self.jobs.values() if job.state & states.RUNNING)
+        running = sum(1 for job in self.jobs.active.values() if job.state & states.RUNNING)
         body = {
             "queue_length": self.sched.queued,
             "alloc_pending": len(self.sched.pending),
@@ -215,8 +260,8 @@ class JobManager(Service):
 
     @request("resource-status")
     def _resource_status(self, msg):
-        held = [(job.R, job.freed or ()) for job in self.jobs.values() if job.has_resources]
-        held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.jobs.values()]
+        held = [(job.R, job.freed or ()) for job in self.jobs.active.values() if job.has_resources]
+        held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.visits.values()]
         self.respond(msg, {"allocated": rset.union(held)})
 
     @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
@@ -224,28 +269,28 @@ class JobManager(Service):
         body = msg.body
         ranks = None
         if "ranks" in body:
-            wanted = _ranks(body["ranks"])
-            # The set may be of any size, so it is asked, not listed.
-            visits = self.housekeeping.jobs.values()
-            ranks = {rank for visit in visits for rank in visit.active if rank in wanted}
+            visits = self.housekeeping.visits.values()
+            active = idset.from_ids(rank for visit in visits for rank in visit.active)
+            # The set may be of any size, so it is not listed before it is cut.
+            ranks = set(idset.members(idset.intersect(_ranks(body["ranks"]), active)))
         self.housekeeping.kill(body.get("jobid"), ranks, body["signum"])
         self.respond(msg)
 
     @request("getinfo", guest=True)
     def _getinfo(self, msg):
-        self.respond(msg, {"max_jobid": self.max_jobid})
+        self.respond(msg, {"max_jobid": self.jobs.max_id})
 
     @request("events-journal-cancel", form={"matchtag": int})
     def _journal_cancel(self, msg):
-        self.journal.cancel(msg.sender, msg.body["matchtag"])
+        self.journals.cancel(msg.sender, msg.body["matchtag"])
 
     @request("stats-get", guest=True)
     def _stats(self, msg):
         body = {
-            "active_jobs": len(self.jobs),
-            "inactive_jobs": len(self.inactive),
-            "max_jobid": self.max_jobid,
-            "journal": self.journal.stats(),
+            "active_jobs": len(self.jobs.active),
+            "inactive_jobs": len(self.jobs.inactive),
+            "max_jobid": self.jobs.max_id,
+            "journal": self.journals.stats(),
             "housekeeping": {
                 "config": self.housekeeping.describe_config(),
                 "running": self.housekeeping.describe(),
@@ -266,7 +311,7 @@ class JobManager(Service):
             self._configure(former)
             self.jobtap.check_config(former)
             raise
-        self.sched.requeue_eligible(list(self.jobs.values()))
+        self.sched.requeue_eligible(list(self.jobs.active.values()))
         self.respond(msg)
 
     @request("disconnect")
@@ -275,22 +320,11 @@ class JobManager(Service):
         self.sched.disconnected(sender)
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
-        self.journal.disconnected(sender)
-
-    def job_or_error(self, id):
-        """The active or inactive job `id`.
-
-        Raises:
-            OSError: ENOENT
-        """
-        job = self.jobs.get(id) or self.inactive.get(id)
-        if job is None:
-            raise OSError(errno.ENOENT, "unknown job id")
-        return job
+        self.journals.disconnected(sender)
 
 
 def _ranks(text):
-    """The ranks of a request.
+    """The ranks of a request, as bounds.
 
     Raises:
         OSError: EINVAL
@@ -298,6 +332,21 @@ def _ranks(text):
     if not text:
         raise OSError(errno.EINVAL, "cannot create an empty idset")
     try:
-        return IDset(text)
+        return idset.decode(text)
     except ValueError:
         raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None
+
+
+def _place(job):
+    """Jobs in SCHED come first, in the order in which they are sent to the scheduler."""
+    return (0, -job.priority, job.id) if job.state == states.SCHED else (1, 0, job.id)
+
+
+def _describe(job):
+    keys = ("id", "userid", "urgency", "priority", "t_submit", "state")
+    found = {key: getattr(job, key) for key in keys}
+    if job.annotations:
+        found["annotations"] = job.annotations
+    if job.dependencies is not None:
+        found["dependencies"] = [text for text, is_open in job.dependencies.items() if is_open]
+    return found

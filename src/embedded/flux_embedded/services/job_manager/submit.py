@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """``job-manager.submit``: jobs from ingest enter the job manager.
 
 Request ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}``; their jobspec and
@@ -17,13 +18,12 @@ FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": floa
 class Submit:
     """New jobs."""
 
-    def __init__(self, jm):
-        self.jm = jm
-        self._late = {}
-
-    def after_validation(self, job, context):
-        """A fatal exception on a job in NEW takes effect once it is validated (RFC 21)."""
-        self._late.setdefault(job.id, []).append(context)
+    def __init__(self, service, jobs, events, queues, jobtap):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.queues = queues
+        self.jobtap = jobtap
 
     def request(self, msg):
         """``submit``."""
@@ -36,44 +36,42 @@ class Submit:
             if text is not None:
                 errors.append([item["id"], text])
         # Ingest tells the user, and the user may look at the eventlog then: after the commit.
-        self.jm.events.send(self.jm.respond, msg, {"errors": errors})
+        self.events.send(self.service.respond, msg, {"errors": errors})
 
     def _introduce(self, item):
         """Take in one job; returns why it was refused, or None."""
-        jm = self.jm
         id = item["id"]
         jobspec = without_environment(item["jobspec"])
         job = Job(id, item["userid"], item["urgency"], item["flags"], item["t_submit"], jobspec)
         try:
-            if id in jm.jobs or id in jm.inactive:
+            if self.jobs.find(id) is not None:
                 raise Rejected("duplicate job id")
             if not isinstance(job.queue_name, (str, type(None))):
                 raise Rejected("attributes.system.queue: expected a string")
-            jm.queues.check_submit(job.queue_name)
+            self.queues.check_submit(job.queue_name)
         except OSError as exc:
             return exc.strerror
         except Rejected as exc:
             return str(exc)
-        jm.jobs[id] = job
-        jm.max_jobid = max(jm.max_jobid, id)
+        self.jobs.add(job)
         # Nothing is recorded of a job until it is sure that it stays.
         job.hold = True
         try:
-            jm.jobtap.introduce(job)
+            self.jobtap.introduce(job)
         except Rejected as exc:
             job.queue.clear()
-            self._late.pop(id, None)
-            del jm.jobs[id]
-            jm.jobtap.forget(job)
-            jm.jobtap.destroy(job)
+            self.events.take_late(job)
+            del self.jobs.active[id]
+            self.jobtap.forget(job)
+            self.jobtap.destroy(job)
             return str(exc)
         job.seq = 1
         context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
-        jm.events.journal_event(
+        self.events.journal_event(
             job, {"timestamp": job.t_submit, "name": "submit", "context": context}
         )
-        jm.events.post(job, "validate")
-        for late in self._late.pop(id, ()):
-            jm.events.post(job, "exception", late)
-        jm.events.release(job)
+        self.events.post(job, "validate")
+        for late in self.events.take_late(job):
+            self.events.post(job, "exception", late)
+        self.events.release(job)
         return None

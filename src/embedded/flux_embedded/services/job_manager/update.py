@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Updates of a job's jobspec: ``job-manager.update`` and the plugins' own (RFC 21, jobtap document).
 
 A request names dotted keys and values. Each key needs a plugin that handles ``job.update.KEY``; then the
@@ -10,6 +11,8 @@ import errno
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import INACTIVE, RUN
+from flux_embedded.services.job_manager.actions import permit
+from flux_embedded.services.job_manager.jobtap.host import JobSource
 
 DURATION = "attributes.system.duration"
 #: There is no such service, or it went away before it answered.
@@ -17,28 +20,32 @@ NO_SCHEDULER = (errno.ENOSYS, errno.EHOSTUNREACH)
 
 
 class Update:
-    """Jobspec updates of job manager `jm`."""
+    """Handler of such requests."""
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, jobtap, execution):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.jobtap = jobtap
+        self.execution = execution
 
     def request(self, msg):
         """``update`` {id, updates}."""
         body = msg.body
         updates = body["updates"]
         check_updates(updates)
-        job = self.jm.jobs.get(body["id"])
+        job = self.jobs.active.get(body["id"])
         if job is None:
-            if body["id"] in self.jm.inactive:
+            if body["id"] in self.jobs.inactive:
                 raise OSError(errno.EINVAL, "job is inactive")
             raise OSError(errno.ENOENT, "unknown job id")
-        self.jm.actions.permit(msg, job.userid, "may only update")
+        permit(msg, job.userid, "may only update")
         if job.state > RUN:
             raise OSError(
                 errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
             )
         if not updates:
-            self.jm.respond(msg)
+            self.service.respond(msg)
             return
         cred = {"userid": msg.userid, "rolemask": msg.rolemask}
         updates, validated, feasibility = self._ask_plugins(job, dict(updates), cred)
@@ -47,7 +54,9 @@ class Update:
             self._validate(job, jobspec)
         pending = _Pending(msg, job, updates)
         if feasibility:
-            self.jm.rpc("feasibility.check", {"jobspec": jobspec}).then(self._feasible, pending)
+            self.service.rpc("feasibility.check", {"jobspec": jobspec}).then(
+                self._feasible, pending
+            )
         else:
             self._ask_scheduler(pending)
 
@@ -60,13 +69,11 @@ class Update:
         updates, validated, feasibility = dict(requested), True, False
         for key in requested:
             topic = f"job.update.{key}"
-            if not self.jm.jobtap.handlers(topic):
+            if not self.jobtap.handlers(topic):
                 raise OSError(errno.EINVAL, f"update of {key} not supported")
             more = {"key": key, "value": requested[key], "updates": requested, "cred": cred}
             try:
-                out = self.jm.jobtap.call_or_raise(
-                    job, topic, self.jm.jobtap.source_of(job, **more)
-                )
+                out = self.jobtap.call_or_raise(job, topic, JobSource(job, more))
             except JobtapError as exc:
                 raise OSError(errno.EINVAL, str(exc) or f"update of {key} rejected") from None
             validated = validated and bool(out.get("validated"))
@@ -76,7 +83,7 @@ class Update:
 
     def _validate(self, job, jobspec):
         try:
-            self.jm.jobtap.validate(job, jobspec)
+            self.jobtap.validate(job, jobspec)
         except Rejected as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 
@@ -85,7 +92,7 @@ class Update:
             future.get()
         except OSError as exc:
             if exc.errno not in NO_SCHEDULER:
-                self.jm.respond_error(pending.msg, exc.errno, exc.strerror)
+                self.service.respond_error(pending.msg, exc.errno, exc.strerror)
                 return
         self._ask_scheduler(pending)
 
@@ -96,14 +103,14 @@ class Update:
             return
         duration = pending.updates[DURATION]
         # A scheduler may leave R without times; counted from 0, the job would end at once.
-        start = job.R["execution"].get("starttime") or self.jm.now()
+        start = job.R["execution"].get("starttime") or self.service.now()
         pending.expiration = start + duration if duration else 0.0
-        if duration and pending.expiration <= self.jm.now():
+        if duration and pending.expiration <= self.service.now():
             text = "requested duration places job expiration in the past"
-            self.jm.respond_error(pending.msg, errno.EINVAL, text)
+            self.service.respond_error(pending.msg, errno.EINVAL, text)
             return
         request = {"id": job.id, "expiration": pending.expiration}
-        self.jm.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
+        self.service.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
 
     def _scheduler_answered(self, future, pending):
         try:
@@ -112,26 +119,24 @@ class Update:
             # Without a scheduler, or with one that lacks the method, the limit is execution's affair alone.
             if exc.errno not in NO_SCHEDULER:
                 text = f"scheduler refused expiration update: {exc.strerror}"
-                self.jm.respond_error(pending.msg, exc.errno, text)
+                self.service.respond_error(pending.msg, exc.errno, text)
                 return
         self._post(pending)
 
     def _post(self, pending):
         """Make the update; time has passed if somebody was asked, so look at the job again."""
-        job, jm = pending.job, self.jm
+        job = pending.job
         if job.state > RUN or (
             pending.expiration is None and job.state == RUN and DURATION in pending.updates
         ):
             text = "job is inactive" if job.state == INACTIVE else "job state changed, try again"
-            jm.respond_error(pending.msg, errno.EINVAL, text)
+            self.service.respond_error(pending.msg, errno.EINVAL, text)
             return
-        jm.events.post(job, "jobspec-update", pending.updates)
+        self.events.post(job, "jobspec-update", pending.updates)
         if pending.expiration is not None:
-            jm.events.post(job, "resource-update", {"expiration": pending.expiration})
-            if jm.execution.service is not None:
-                request = {"id": job.id, "expiration": pending.expiration}
-                jm.events.send(jm.notify, f"{jm.execution.service}.expiration", request)
-        jm.events.send(jm.respond, pending.msg)
+            self.events.post(job, "resource-update", {"expiration": pending.expiration})
+            self.execution.set_expiration(job, pending.expiration)
+        self.events.send(self.service.respond, pending.msg)
 
 
 class _Pending:

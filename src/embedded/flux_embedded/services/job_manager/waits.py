@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests that are answered when something has come to an end: wait, drain, idle.
 
 ==========  ==========================================================================================
@@ -21,8 +22,10 @@ ANY = MAX_ID
 class Waits:
     """Requests that wait, and waitable jobs nobody has asked for yet."""
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
         self._zombies = {}
         self._waiting = []  # (message, id or ANY)
         self._drain = []
@@ -52,7 +55,7 @@ class Waits:
             self._answer(msg, self._zombies.pop(id))
             return
         else:
-            job = self.jm.jobs.get(id)
+            job = self.jobs.active.get(id)
             if job is None:
                 text = "invalid job id, or job may be inactive and not waitable"
                 raise OSError(errno.ECHILD, text)
@@ -63,7 +66,7 @@ class Waits:
         self._waiting.append((msg, id))
 
     def _waitable_left(self):
-        return any(job.flags & FLAG_WAITABLE for job in self.jm.jobs.values())
+        return any(job.flags & FLAG_WAITABLE for job in self.jobs.active.values())
 
     def inactive(self, job):
         """`job` has become inactive."""
@@ -79,14 +82,14 @@ class Waits:
                 self._zombies[job.id] = job
         if self._waiting and not self._waitable_left():
             for msg, _ in [entry for entry in self._waiting if entry[1] == ANY]:
-                self.jm.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
+                self.service.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
             self._waiting = [entry for entry in self._waiting if entry[1] != ANY]
         self.check()
 
     def _answer(self, msg, job):
         success, text = outcome(job)
-        self.jm.events.send(
-            self.jm.respond, msg, {"id": job.id, "success": success, "errstr": text}
+        self.events.send(
+            self.service.respond, msg, {"id": job.id, "success": success, "errstr": text}
         )
 
     def drain(self, msg):
@@ -103,15 +106,15 @@ class Waits:
         """Answer what can be answered."""
         if not (self._drain or self._idle):
             return
-        jobs = self.jm.jobs
+        jobs = self.jobs.active
         if not jobs:
             for msg in self._drain:
-                self.jm.events.send(self.jm.respond, msg)
+                self.events.send(self.service.respond, msg)
             self._drain = []
         if self._idle and not any(job.state & RUNNING for job in jobs.values()):
             pending = sum(1 for job in jobs.values() if job.state & PENDING)
             for msg in self._idle:
-                self.jm.events.send(self.jm.respond, msg, {"pending": pending})
+                self.events.send(self.service.respond, msg, {"pending": pending})
             self._idle = []
 
     def disconnected(self, sender):

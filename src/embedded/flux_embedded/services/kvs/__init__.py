@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The key-value store of the instance, service ``kvs``.
 
 A namespace is a tree of directories; a key is its path with ``.`` between the
@@ -26,13 +27,8 @@ commit                ``{namespace, ops: [OP, ...]}`` -> ``{rootseq}``.
                       - ``["unlink", KEY]``: value, link or whole directory;
                         a missing key is no error
                       - ``["mkdir", KEY]``: an existing directory is kept
-                      - ``["symlink", KEY, TARGET]`` or
-                        ``["symlink", KEY, TARGET, NAMESPACE]``: TARGET is
-                        a key from the root of its namespace, or ``.``
-                      - ``["graft", KEY, NAMESPACE]``: NAMESPACE ends and its
-                        root becomes the directory KEY; its watchers get
-                        ENODATA.  This is how a job's guest link becomes a
-                        plain directory
+                      - ``["symlink", KEY, TARGET]``: TARGET is a key from
+                        the root of the namespace
 
                       Missing directories on the way are made; a value in
                       the way is replaced by a directory.
@@ -42,8 +38,6 @@ lookup                ``{namespace, key}`` -> ``{value: TEXT}``, or
                       ENOENT, a directory: EISDIR; the error text is the key
                       and the reason (``a: Is a directory``), as everywhere
                       where a key is the cause.  Links are followed.
-readlink              ``{namespace, key}`` -> ``{target, namespace?}``; not a
-                      link: EINVAL
 dir                   ``{namespace, key?, recursive?, values?}`` ->
                       ``{entries: [[NAME, TYPE, TEXT or null], ...]}`` in
                       order of name.  key defaults to the root.  TYPE is
@@ -63,8 +57,6 @@ watch-cancel          ``{matchtag}``, no response: ends that watch of the
                       sender
 getroot               ``{namespace}`` -> ``{namespace, rootseq, owner,
                       flags}``
-wait-version          ``{namespace, rootseq}`` -> ``{rootseq}`` as soon as the
-                      namespace has reached it
 namespace-create      ``{namespace, owner?}`` -> nothing; EEXIST if it exists
 namespace-remove      ``{namespace}`` -> nothing; ``primary``: ENOTSUP
 namespace-list        -> ``{namespaces: [{namespace, owner, flags}, ...]}``

@@ -1,14 +1,15 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The service; the table of its methods is in the package's docstring."""
 
 import base64
 import errno
-import os
 
 from flux_embedded.kernel import message
 from flux_embedded.kernel.service import Malformed, Service, check_form, request
-from flux_embedded.services.kvs.tree import PRIMARY, Link, Namespace, Tree, error
+from flux_embedded.services.kvs.tree import Namespace, entries, error
 from flux_embedded.services.kvs.watch import Watches
-from flux_embedded.services.kvs.writer import Writer
+
+PRIMARY = "primary"
 
 
 class Kvs(Service):
@@ -18,34 +19,40 @@ class Kvs(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.tree = Tree(message.OWNER)
-        self.writer = Writer(self.tree)
-        self.watches = Watches(self.tree, self.respond, self.respond_error)
-        self.waiting = []  # (namespace, sequence number, request) of wait-version
+        self.primary = Namespace(PRIMARY, message.OWNER)
+        self.namespaces = {PRIMARY: self.primary}
+        self.watches = Watches(self)
         self.counts = {"commits": 0, "ops": 0, "lookups": 0, "faults": 0}
         self._fault = None
+
+    def _namespace(self, body):
+        """The namespace that a request names, or the primary one."""
+        name = body.get("namespace")
+        if name is None:
+            return self.primary
+        if type(name) is not str:
+            raise Malformed("kvs: 'namespace' must be a string")
+        if name not in self.namespaces:
+            raise error(errno.ENOTSUP)
+        return self.namespaces[name]
 
     @request("commit")
     def commit(self, msg):
         body = msg.body
         try:
-            name = body.get("namespace")
-            ns = self.tree.primary if name is None else self.tree.namespace(name)
+            ns = self._namespace(body)
             ops = body["ops"]
             if self._fault is not None:
                 self._check_fault(ops)
-            touched = self.writer.apply(ns, ops)
+            touched = ns.commit(ops)
         except (KeyError, TypeError, AttributeError, IndexError) as exc:
             raise Malformed(f"kvs.commit: {exc!r}") from None
-        ns.seq += 1
         counts = self.counts
         counts["commits"] += 1
         counts["ops"] += len(ops)
         self.respond(msg, {"rootseq": ns.seq})
         if self.watches.watches:
-            self.watches.notify(touched)
-        if self.waiting:
-            self._release(ns)
+            self.watches.notify(ns, touched)
 
     def _check_fault(self, ops):
         fault = self._fault
@@ -55,74 +62,49 @@ class Kvs(Service):
         if fault["left"] <= 0:
             self._fault = None
         self.counts["faults"] += 1
-        raise OSError(fault["errnum"], os.strerror(fault["errnum"]))
+        raise error(fault["errnum"])
 
     # -- reading ---------------------------------------------------------------
 
     @request("lookup")
     def lookup(self, msg):
         body = msg.body or {}
-        ns = self.tree.namespace(body.get("namespace"))
+        ns = self._namespace(body)
         self.counts["lookups"] += 1
         if "keys" in body:
             if type(body["keys"]) is not list:
                 raise Malformed("kvs.lookup: 'keys' must be an array")
-            answer = {"values": {key: self._value(ns, key) for key in body["keys"]}}
+            answer = {"values": {key: ns.value(key) for key in body["keys"]}}
         elif "flags" in body:
             answer = {"val": self._object(ns, body)}
         else:
-            answer = {"value": self._value(ns, body.get("key"))}
+            answer = {"value": ns.value(body.get("key"))}
         self.respond(msg, answer)
-
-    def _value(self, ns, key):
-        """A value; what cannot be a key is none that is there."""
-        try:
-            return self.tree.value(ns, key)
-        except OSError as exc:
-            raise error(errno.ENOENT) if exc.errno == errno.EINVAL else exc from None
 
     def _object(self, ns, body):
         """A value in the form of a real KVS (RFC 11), for requests in the form of one."""
         check_form(body, {"namespace": str, "key": str, "flags": int}, "kvs.lookup")
-        data = self._value(ns, body["key"]).encode("utf-8", "surrogateescape")
+        data = ns.value(body["key"]).encode("utf-8", "surrogateescape")
         if body["flags"]:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
-
-    @request("readlink")
-    def readlink(self, msg):
-        body = msg.body or {}
-        key = body.get("key")
-        ns = self.tree.namespace(body.get("namespace"))
-        _, directory, name, _ = self.tree.resolve(ns, key, last=False)
-        link = directory.get(name)
-        if link is None:
-            raise error(errno.ENOENT)
-        if type(link) is not Link:
             raise error(errno.EINVAL)
-        answer = {"target": link.target}
-        if link.namespace is not None:
-            answer["namespace"] = link.namespace
-        self.respond(msg, answer)
+        return {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
 
     @request("dir")
     def dir(self, msg):
         body = msg.body or {}
-        ns = self.tree.namespace(body.get("namespace"))
-        key = body.get("key") or "."
-        directory = self.tree.find(ns, key)
+        directory = self._namespace(body).find(body.get("key") or ".")
         if directory is None:
             raise error(errno.ENOENT)
         if type(directory) is not dict:
             raise error(errno.ENOTDIR)
         recursive, values = bool(body.get("recursive")), bool(body.get("values"))
-        self.respond(msg, {"entries": list(self.tree.entries(directory, "", recursive, values))})
+        self.respond(msg, {"entries": list(entries(directory, "", recursive, values))})
 
     # -- watching --------------------------------------------------------------
 
     @request("watch", streaming=True)
     def watch(self, msg):
-        self.watches.add(msg)
+        self.watches.add(msg, self._namespace(msg.body or {}))
 
     @request("watch-cancel")
     def watch_cancel(self, msg):
@@ -131,32 +113,13 @@ class Kvs(Service):
     @request("disconnect", guest=True)
     def disconnect(self, msg):
         self.watches.disconnect(msg.sender)
-        self.waiting = [entry for entry in self.waiting if entry[2].sender is not msg.sender]
 
     # -- namespaces and the rest -------------------------------------------------
 
     @request("getroot", form={"namespace": str})
     def getroot(self, msg):
-        ns = self.tree.namespace(msg.body["namespace"])
+        ns = self._namespace(msg.body)
         self.respond(msg, {**_describe(ns), "rootseq": ns.seq})
-
-    @request("wait-version")
-    def wait_version(self, msg):
-        body = msg.body or {}
-        ns = self.tree.namespace(body.get("namespace"))
-        if type(body.get("rootseq")) is not int:
-            raise OSError(errno.EPROTO, "rootseq must be an integer")
-        self.waiting.append((ns, body["rootseq"], msg))
-        self._release(ns)
-
-    def _release(self, ns):
-        """Answer who waits for what `ns` has reached."""
-        waiting, self.waiting = self.waiting, []
-        for entry in waiting:
-            if entry[0] is ns and entry[1] <= ns.seq:
-                self.respond(entry[2], {"rootseq": ns.seq})
-            else:
-                self.waiting.append(entry)
 
     @request("namespace-create")
     def namespace_create(self, msg):
@@ -169,9 +132,9 @@ class Kvs(Service):
             raise Malformed("kvs.namespace-create: 'owner' must be a userid")
         if "flags" in body and "rootref" not in body:
             raise Malformed("kvs.namespace-create: flags come with 'rootref'")
-        if name in self.tree.namespaces:
-            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self.tree.namespaces[name] = Namespace(name, owner)
+        if name in self.namespaces:
+            raise error(errno.EEXIST)
+        self.namespaces[name] = Namespace(name, owner)
         self.respond(msg)
 
     @request("namespace-remove")
@@ -179,22 +142,16 @@ class Kvs(Service):
         name = (msg.body or {}).get("namespace")
         if type(name) is not str:
             raise Malformed("kvs.namespace-remove: 'namespace' must be a string")
-        ns = self.tree.namespaces.get(name)
-        if ns is None:
-            self.respond(msg)  # as a real KVS: it is gone
-            return
         if name == PRIMARY:
-            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-        del self.tree.namespaces[name]
-        for entry in [entry for entry in self.waiting if entry[0] is ns]:
-            self.waiting.remove(entry)
-            self.respond_error(entry[2], errno.ENOTSUP)
-        self.respond(msg)
-        self.watches.notify([(name, None, True)])
+            raise error(errno.ENOTSUP)
+        ns = self.namespaces.pop(name, None)
+        self.respond(msg)  # as a real KVS, also if it is gone
+        if ns is not None:
+            self.watches.end_all(ns)
 
     @request("namespace-list")
     def namespace_list(self, msg):
-        self.respond(msg, {"namespaces": [_describe(ns) for ns in self.tree.namespaces.values()]})
+        self.respond(msg, {"namespaces": [_describe(ns) for ns in self.namespaces.values()]})
 
     @request("fault")
     def fault(self, msg):
@@ -212,7 +169,7 @@ class Kvs(Service):
 
     @request("stats-get")
     def stats(self, msg):
-        seqs = {ns.name: ns.seq for ns in self.tree.namespaces.values()}
+        seqs = {ns.name: ns.seq for ns in self.namespaces.values()}
         self.respond(
             msg, {**self.counts, "watchers": len(self.watches.watches), "namespaces": seqs}
         )

@@ -1,54 +1,46 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Watching keys of the KVS."""
 
 import errno
-import os
 
 from flux_embedded.services.kvs.tree import split
 
 
 class Watch:
-    """One streaming request of `watch`."""
+    """One streaming request of ``kvs.watch``."""
 
-    __slots__ = ("msg", "home", "key", "append", "wait", "repeat", "place", "sent")
+    __slots__ = ("msg", "ns", "key", "append", "repeat", "place", "sent")
 
-    def __init__(self, msg, home, key, append, wait, repeat):
+    def __init__(self, msg, ns, body):
         self.msg = msg
-        self.home = home  # the namespace it was asked for
-        self.key = key
-        self.append = append
-        self.wait = wait
-        self.repeat = repeat  # tell it the value again when that is put again
-        self.place = None  # (namespace name, key), links followed
+        self.ns = ns
+        self.key = body["key"]
+        self.append = body.get("append")
+        self.repeat = body.get("repeat")  # tell it the value again when that is put again
+        self.place = None  # (namespace, key), links followed
         self.sent = None  # the value it was last told
 
 
 class Watches:
-    """All streaming requests of `watch`.
+    """All streaming requests of ``kvs.watch``.
 
     Args:
-        tree (Tree): what is watched
-        respond, respond_error: the service's
+        service (Service): the KVS, to answer with
     """
 
-    def __init__(self, tree, respond, respond_error):
-        self.tree = tree
-        self.respond = respond
-        self.respond_error = respond_error
+    def __init__(self, service):
+        self.service = service
         self.watches = {}  # (sender, matchtag) -> Watch
-        self.places = {}  # (namespace name, key) -> list of Watch
+        self._places = {}  # (namespace, key) -> list of Watch
 
-    def add(self, msg):
-        """Take a request."""
+    def add(self, msg, ns):
+        """Take a request for a key of the namespace `ns`."""
         body = msg.body or {}
-        key = body.get("key")
-        split(key)
-        ns = self.tree.namespace(body.get("namespace"))
-        watch = Watch(
-            msg, ns, key, *(bool(body.get(k)) for k in ("append", "waitcreate", "repeat"))
-        )
+        split(body.get("key"))
+        watch = Watch(msg, ns, body)
         self.watches[msg.sender, msg.matchtag] = watch
         self._place(watch)
-        if not watch.wait and self.tree.find(ns, key) is None:
+        if not body.get("waitcreate") and ns.find(watch.key) is None:
             self._end(watch, errno.ENOENT)
         else:
             self._tell(watch)
@@ -67,23 +59,21 @@ class Watches:
 
     def _place(self, watch):
         """Enter a watch where its key leads to now."""
-        place = (watch.home.name, watch.key)
         try:
-            ns, _, _, key = self.tree.resolve(watch.home, watch.key)
-            place = (ns.name, key)
+            key = watch.ns.resolve(watch.key)[2]
         except OSError:
-            pass  # it will be found when what is missing is made
-        if watch.place != place:
+            key = watch.key  # it will be found when what is missing is made
+        if watch.place != (watch.ns, key):
             self._displace(watch)
-            watch.place = place
-            self.places.setdefault(place, []).append(watch)
+            watch.place = (watch.ns, key)
+            self._places.setdefault(watch.place, []).append(watch)
 
     def _displace(self, watch):
-        here = self.places.get(watch.place)
+        here = self._places.get(watch.place)
         if here is not None:
             here.remove(watch)
             if not here:
-                del self.places[watch.place]
+                del self._places[watch.place]
 
     def _forget(self, watch):
         del self.watches[watch.msg.sender, watch.msg.matchtag]
@@ -91,40 +81,33 @@ class Watches:
 
     def _end(self, watch, errnum):
         self._forget(watch)
-        self.respond_error(
-            watch.msg, errnum, None if errnum == errno.ENODATA else os.strerror(errnum)
-        )
+        self.service.respond_error(watch.msg, errnum)
 
-    def notify(self, touched):
+    def notify(self, ns, touched):
         """Tell the watches that a commit concerns, in the order of its changes."""
-        for name, key, below in touched:
+        for key, below in touched:
             if below:
-                self._notify_below(name, key)
+                self._notify_below(ns, key)
             else:
-                for watch in list(self.places.get((name, key), ())):
+                for watch in list(self._places.get((ns, key), ())):
                     self._tell(watch)
 
-    def _notify_below(self, name, key):
+    def _notify_below(self, ns, key):
         """A directory or link changed: watches may lead elsewhere from now on."""
-        prefix = None if key is None else key + "."
-        for watch in list(self.watches.values()):
-            if key is None and watch.home.name == name:
-                self._end(watch, errno.ENODATA)
-                continue
-            ways = (watch.place, (watch.home.name, watch.key))
-            if any(
-                way[0] == name and (key is None or way[1] == key or way[1].startswith(prefix))
-                for way in ways
-            ):
+        for watch in [watch for watch in self.watches.values() if watch.ns is ns]:
+            ways = (watch.place[1], watch.key)
+            if any(way == key or way.startswith(key + ".") for way in ways):
                 self._place(watch)
                 self._tell(watch)
 
+    def end_all(self, ns):
+        """The namespace `ns` is gone."""
+        for watch in [watch for watch in self.watches.values() if watch.ns is ns]:
+            self._end(watch, errno.ENODATA)
+
     def _tell(self, watch):
         """Send a watch what is new to it."""
-        try:
-            value = self.tree.find(watch.home, watch.key)
-        except FileNotFoundError:
-            value = None  # the namespace of a link is gone
+        value = watch.ns.find(watch.key)
         sent = watch.sent
         if value is None:
             if sent is not None:
@@ -135,4 +118,4 @@ class Watches:
             watch.sent = value
             if watch.append and sent and value.startswith(sent):
                 value = value[len(sent) :]
-            self.respond(watch.msg, {"value": value})
+            self.service.respond(watch.msg, {"value": value})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Service ``kvs-watch``: the KVS's watches for requests in the form of a real one.
 
 ====================  ============================================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource service (RFC 28, RFC 44), service ``resource``.
 
 ``targets`` is an idset of ranks or a hostlist (``ranks`` is another name for it). What no RFC fixes is this project's own.
@@ -16,7 +17,6 @@ drain                  ``{targets, reason?, mode?}`` -> nothing. mode: ``none`` 
                        reason), ``force-overwrite`` (new reason and time)
 undrain                ``{targets, mode?, reason?}`` -> nothing. mode ``force``: no error for ranks
                        that are not drained
-exclude, include       ``{targets}`` -> nothing: not to be used, though in the inventory
 offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew

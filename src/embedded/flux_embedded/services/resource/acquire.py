@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The ``resource.acquire`` stream (RFC 28): one holder, exact deltas."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """Invented nodes: the ``[fake-resources]`` table of the configuration.
 
     nnodes           how many (required)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource inventory: a checked R (RFC 20) and the questions the resource service asks of it.
 
 An Inventory does not change; what changes the inventory makes a new one. Sets of ranks are lists

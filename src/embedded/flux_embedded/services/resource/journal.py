@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource eventlog and the ``resource.journal`` stream (RFC 44)."""
 
 import errno
@@ -6,9 +7,6 @@ from flux_embedded.formats import eventlog
 
 #: Events that are kept out of the KVS: they are of this run of the service only.
 _VOLATILE = frozenset(("restart", "online", "offline", "torpid", "lively"))
-
-#: Volatile events beyond this many lose the oldest of them.
-_MAX_EVENTS = 10000
 
 
 class Journal:
@@ -24,7 +22,6 @@ class Journal:
         self.store = store
         self.events = []
         self.requests = []
-        self._truncated = None  # timestamp of the latest event that was dropped
 
     def replay(self, text):
         """Take over what a former run of the service left in the KVS; returns its events."""
@@ -47,31 +44,18 @@ class Journal:
         if ops:
             self.store(ops)
         self.events.append(event)
-        if len(self.events) > _MAX_EVENTS:
-            self._drop()
         for msg in self.requests:
             self.service.respond(
                 msg, {"events": [event], "R": R} if R is not None else {"events": [event]}
             )
-
-    def _drop(self):
-        """Drop the older half of the volatile events."""
-        volatile = [event for event in self.events if event["name"] in _VOLATILE]
-        gone = {id(event) for event in volatile[: len(volatile) // 2]}
-        if gone:
-            self._truncated = volatile[len(gone) - 1]["timestamp"]
-            self.events = [event for event in self.events if id(event) not in gone]
 
     def open(self, msg, R):
         """Begin a stream: history, an empty marker, then live events.
 
         An event ``resource-define`` comes alone, with R.
         """
-        events = list(self.events)
-        if self._truncated is not None:
-            events.insert(0, {"timestamp": self._truncated, "name": "truncate"})
         batch = []
-        for event in events:
+        for event in self.events:
             if R is not None and event["name"] == "resource-define":
                 self._flush(msg, batch)
                 batch = []

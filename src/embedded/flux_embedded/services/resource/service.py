@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource service's requests; see the package for their table."""
 
 import errno
@@ -8,18 +9,18 @@ from flux_embedded.formats import hostlist, idset
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.rset import RSet
 from flux_embedded.kernel.service import Service, check_form, refusing, request
-from flux_embedded.services.resource import drains, sources
+from flux_embedded.services.resource import sources
 from flux_embedded.services.resource.acquire import AcquireStream, property_changes
 from flux_embedded.services.resource.fake import fake_resources
 from flux_embedded.services.resource.inventory import Inventory
 from flux_embedded.services.resource.journal import Journal
-from flux_embedded.services.resource.state import ResourceState, targets
+from flux_embedded.services.resource.state import ALL, KEEP, REASON, ResourceState, targets
 
 _OVERWRITE = {
-    None: drains.KEEP,
-    "update": drains.KEEP,
-    "overwrite": drains.REASON,
-    "force-overwrite": drains.ALL,
+    None: KEEP,
+    "update": KEEP,
+    "overwrite": REASON,
+    "force-overwrite": ALL,
 }
 #: What drain and undrain take.
 _DRAIN = {"targets": str, "mode?": str, "reason?": str}
@@ -170,7 +171,7 @@ class Resource(Service):
                     "rank": rank,
                 }
                 self.notify("log.append", payload)
-                self._drain([rank, rank + 1], reason, drains.KEEP)
+                self._drain([rank, rank + 1], reason, KEEP)
 
     def _update(self, gone=(), properties=None, expiration=None):
         self.acquired.update(self.state.up, gone, properties, expiration)
@@ -263,27 +264,6 @@ class Resource(Service):
             context["reason"] = body["reason"]
         context["overwrite"] = overwrite
         self.journal.post("undrain", context)
-        self._update()
-        self.respond(msg)
-
-    @request("exclude")
-    def exclude(self, msg):
-        self.state.excluded = idset.union(self.state.excluded, self._targets(msg))
-        self._update()
-        self.respond(msg)
-
-    @request("include")
-    def include(self, msg):
-        ranks = self._targets(msg)
-        if idset.intersect(ranks, self.state.config_excluded):
-            text = (
-                "excluded by configuration: change resource.exclude and reload the resource module"
-            )
-            raise OSError(
-                errno.EINVAL,
-                f"{_ranks(idset.intersect(ranks, self.state.config_excluded))}: {text}",
-            )
-        self.state.excluded = idset.difference(self.state.excluded, ranks)
         self._update()
         self.respond(msg)
 
@@ -403,7 +383,7 @@ class Resource(Service):
             "drain": state.drains.status(),
             "online": idset.encode(online),
             "offline": idset.encode(idset.difference(state.base.ranks, online)),
-            "exclude": idset.encode(state.all_excluded),
+            "exclude": idset.encode(state.excluded),
             "torpid": "",
         }
         self.respond(msg, answer)

@@ -1,10 +1,60 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The state of the resources: what there is, and which of it may be used.
 
 Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
 """
 
 from flux_embedded.formats import constraint, hostlist, idset
-from flux_embedded.services.resource.drains import DrainTable
+
+#: What the ``overwrite`` of a drain event does to ranks that are drained already.
+KEEP, REASON, ALL = 0, 1, 2
+
+
+class DrainTable:
+    """The drained ranks of an inventory; sets of ranks are bounds (see `inventory`).
+
+    Attributes:
+        ranks (list): bounds of all drained ranks
+    """
+
+    def __init__(self):
+        self.ranks = []
+        self._info = {}  # rank -> (timestamp, reason)
+
+    def drain(self, bounds, timestamp, reason, overwrite=KEEP):
+        """Drain ranks.
+
+        Arguments: bounds; timestamp (seconds since the epoch); reason (str or None); overwrite, for
+        ranks that are drained already: KEEP leaves them as they are, but for a reason that was not
+        given yet, REASON replaces the reason, ALL the time too.
+        """
+        for rank in idset.members(bounds):
+            former = self._info.get(rank)
+            if former is None or overwrite == ALL:
+                self._info[rank] = (timestamp, reason)
+            elif overwrite == REASON or former[1] is None:
+                self._info[rank] = (former[0], reason)
+        self.ranks = idset.union(self.ranks, bounds)
+
+    def undrain(self, bounds):
+        """Undrain ranks; those that are not drained are ignored."""
+        for rank in idset.members(idset.intersect(bounds, self.ranks)):
+            del self._info[rank]
+        self.ranks = idset.difference(self.ranks, bounds)
+
+    def explained(self):
+        """The bounds of the ranks drained with a reason."""
+        return idset.from_ids(rank for rank, (_, reason) in self._info.items() if reason)
+
+    def status(self):
+        """Return ``{IDSET: {"timestamp", "reason"}}``, ranks drained alike in one entry."""
+        groups = {}
+        for rank in sorted(self._info):
+            groups.setdefault(self._info[rank], []).append(rank)
+        return {
+            idset.text(ranks): {"timestamp": timestamp, "reason": reason or ""}
+            for (timestamp, reason), ranks in groups.items()
+        }
 
 
 class ResourceState:
@@ -19,7 +69,7 @@ class ResourceState:
         view (Inventory): what a scheduler sees: base without the ranks excluded at start
         drains (DrainTable)
         joined, forced_offline (list): broker ranks that are there; ranks taken away by command
-        config_excluded, excluded (list): by configuration at start; by command since
+        excluded (list): by configuration at start
     """
 
     def __init__(self, size):
@@ -29,7 +79,6 @@ class ResourceState:
         self.drains = DrainTable()
         self.joined = []
         self.forced_offline = []
-        self.config_excluded = []
         self.excluded = []
 
     def define(self, inventory, config):
@@ -43,7 +92,7 @@ class ResourceState:
         if isinstance(table, dict) and "exclude" in table:
             excluded = targets(table["exclude"], inventory, "resource.exclude: ")
         self.base = inventory
-        self.config_excluded = excluded
+        self.excluded = excluded
         self._forget_ranks()
 
     def replace(self, inventory):
@@ -55,13 +104,9 @@ class ResourceState:
         """Nothing is kept of ranks that are not in the inventory any more."""
         ranks = self.base.ranks
         self.drains.undrain(idset.difference(self.drains.ranks, ranks))
-        self.config_excluded = idset.intersect(self.config_excluded, ranks)
         self.excluded = idset.intersect(self.excluded, ranks)
         self.forced_offline = idset.intersect(self.forced_offline, ranks)
-        self._make_view()
-
-    def _make_view(self):
-        self.view = self.base.without(self.config_excluded)
+        self.view = self.base.without(self.excluded)
 
     @property
     def online(self):
@@ -70,13 +115,9 @@ class ResourceState:
         return idset.difference(idset.intersect(self.base.ranks, there), self.forced_offline)
 
     @property
-    def all_excluded(self):
-        return idset.union(self.config_excluded, self.excluded)
-
-    @property
     def up(self):
         """Bounds of the ranks that may be used: online, not drained, not excluded."""
-        return idset.difference(idset.difference(self.online, self.drains.ranks), self.all_excluded)
+        return idset.difference(idset.difference(self.online, self.drains.ranks), self.excluded)
 
     def with_property(self, name, bounds, add):
         """Return the Inventory in which these ranks have (or lack) property `name`.

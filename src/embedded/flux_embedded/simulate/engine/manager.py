@@ -10,9 +10,10 @@ import marshal
 
 from flux_embedded.formats import rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
-from flux_embedded.services.job_manager.job import EMPTY
+from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.sched import SUCCESS, Sched
+from flux_embedded.services.job_record import EMPTY
 from flux_embedded.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux_embedded.simulate.job import jobspec
 
@@ -106,8 +107,6 @@ class Manager(Peer):
     def __init__(self, kernel, observer, queues=None, default_queue=None, userids=None):
         super().__init__(kernel)
         self.h = self
-        self.events = self
-        self.life = self
         self.observer = observer
         self.jobs = {}
         self.default_queue = default_queue
@@ -118,12 +117,16 @@ class Manager(Peer):
         self.complaints = []
         self.extra = 0
         self._specs = {}
-        self.queues = Queues(self)
+        self.queues = Queues()
         if queues:
             self.queues.configure({"queues": queues})
             for queue in self.queues.table.values():
                 queue.started = True
-        self.sched = QuickSched(self)
+        self.table = Jobs()
+        self.table.active = self.jobs
+        self.sched = QuickSched(
+            self, self.table, self, self.queues, holders=self.holders, ended=self.alloc_ended
+        )
         self.methods = {
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
@@ -264,7 +267,7 @@ class Manager(Peer):
             self.running += 1
             self.observer.began(active)
 
-    def journal_event(self, active, event):
+    def annotated(self, active):
         self.observer.annotated(active)
 
     def raise_exception(self, active, kind, severity, note, userid=None):
@@ -278,7 +281,7 @@ class Manager(Peer):
         self.jobs.pop(active.id, None)
         active.state = states.INACTIVE
 
-    def holding_resources(self):
+    def holders(self, partial_ok=True):
         return [active for active in self.jobs.values() if active.state == states.RUN]
 
     def count_extra(self):
@@ -319,4 +322,4 @@ class Manager(Peer):
 
     def allocated(self):
         """The union of what running jobs hold, an R."""
-        return rset.union([(active.R, ()) for active in self.holding_resources()])
+        return rset.union([(active.R, ()) for active in self.holders()])

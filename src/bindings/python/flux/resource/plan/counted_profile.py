@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.mask_timeline import INFINITY
@@ -28,21 +29,33 @@ if TYPE_CHECKING:
 
 
 class UnitKind:
-    """Units that are counted together.
-
-    In one strategy, equal kinds are one object: each call of a plan looks a kind up, and finds it
-    by its identity, while a mask of ranks is as long as the cluster and would be hashed each time.
+    """Units that are counted together. Equal ones are one object, made by `UnitKind.of()`.
 
     Attributes:
         ranks (int): mask of the ranks that the units are on.
         whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them.
     """
 
-    __slots__ = ("ranks", "whole")
+    __slots__ = ("ranks", "whole", "__weakref__")
 
     def __init__(self, ranks: int, whole: bool) -> None:
         self.ranks = ranks
         self.whole = whole
+
+    @classmethod
+    def of(cls, ranks: int, whole: bool) -> UnitKind:
+        """The kind with these attributes: the one made before, if it still lives.
+
+        Each call of a plan looks a kind up. As one object it is found by its identity, while a mask
+        of ranks is as long as the cluster and would be hashed each time.
+        """
+        kind = _kinds.get((ranks, whole))
+        if kind is None:
+            kind = _kinds[ranks, whole] = cls(ranks, whole)
+        return kind
+
+
+_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
 
 
 class CountedDemand:
@@ -71,12 +84,12 @@ class CountedDemand:
         sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
         if shape.node_count is not None:
             if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(UnitKind(ranks, True), shape.node_count.min)
+                return cls(UnitKind.of(ranks, True), shape.node_count.min)
         elif not shape.exclusive and shape.slot_size:
             if sizes == {shape.slot_size}:
-                return cls(UnitKind(ranks, True), shape.slot_count.min)
+                return cls(UnitKind.of(ranks, True), shape.slot_count.min)
             if shape.slot_size == 1 and not shape.gpu_per_slot:
-                return cls(UnitKind(ranks, False), shape.slot_count.min)
+                return cls(UnitKind.of(ranks, False), shape.slot_count.min)
         return None
 
 

@@ -90,7 +90,7 @@ class CountedStrategy(Strategy):
                 return False
             demand = self._demands[promise.request.shape]
             assert demand is not None
-            promise = CountedPromise(
+            self.promises[jobid] = promise = CountedPromise(
                 promise.start, promise.end, promise.request, demand, promise.is_open
             )
             self._enter(jobid, promise)
@@ -125,36 +125,20 @@ class CountedStrategy(Strategy):
             if len(self._demands) >= MAX_REMEMBERED_SHAPES:
                 self._demands.clear()
             demand = self._demands[shape] = CountedDemand.of(self._pool, request)
-        if demand is None:
-            return False
-        if demand.kind in self._profiles:
-            return True
-        kind = self._count(demand.kind)
-        if kind is None:
-            return False
-        if kind is not demand.kind:
-            self._demands[shape] = CountedDemand(kind, demand.count)
-        return True
+        return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
 
-    def _count(self, kind: UnitKind) -> UnitKind | None:
-        """Begin to count units, if they are not counted yet.
-
-        Returns:
-            UnitKind: the equal kind by which they are counted. None: they cannot be, since others
-            on some of their ranks have promises, or jobs have parts of such units.
-        """
+    def _count(self, kind: UnitKind) -> bool:
+        """Begin to count units; False if others have promises on some of their ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
-                if which.ranks == kind.ranks and which.whole == kind.whole:
-                    return which
                 if other.promises or other.open_units:
-                    return None
+                    return False
                 del self._profiles[which]
         profile = CountedProfile.of(self._pool, kind, self._pool.clock())
         if profile is None:
-            return None
+            return False
         self._profiles[kind] = profile
-        return kind
+        return True
 
     def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
         """Where a request that was accepted is counted, and how many units it asks for at least."""
@@ -252,7 +236,7 @@ class CountedStrategy(Strategy):
         assert demand is not None
         if demand.count > self._profiles[demand.kind].total:
             return False
-        self._enter(jobid, CountedPromise(now, INFINITY, request, demand, is_open=True))
+        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, is_open=True))
         return True
 
     def keeps(self, jobid: int, now: float) -> bool:
@@ -270,7 +254,7 @@ class CountedStrategy(Strategy):
             return before
         self.withdraw(jobid)
         end = start + length_of(promise.request)
-        self._enter(jobid, CountedPromise(start, end, promise.request, demand))
+        self.restore(jobid, CountedPromise(start, end, promise.request, demand))
         return start
 
     def withdraw(self, jobid: int) -> CountedPromise | None:
@@ -286,17 +270,12 @@ class CountedStrategy(Strategy):
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
-        # What it was counted by may be gone: another request was tried in between.
-        demand = self._demands[promise.request.shape]
-        assert demand is not None
-        self._enter(
-            jobid,
-            CountedPromise(promise.start, promise.end, promise.request, demand, promise.is_open),
-        )
+        assert isinstance(promise, CountedPromise)
+        self.promises[jobid] = promise
+        self._enter(jobid, promise)
 
     def _enter(self, jobid: int, promise: CountedPromise) -> None:
         """Count a promise in."""
-        self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
             profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)

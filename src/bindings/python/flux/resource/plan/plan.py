@@ -346,7 +346,7 @@ class Plan:
     def _put_back(self, jobid: int, promise: Promise | None) -> None:
         """Give a job the promise again that was withdrawn, if it had one."""
         if promise is not None:
-            self._strategy_for(promise.request).restore(jobid, promise)
+            self._strategy.restore(jobid, promise)
 
     # -- starting now -------------------------------------------------------
 

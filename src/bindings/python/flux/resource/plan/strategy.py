@@ -122,7 +122,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def restore(self, jobid: int, promise: Promise) -> None:
-        """Put back what ``withdraw()`` returned, of this strategy or of the one before it."""
+        """Put back what ``withdraw()`` returned, this strategy's or that of the one before."""
 
     # -- starting now -------------------------------------------------------
 

@@ -1,64 +1,73 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """What plugins ask of the job manager: the calls that `flux.jobtap.Plugin` comes down to."""
 
 import errno
 import os
+from types import MappingProxyType
 
+from _flux import module
 from flux.jobtap import validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import FAILURES, brief
 from flux.jobtap.frozen_json import freeze
 from flux.jobtap.plugin import Plugin, service_name
+from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
 from flux.jobtap.plugin_resources import (
     EVENTS_BACK_TO_PRIORITY,
     MAX_POSTS_PER_TURN,
     MAX_RETURNS_PER_TURN,
     PluginResources,
     endless_posting,
-    plugin_handle_class,
-    plugin_rpc_class,
+    refuse_to_wait,
 )
 from flux.jobtap.validation import CURRENT_JOB
 from flux_embedded.formats import states
 from flux_embedded.formats.dotted import update_paths
 from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
-from flux_embedded.kernel.future import RPC
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
 
 
-class PluginRPC(plugin_rpc_class(RPC)):
-    """RPCs of plugins."""
+class PluginFlux(Flux):
+    """The job manager's handle, of one plugin: what the plugin's handle of the bindings stands for."""
 
-
-class PluginHandle(plugin_handle_class(Flux)):
-    """The job manager's handle, of one plugin."""
-
-    rpc_class = PluginRPC
-
-    def __init__(self, jm, plugin_resources):
+    def __init__(self, service, plugin_resources):
         # Not the base class's: the task's own handle stays what it is.
-        self.task = jm.h.task
-        self.kernel = jm.h.kernel
+        self.task = service.task
+        self.kernel = service.kernel
         self.plugin_resources = plugin_resources
 
     def send_request(self, future, topic, *args, **kwargs):
         self.plugin_resources.check()
         super().send_request(future, topic, *args, **kwargs)
-        if type(future) is PluginRPC:
-            future.topic, future.plugin_resources = topic, self.plugin_resources
+        future.topic = topic
         return self.plugin_resources.add_future(future)
+
+    def about_to_wait(self, future):
+        self.plugin_resources.check()
+        refuse_to_wait(future.topic)
+
+
+def _drop_future(future):
+    """Destroy a future, one of the bindings or what that stands for."""
+    if isinstance(future, PluginRPC):
+        drop_future(future)
+    else:
+        future.end()
 
 
 class Builtin(Plugin):
-    """A rule of the job manager's own: it may see the job manager.
+    """A rule of the job manager's own: it sees more.
 
     Attributes:
-        jm (JobManager): the job manager
+        jobs (Jobs): the jobs there are
+        queues (Queues): the queues
     """
 
     def __init__(self, host, name):
-        super().__init__(host, name, "builtin", {}, handle=host.jm.h)
-        self.jm = host.jm
+        super().__init__(host, name, "builtin", {}, handle=host.service.h)
+        self.jobs = host.jobs
+        self.queues = host.queues
 
 
 class State:
@@ -69,29 +78,32 @@ class State:
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
         perilogs (list): (job, "prolog" or "epilog", description) that it has open
-        plugin_resources (PluginResources): what it has running
-        is_builtin (bool): it is a rule of the job manager's own
+        plugin_resources (PluginResources): what it has running; None: it is a rule of the job manager's own
     """
 
-    def __init__(self, name, plugin_resources, is_builtin):
+    def __init__(self, name, plugin_resources=None):
         self.sort_order = "none"
         self.service = service_name(name)
         self.services = []
         self.perilogs = []
         self.plugin_resources = plugin_resources
-        self.is_builtin = is_builtin
 
 
 class Host:
-    """The job manager `jm` as its plugins see it.
+    """The job manager as its plugins see it.
 
     Attributes:
         states (dict): Plugin -> State, for all that are loaded
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, jobtap, service, jobs, events, queues):
+        self.jobtap = jobtap
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.queues = queues
         self.states = {}
+        module.prepare()
         self._posts = {}  # job -> [events, those that send it back], in the running cascade
         self._cascade = None
 
@@ -102,25 +114,23 @@ class Host:
         plugin_resources = PluginResources(
             name,
             lambda where, exc: self.report(plugin, where, exc),
-            lambda: self.jm.jobtap.guest(plugin),
+            lambda: self.jobtap.guest(plugin),
         )
-        plugin = Plugin(self, name, path, args, handle=PluginHandle(self.jm, plugin_resources))
-        self.states[plugin] = State(name, plugin_resources, False)
+        handle = PluginHandle(PluginFlux(self.service, plugin_resources), plugin_resources)
+        plugin = Plugin(self, name, path, args, handle=handle)
+        self.states[plugin] = State(name, plugin_resources)
         return plugin
 
     def create_builtin(self, name):
         plugin = Builtin(self, name)
-        self.states[plugin] = State(name, None, True)
+        self.states[plugin] = State(name)
         return plugin
 
-    def is_builtin(self, plugin):
-        return self.states[plugin].is_builtin
-
     def report(self, plugin, where, exc):
-        self.jm.jobtap.report(plugin, where, exc)
+        self.jobtap.report(plugin, where, exc)
 
     def handlers_changed(self, plugin, topic):
-        self.jm.jobtap.handlers_changed()
+        self.jobtap.handlers_changed()
 
     def set_name(self, plugin, name):
         self.states[plugin].service = name
@@ -132,11 +142,11 @@ class Host:
         """`plugin` was removed: everything of it ends."""
         state = self.states[plugin]
         for method in state.services:
-            self.jm.remove_method(method)
+            self.service.remove_method(method)
         self._end_perilogs(plugin, state)
         plugin.end()
         if state.plugin_resources is not None:
-            state.plugin_resources.end(lambda future: future.stop())
+            state.plugin_resources.end(_drop_future)
         del self.states[plugin]
 
     def _end_perilogs(self, plugin, state):
@@ -146,32 +156,28 @@ class Host:
                 continue
             severity = 0 if kind == "prolog" else 1
             note = f"plugin {plugin.name} was removed during {kind} {description!r}"
-            self.jm.raise_exception(job, kind, severity, note)
-            self.jm.events.post(
-                job, f"{kind}-finish", {"description": description, "status": 1 << 8}
-            )
+            self.events.raise_exception(job, kind, severity, note)
+            self.events.post(job, f"{kind}-finish", {"description": description, "status": 1 << 8})
         state.perilogs = []
 
     # -- jobs -----------------------------------------------------------------------------------------
 
     def _job(self, id, active=True):
         if id == CURRENT_JOB:
-            job = self.jm.jobtap.current_job()
+            job = self.jobtap.current_job()
             if job is None:
                 raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
         else:
-            job = self.jm.jobs.get(id)
+            job = self.jobs.find(id)
             if job is None:
-                job = self.jm.inactive.get(id)
-                if job is None:
-                    raise OSError(errno.ENOENT, "unknown job id")
+                raise OSError(errno.ENOENT, "unknown job id")
         if active and job.state == INACTIVE:
             raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
         return job
 
     def _post(self, plugin, job, name, context):
         """Post an event for a plugin, unless it posts without end."""
-        events = self.jm.events
+        events = self.events
         if self._cascade != events.cascade:
             self._cascade = events.cascade
             self._posts.clear()
@@ -184,9 +190,10 @@ class Host:
 
     def job_lookup(self, plugin, id):
         job = self._job(id, active=False)
-        if self.is_builtin(plugin):
-            return self.jm.jobtap.args_of(job)
-        args = CallbackArgs(self.jm.jobtap.source_of(job))
+        source = JobSource(job, {})
+        if isinstance(plugin, Builtin):
+            return source.raw()
+        args = CallbackArgs(source)
         args.release(True)
         return args
 
@@ -204,7 +211,7 @@ class Host:
         self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
 
     def raise_exception(self, plugin, id, type, severity, note):
-        self.jm.raise_exception(self._job(id), type, severity, note)
+        self.events.raise_exception(self._job(id), type, severity, note)
 
     def event_post(self, plugin, id, name, context):
         job = self._job(id)
@@ -218,7 +225,7 @@ class Host:
         job = self._job(id)
         if job.state > states.DEPEND:
             raise OSError(errno.EINVAL, "dependencies belong to DEPEND state")
-        events = self.jm.events
+        events = self.events
         queued_add = events.queued(job, "dependency-add", description)
         if events.queued(job, "dependency-remove", description):
             is_open = False
@@ -232,7 +239,7 @@ class Host:
 
     def dependency_remove(self, plugin, id, description):
         job = self._job(id)
-        events = self.jm.events
+        events = self.events
         is_open = job.dependencies is not None and job.dependencies.get(description)
         is_open = is_open or events.queued(job, "dependency-add", description)
         if not is_open or events.queued(job, "dependency-remove", description):
@@ -242,19 +249,19 @@ class Host:
     # -- priority, jobspec ---------------------------------------------------------------------------------
 
     def reprioritize_job(self, plugin, id, priority):
-        self.jm.life.set_priority(self._job(id), priority)
+        self.jobtap.life.set_priority(self._job(id), priority)
 
     def reprioritize_all(self, plugin):
-        self.jm.life.reprioritize_all()
+        self.jobtap.life.reprioritize_all()
 
     def jobspec_update(self, plugin, updates):
         job = self._job(CURRENT_JOB)
         self._check_update(job)
-        self.jm.jobtap.collect_updates(updates)
+        self.jobtap.collect_updates(updates)
 
     def jobspec_update_id(self, plugin, id, updates):
         job = self._job(id)
-        if job is self.jm.jobtap.current_job():
+        if job is self.jobtap.current_job():
             raise OSError(errno.EINVAL, "jobspec_update_id: use jobspec_update for the current job")
         self._check_update(job)
         self._post(plugin, job, "jobspec-update", updates)
@@ -291,7 +298,7 @@ class Host:
         job = self._job(id)
         if job.aux is None:
             job.aux = {}
-        self.jm.jobtap.free_aux(job, (plugin, name))
+        self.jobtap.free_aux(job, (plugin, name))
         job.aux[(plugin, name)] = (value, free_fn)
 
     def job_aux_get(self, plugin, id, name, default):
@@ -299,13 +306,13 @@ class Host:
         return aux.get((plugin, name), (default, None))[0] if aux else default
 
     def job_aux_delete(self, plugin, id, name):
-        self.jm.jobtap.free_aux(self._job(id, active=False), (plugin, name))
+        self.jobtap.free_aux(self._job(id, active=False), (plugin, name))
 
     def job_aux_delete_value(self, plugin, id, value):
         job = self._job(id, active=False)
         for key, (held, _) in list((job.aux or {}).items()):
             if key[0] is plugin and held is value:
-                self.jm.jobtap.free_aux(job, key)
+                self.jobtap.free_aux(job, key)
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
@@ -334,10 +341,10 @@ class Host:
     # -- other plugins, services ---------------------------------------------------------------------------------
 
     def call(self, plugin, id, topic, args):
-        jobtap = self.jm.jobtap
+        jobtap = self.jobtap
         job = self._job(id, active=False)
         if args is None:
-            source = jobtap.source_of(job)
+            source = JobSource(job, {})
         elif isinstance(args, CallbackArgs) and args.is_live():
             source = args.source()
         else:
@@ -347,14 +354,14 @@ class Host:
     def service_register(self, plugin, method, rolemask, callback):
         state = self.states[plugin]
         full = f"{state.service}.{method}"
-        if f"job-manager.{full}" in self.jm.methods:
+        if f"job-manager.{full}" in self.service.methods:
             raise FileExistsError(errno.EEXIST, f"job-manager.{full} is registered already")
 
         def serve(msg):
             if not msg.rolemask & (rolemask | ROLE_OWNER):
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             try:
-                with self.jm.jobtap.guest(plugin):
+                with self.jobtap.guest(plugin):
                     callback(plugin, msg)
             except OSError:
                 raise
@@ -362,7 +369,7 @@ class Host:
                 self.report(plugin, f"service {full}", exc)
                 raise OSError(errno.EIO, f"{plugin.name}: {brief(exc)}") from None
 
-        self.jm.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
+        self.service.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
         state.services.append(full)
 
 
@@ -371,6 +378,9 @@ class DictSource:
 
     def __init__(self, values):
         self.values = values
+
+    def raw(self):
+        return MappingProxyType(self.values)
 
     def fetch(self, key):
         return self.values[key]
@@ -402,6 +412,25 @@ class JobSource:
     def __init__(self, job, more):
         self.job = job
         self.more = more
+
+    def raw(self):
+        """The args for the job manager's own rules, not copied."""
+        job = self.job
+        args = {
+            "jobspec": jobspec_of(job),
+            "id": job.id,
+            "state": job.state,
+            "userid": job.userid,
+            "urgency": job.urgency,
+            "priority": job.priority,
+            "t_submit": job.t_submit,
+        }
+        if job.R is not None:
+            args["R"] = job.R
+        if job.end_event is not None:
+            args["end_event"] = job.end_event
+        args.update(self.more)
+        return MappingProxyType(args)
 
     def fetch(self, key):
         if key in self.more:

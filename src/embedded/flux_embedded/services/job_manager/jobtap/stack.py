@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The plugins of the job manager: loading, configuring and calling them; methods ``jobtap`` and ``jobtap-query``.
 
 Handlers are looked up once per topic; a topic nobody handles costs one dict lookup. A callback that raises
@@ -18,29 +19,43 @@ from flux.jobtap.errors import FAILURES, JobtapError, Rejected, brief, describe,
 from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
+from flux_embedded import paths
 from flux_embedded.formats import states
 from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_embedded.formats.policy import json_name
-from flux_embedded.services.job_manager.jobtap import loader
-from flux_embedded.services.job_manager.jobtap.host import DictSource, Host, JobSource, jobspec_of
+from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 
+EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}
 #: Topics whose ``priority`` the caller takes itself.
 _OWN_PRIORITY = ("job.state.priority", "job.priority.get")
 
 
 class Jobtap:
-    """The plugins of job manager `jm`, and their handlers.
+    """The plugins, and their handlers.
+
+    Args:
+        service (Service): the job manager, to send and answer with
+        jobs (Jobs): the jobs there are
+        events (Events): to post with
+        queues (Queues): the queues, for the rules about them
+        sched (Sched): takes annotations
+        config (dict): the instance's configuration
 
     Attributes:
         plugins (list): in load order
         host (Host): what plugins ask of the job manager
     """
 
-    def __init__(self, jm):
-        self.jm = jm
+    def __init__(self, service, jobs, events, queues, sched, config):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.sched = sched
+        self.config = config
+        self.life = None
         self.plugins = []
-        self.host = Host(jm)
+        self.host = Host(self, service, jobs, events, queues)
         self._table = {}
         self._own_rules = set()  # topics that none but the job manager's own rules handle
         self._current = []
@@ -49,6 +64,10 @@ class Jobtap:
         self._configured = None
         self._builtins = {}
         process_guard.install(self)
+
+    def connect(self, life):
+        """What sets priorities."""
+        self.life = life
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -65,7 +84,7 @@ class Jobtap:
         if len(self._table) > 1000:
             self.handlers_changed()
         self._table[topic] = found = tuple(found)
-        if all(self.host.is_builtin(plugin) for plugin, _ in found):
+        if all(isinstance(plugin, Builtin) for plugin, _ in found):
             self._own_rules.add(topic)
         return found
 
@@ -83,7 +102,7 @@ class Jobtap:
     @contextmanager
     def guest(self, plugin):
         """While code of `plugin` runs: what it makes on a handle is its own."""
-        task = self.jm.task
+        task = self.service.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
         try:
@@ -94,29 +113,7 @@ class Jobtap:
 
     def is_running_plugin(self):
         """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
-        return bool(self._guests) and self.jm.kernel.running is self.jm.task
-
-    def args_of(self, job, **more):
-        """The args mapping of `job` for the job manager's own rules, not copied."""
-        args = {
-            "jobspec": jobspec_of(job),
-            "id": job.id,
-            "state": job.state,
-            "userid": job.userid,
-            "urgency": job.urgency,
-            "priority": job.priority,
-            "t_submit": job.t_submit,
-        }
-        if job.R is not None:
-            args["R"] = job.R
-        if job.end_event is not None:
-            args["end_event"] = job.end_event
-        if more:
-            args.update(more)
-        return MappingProxyType(args)
-
-    def source_of(self, job, **more):
-        return JobSource(job, more)
+        return bool(self._guests) and self.service.kernel.running is self.service.task
 
     # -- calling -----------------------------------------------------------------------------------
 
@@ -134,23 +131,20 @@ class Jobtap:
         if out:
             self._apply(job, topic, out)
         if job.queue and not (job.busy or job.hold):
-            self.jm.events.drain(job)
+            self.events.drain(job)
         return out
 
     def call_or_raise(self, job, topic, source):
         """Call handlers until one refuses; what this raises is a JobtapError with a text for the user."""
         out = self._call_stack(job, topic, source, self.handlers(topic), True)
         if job is not None and job.queue and not (job.busy or job.hold):
-            self.jm.events.drain(job)
+            self.events.drain(job)
         return out
 
     def _call_own_rules(self, job, topic, source, handlers, can_refuse):
         """What most instances do nearly always: nothing needs to be copied, collected or guarded."""
         out = {}
-        if isinstance(source, DictSource):
-            args = MappingProxyType(source.values)
-        else:
-            args = self.args_of(job, **source.more)
+        args = source.raw()
         self._current.append(job)
         was_busy, job.busy = job.busy, True
         try:
@@ -181,7 +175,7 @@ class Jobtap:
         if job is not None and topic in self._own_rules:
             return self._call_own_rules(job, topic, source, handlers, can_refuse)
         out = {}
-        views = Views(self, job, source)
+        views = []  # the unchangeable args, once a plugin has been handed them
         self._current.append(job)
         was_busy = job is not None and job.busy
         if job is not None:
@@ -192,11 +186,12 @@ class Jobtap:
                     continue  # removed by one before it
                 self._updates.append(None)
                 try:
-                    answer = self._call_one(plugin, callback, topic, views)
+                    answer = self._call_one(plugin, callback, topic, source, views)
                     updates = self._updates[-1]
                     if updates:
                         self.host.post_updates(plugin, job, updates)
-                        views.renew()
+                        if job.state == states.NEW:
+                            _release(views)  # those who come next see another jobspec
                 except FAILURES as exc:
                     self._failed(plugin, topic, exc, can_refuse)
                     continue
@@ -208,15 +203,17 @@ class Jobtap:
             self._current.pop()
             if job is not None:
                 job.busy = was_busy
-            views.release()
+            _release(views)
         return out
 
-    def _call_one(self, plugin, callback, topic, views):
+    def _call_one(self, plugin, callback, topic, source, views):
         """One callback; returns a dict or None, and raises what it raises or means by its answer."""
-        if self.host.is_builtin(plugin):
-            return callback(plugin, topic, views.raw())
+        if isinstance(plugin, Builtin):
+            return callback(plugin, topic, source.raw())
         with self.guest(plugin):
-            answer = callback(plugin, topic, views.frozen())
+            if not views:
+                views.append(CallbackArgs(source))
+            answer = callback(plugin, topic, views[0])
             if answer is None:
                 return None
             answer = read_answer(answer, topic, plugin.name)
@@ -237,7 +234,7 @@ class Jobtap:
             del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
-            self.jm.sched.annotate(job, annotations)
+            self.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
             self.report(plugin, topic, JobtapError("annotations: expected an object"))
         out.update(answer)
@@ -251,7 +248,7 @@ class Jobtap:
         self.report(plugin, topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
-            self.jm.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
+            self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
         return False
 
     def _is_place_for_R(self, job, topic, plugin):
@@ -275,12 +272,12 @@ class Jobtap:
         """A priority may be in the answer to anything."""
         if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
             if out["priority"] != PRIORITY_UNAVAIL:
-                self.jm.life.set_priority(job, out["priority"])
+                self.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
         """Log what a plugin raised: one line, and its traceback for those who debug."""
-        self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
-        self.jm.log(LOG_DEBUG, trace(exc))
+        self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {describe(exc, plugin.path)}")
+        self.service.log(LOG_DEBUG, trace(exc))
 
     def job_event(self, job, event):
         """Call job.event.NAME of the plugins that subscribe to `job`."""
@@ -394,7 +391,7 @@ class Jobtap:
         if builtin is not None:
             name, full = path, "builtin"
         else:
-            name, full = loader.find(path, self._search_path())
+            name, full = _find(path, self._search_path())
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
         if builtin is not None:
@@ -404,17 +401,17 @@ class Jobtap:
             with self.guest(plugin):
                 init = plugin_file.run_plugin_file(full)
         except OSError as exc:
-            self.jm.log(LOG_DEBUG, trace(exc.__cause__ or exc))
+            self.service.log(LOG_DEBUG, trace(exc.__cause__ or exc))
             self.host.end(plugin)
             raise
         return self.add(plugin, init)
 
     def _search_path(self):
-        directory = self.jm.config.get("job-manager", {}).get("plugin-searchpath", "")
+        directory = self.config.get("job-manager", {}).get("plugin-searchpath", "")
         return [part for part in directory.split(":") if part]
 
     def _entered(self, plugin):
-        return nullcontext() if self.host.is_builtin(plugin) else self.guest(plugin)
+        return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
 
     def add(self, plugin, init):
         """Take in a plugin: call its ``init(plugin)``, show it the configuration and the jobs there are.
@@ -426,12 +423,12 @@ class Jobtap:
         try:
             with self._entered(plugin):
                 read_answer(init(plugin), "plugin_init", plugin.name)
-            self._conf_update(plugin, self.jm.config)
+            self._conf_update(plugin, self.config)
         except FAILURES as exc:
             text = describe(exc, plugin.path)
             if not isinstance(exc, (JobtapError, OSError)):
-                self.jm.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
-                self.jm.log(LOG_DEBUG, trace(exc))
+                self.service.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
+                self.service.log(LOG_DEBUG, trace(exc))
             self._drop(plugin)
             if plugin.name not in text:
                 text = f"{plugin.name}: {text}"
@@ -443,7 +440,7 @@ class Jobtap:
     def _announce_jobs(self, plugin):
         """A new plugin is told of the jobs there are: job.create and job.new, and of those that wait in DEPEND what it
         has to know to let them go."""
-        jobs = [job for job in self.jm.jobs.values() if job.state != states.NEW]
+        jobs = [job for job in self.jobs.active.values() if job.state != states.NEW]
         mode = self.host.states[plugin].sort_order
         if mode != "none":
             sign = -1 if mode == "-state" else 1
@@ -451,18 +448,18 @@ class Jobtap:
         for job in jobs:
             for topic in ("job.create", "job.new"):
                 self._call_mine(plugin, job, topic)
-            if job.state == states.DEPEND and job.id in self.jm.jobs:
+            if job.state == states.DEPEND and job.id in self.jobs.active:
                 try:
                     self.announce_dependencies(job, plugin)
                 except JobtapError as exc:
                     self.report(plugin, "job.dependency", exc)
                 self._call_mine(plugin, job, "job.state.depend")
-        if not self.host.is_builtin(plugin):
-            self.jm.life.reprioritize_all()
+        if not isinstance(plugin, Builtin):
+            self.life.reprioritize_all()
 
     def _call_mine(self, plugin, job, topic):
         mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
-        if mine and job.id in self.jm.jobs:
+        if mine and job.id in self.jobs.active:
             self._call_each(job, topic, JobSource(job, {}), mine)
 
     def remove(self, pattern):
@@ -497,7 +494,7 @@ class Jobtap:
             except FAILURES as exc:
                 self.report(plugin, "plugin.exit", exc)
         self.plugins.remove(plugin)
-        for job in [*self.jm.jobs.values(), *self.jm.inactive.values()]:
+        for job in [*self.jobs.active.values(), *self.jobs.inactive.values()]:
             if job.subscribers and plugin in job.subscribers:
                 job.subscribers.remove(plugin)
             for key in [key for key in job.aux or () if key[0] is plugin]:
@@ -511,7 +508,7 @@ class Jobtap:
         callback = plugin.handlers.find("conf.update")
         if callback is not None:
             with self._entered(plugin):
-                conf = config if self.host.is_builtin(plugin) else freeze(config)
+                conf = config if isinstance(plugin, Builtin) else freeze(config)
                 answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
                 read_answer(answer, "conf.update", plugin.name)
 
@@ -529,7 +526,7 @@ class Jobtap:
                 if not isinstance(exc, JobtapError):
                     self.report(plugin, "conf.update", exc)
                     text = f"{plugin.name}: conf.update: {text}"
-                elif plugin.name not in text and not self.host.is_builtin(plugin):
+                elif plugin.name not in text and not isinstance(plugin, Builtin):
                     text = f"{plugin.name}: {text}"
                 raise OSError(errno.EINVAL, text) from exc
 
@@ -570,7 +567,7 @@ class Jobtap:
                 self.remove(body["remove"])
             if "load" in body:
                 self.load(body["load"], body.get("conf") or {})
-        self.jm.events.send(self.jm.respond, msg, answer)
+        self.events.send(self.service.respond, msg, answer)
 
     def query(self, msg):
         """``jobtap-query``: {name} -> {name, path, ...} with what plugin.query returns."""
@@ -583,7 +580,7 @@ class Jobtap:
                 callback = plugin.handlers.find("plugin.query")
                 if callback is not None:
                     answer.update(self._query(plugin, callback) or {})
-                self.jm.respond(msg, answer)
+                self.service.respond(msg, answer)
                 return
         raise OSError(errno.EINVAL, f"{name}: plugin not found")
 
@@ -598,37 +595,34 @@ class Jobtap:
             raise OSError(errno.EIO, f"{plugin.name}: plugin.query: {brief(exc)}") from exc
 
 
-class Views:
-    """The args of one call: as they are for the job manager's own rules, unchangeable copies for all others."""
+def _release(views):
+    """A call is over, or its args are out of date: whoever has kept them goes on to have what is in them."""
+    while views:
+        args = views.pop()
+        args.release(sys.getrefcount(args) > 2)  # two references are ours
 
-    def __init__(self, calls, job, source):
-        self._calls = calls
-        self._job = job
-        self._source = source
-        self._raw = None
-        self._frozen = None
 
-    def raw(self):
-        if self._raw is None:
-            source = self._source
-            if isinstance(source, DictSource):
-                self._raw = MappingProxyType(source.values)
-            else:
-                self._raw = self._calls.args_of(self._job, **source.more)
-        return self._raw
+def _find(path, search_path):
+    """Locate a plugin, a Python file.
 
-    def frozen(self):
-        if self._frozen is None:
-            self._frozen = CallbackArgs(self._source)
-        return self._frozen
+    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work.
 
-    def renew(self):
-        """The jobspec of a new job has changed: those who come next see that."""
-        if self._job.state == states.NEW:
-            self.release()
-            self._raw = self._frozen = None
+    Args:
+        path (str): a path, or a name to be looked for
+        search_path (list of str): directories to look in before the examples that come with the instance
 
-    def release(self):
-        if self._frozen is not None:
-            # Two references are ours: whoever keeps the args goes on to have what is in them.
-            self._frozen.release(sys.getrefcount(self._frozen) > 2)
+    Returns:
+        (name as it is listed, full path)
+
+    Raises:
+        OSError: ENOENT
+    """
+    name = os.path.basename(path)
+    where = [""] if os.sep in path else [*search_path, os.getcwd(), EXAMPLES]
+    for directory in where:
+        full = os.path.join(directory, path)
+        if full.endswith(".so"):
+            full = full[:-3] + ".py"
+        if full.endswith(".py") and os.path.isfile(full):
+            return name, os.path.abspath(full)
+    raise OSError(errno.ENOENT, f"{name}: No such plugin found")

@@ -1,28 +1,30 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's own rules, as plugins, in load order."""
 
 from flux_embedded.services.job_manager.jobtap.builtins import (
-    begin_time,
-    dependency_after,
-    dependency_singleton,
-    history,
+    dependencies,
     limits,
-    post_event,
-    priority_default,
-    update_duration,
-    update_queue,
-    validate_duration,
+    requests,
+    updates,
 )
 
+
+def priority_init(p):
+    """The priority is the urgency (RFC 30)."""
+    for topic in ("job.state.priority", "job.priority.get"):
+        p.add_handler(topic, lambda p, topic, args: {"priority": args["urgency"]})
+
+
 BUILTINS = (
-    (".priority-default", priority_default.plugin_init),
+    (".priority-default", priority_init),
     (".limit-job-size", limits.job_size_init),
     (".limit-duration", limits.duration_init),
-    (".dependency-after", dependency_after.plugin_init),
-    (".dependency-singleton", dependency_singleton.plugin_init),
-    (".begin-time", begin_time.plugin_init),
-    (".validate-duration", validate_duration.plugin_init),
-    (".update-duration", update_duration.plugin_init),
-    (".history", history.plugin_init),
-    (".post-event", post_event.plugin_init),
-    (".update-queue", update_queue.plugin_init),
+    (".dependency-after", dependencies.after_init),
+    (".dependency-singleton", dependencies.singleton_init),
+    (".begin-time", dependencies.begin_time_init),
+    (".validate-duration", limits.lifetime_init),
+    (".update-duration", updates.duration_init),
+    (".history", requests.history_init),
+    (".post-event", requests.post_event_init),
+    (".update-queue", updates.queue_init),
 )

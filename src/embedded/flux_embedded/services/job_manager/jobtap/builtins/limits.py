@@ -1,8 +1,15 @@
-"""``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33)."""
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33).
 
-from flux.jobtap import JobtapError
+``.validate-duration``: no job may be longer than the instance will live.
+"""
+
+import errno
+import json
+
 from flux_embedded.formats import fsd
 from flux_embedded.formats.jobspec import count_resources
+from flux_embedded.kernel.handle import RPC_STREAMING
 
 UNLIMITED = -1
 
@@ -24,10 +31,11 @@ def _for_queue(name):
     return f" for queue {name}" if name else ""
 
 
-def has_limits(conf, key):
-    """Whether a limit of this kind is configured anywhere."""
-    places = [conf, *conf.get("queues", {}).values()]
-    return any(key in place.get("policy", {}).get("limits", {}) for place in places)
+def configure(p, args, key):
+    """Take a configuration, which the job manager has checked; a limit of this kind may be anywhere in it."""
+    p.conf = args["conf"]
+    places = [p.conf, *p.conf.get("queues", {}).values()]
+    p.active = any(key in place.get("policy", {}).get("limits", {}) for place in places)
 
 
 # -- .limit-job-size ----------------------------------------------------------------------------------
@@ -36,22 +44,8 @@ def has_limits(conf, key):
 def job_size_init(p):
     p.active = False
     p.conf = {}
-    p.add_handler("conf.update", job_size_conf)
+    p.add_handler("conf.update", lambda p, topic, args: configure(p, args, "job-size"))
     p.add_handler("job.validate", job_size_validate)
-
-
-def job_size_conf(p, topic, args):
-    conf = args["conf"]
-    for queue in [None, *conf.get("queues", {})]:
-        for bound in ("max", "min"):
-            for kind in ("nnodes", "ncores", "ngpus"):
-                value, _ = policy_of(conf, queue, ("limits", "job-size", bound, kind))
-                if value is not None and (type(value) is not int or value < UNLIMITED):
-                    raise JobtapError(
-                        f"policy.limits.job-size.{bound}.{kind}={value!r}: expected an integer >= -1"
-                    )
-    p.conf = conf
-    p.active = has_limits(conf, "job-size")
 
 
 def job_size_validate(p, topic, args):
@@ -84,21 +78,8 @@ def job_size_validate(p, topic, args):
 def duration_init(p):
     p.active = False
     p.conf = {}
-    p.add_handler("conf.update", duration_conf)
+    p.add_handler("conf.update", lambda p, topic, args: configure(p, args, "duration"))
     p.add_handler("job.validate", duration_validate)
-
-
-def duration_conf(p, topic, args):
-    conf = args["conf"]
-    for queue in [None, *conf.get("queues", {})]:
-        value, _ = policy_of(conf, queue, ("limits", "duration"))
-        if value is not None:
-            try:
-                fsd.parse(value)
-            except (ValueError, TypeError) as exc:
-                raise JobtapError(f"policy.limits.duration: {exc}") from None
-    p.conf = conf
-    p.active = has_limits(conf, "duration")
 
 
 def duration_validate(p, topic, args):
@@ -114,3 +95,38 @@ def duration_validate(p, topic, args):
         requested = fsd.encode(duration) if duration else "unlimited"
         most = f"{fsd.encode(limit)}{_for_queue(name)}"
         p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")
+
+
+# -- .validate-duration ---------------------------------------------------------------------------------
+
+
+def lifetime_init(p):
+    p.expiration = 0.0
+    p.add_handler("job.validate", lifetime_validate)
+    # The instance's expiration is that of resource.R.
+    request = {"key": "resource.R", "waitcreate": True, "full": True}
+    p.handle.rpc_object("kvs.watch", request, RPC_STREAMING).then(lifetime_changed, p)
+
+
+def lifetime_changed(future, p):
+    try:
+        R = json.loads(future.body["value"])
+        p.expiration = float(R["execution"].get("expiration") or 0.0)
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            p.expiration = 0.0
+        return
+    except (ValueError, KeyError, TypeError):
+        p.expiration = 0.0
+    future.reset()
+
+
+def lifetime_validate(p, topic, args):
+    if not p.expiration:
+        return
+    duration = args["jobspec"]["attributes"]["system"].get("duration", 0)
+    left = p.expiration - p.handle.reactor_now(p.handle.get_reactor())
+    if duration > left:
+        p.reject_job(
+            f"job duration ({fsd.encode(duration)}) exceeds remaining instance lifetime ({fsd.encode(max(left, 0.0))})"
+        )

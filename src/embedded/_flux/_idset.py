@@ -1,0 +1,19 @@
+"""``_flux._idset``: what the bindings call of libflux-idset."""
+
+from _flux.ffi import FFI
+from _flux.function import Library
+
+lib = Library(
+    FFI,
+    {"idset_": "_flux.idset"},
+    {
+        "IDSET_FLAG_AUTOGROW": 1,
+        "IDSET_FLAG_BRACKETS": 2,
+        "IDSET_FLAG_RANGE": 4,
+        "IDSET_FLAG_INITFULL": 8,
+        "IDSET_FLAG_COUNT_LAZY": 16,
+        "IDSET_FLAG_ALLOC_RR": 32,
+        "IDSET_INVALID_ID": (1 << 32) - 2,
+    },
+)
+ffi = lib.get_ffi()

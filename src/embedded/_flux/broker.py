@@ -1,0 +1,100 @@
+"""What a handle asks its broker: attributes, the log, services; and what a module tells it."""
+
+import errno
+
+from _flux.cdata import bytes_of
+from _flux.function import failure, function, functions
+from _flux.futures import ask, send
+from flux_embedded.kernel.future import RPC_NORESPONSE
+
+#: Where a task keeps its debug word, in ``Task.aux``: what ``module debug`` changes.
+DEBUG_FLAGS = "debug_flags"
+
+
+@function("const char *flux_attr_get (flux_t *h, const char *name)")
+def flux_attr_get(h, name):
+    return ask(h, "attr.get", {"name": name})["value"]
+
+
+@function("int flux_attr_set (flux_t *h, const char *name, const char *val)")
+def flux_attr_set(h, name, val):
+    ask(h, "attr.set", {"name": name, "value": val})
+
+
+functions(
+    {
+        "flux_future_t *flux_service_register (flux_t *h, const char *name)":
+            lambda h, name: send(h, "service.add", {"service": name}),
+        "flux_future_t *flux_service_unregister (flux_t *h, const char *name)":
+            lambda h, name: send(h, "service.remove", {"service": name}),
+    }
+)  # fmt: skip
+functions(
+    {
+        "int flux_get_rank (flux_t *h, uint32_t *value)": lambda h: int(flux_attr_get(h, "rank")),
+        "int flux_get_size (flux_t *h, uint32_t *value)": lambda h: int(flux_attr_get(h, "size")),
+    },
+    out="value",
+)
+
+
+@function("int flux_log (flux_t *h, int level, const char *fmt, ...)")
+def flux_log(h, level, fmt):
+    # The one format without arguments that means something.
+    text = fmt.replace("%%", "%")
+    body = {"level": level, "name": h.task.log_name, "text": text}
+    send(h, "log.append", body, RPC_NORESPONSE).end()
+
+
+# -- modules -----------------------------------------------------------------------------------------------
+
+
+@function("int flux_module_set_running (flux_t *h)")
+def flux_module_set_running(h):
+    set_running = getattr(h.task, "set_running", None)
+    if set_running is not None:
+        set_running()
+    else:
+        send(h, "module.status", {"status": 1}, RPC_NORESPONSE).end()
+
+
+@function("bool flux_module_debug_test (flux_t *h, int flag, bool clear)")
+def flux_module_debug_test(h, flag, clear):
+    word = h.task.aux.get(DEBUG_FLAGS, 0)
+    if clear and word & flag:
+        h.task.aux[DEBUG_FLAGS] = word & ~flag
+    return bool(word & flag)
+
+
+@function("void *flux_aux_get (flux_t *h, const char *name)")
+def flux_aux_get(h, name):
+    found = h.task.aux.get(name)
+    if found is not None:
+        return found
+    if name == "flux::name":
+        return bytes_of(h.task.name)
+    if name == "flux::uuid":
+        return bytes_of(h.task.uuid)
+    raise failure(errno.ENOENT)
+
+
+@function(
+    "int flux_aux_set (flux_t *h, const char *name, void *aux, flux_free_f destroy)",
+    null="name aux",
+)
+def flux_aux_set(h, name, aux, destroy):
+    if name is None and aux is None:
+        raise failure(errno.EINVAL)
+    h.task.aux[name] = aux
+
+
+# -- the configuration that is built in --------------------------------------------------------------------
+
+
+@function("const char *flux_conf_builtin_get (const char *name, int flag)")
+def flux_conf_builtin_get(name, flag):
+    from flux_embedded import paths
+
+    if name not in paths.BUILTIN:
+        raise failure(errno.EINVAL)
+    return paths.BUILTIN[name]

@@ -1,0 +1,140 @@
+"""What C values are in Python: NULL, arrays, text with a size, and handles of objects."""
+
+import weakref
+
+from _flux.ctype import named
+
+
+class Null:
+    """The pointer to nothing; false, and equal to itself only."""
+
+    __slots__ = ()
+    ctype = named("void *")
+
+    def __bool__(self):
+        return False
+
+    def __repr__(self):
+        return "<cdata 'void *' NULL>"
+
+
+NULL = Null()
+
+
+class Array(list):
+    """An array; most are of one item, in which a function puts a result.
+
+    Attributes:
+        ctype (CType): of the whole array
+    """
+
+    __slots__ = ("ctype",)
+
+    def __init__(self, ctype, items):
+        super().__init__(items)
+        self.ctype = ctype
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
+
+
+class Text:
+    """A ``char[]``: bytes, and for how many there is room with the zero at their end."""
+
+    __slots__ = ("size", "value")
+    ctype = named("char[]")
+
+    def __init__(self, value, size):
+        self.value = value
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+
+class Error:
+    """A ``flux_error_t``: one line about what went wrong."""
+
+    __slots__ = ("text",)
+    ctype = named("flux_error_t")
+
+    #: bytes that fit, without the zero
+    ROOM = 159
+
+    def __init__(self):
+        self.text = b""
+
+    def write(self, text):
+        self.text = text.encode("utf-8", "surrogateescape")[: self.ROOM]
+
+
+class Match:
+    """A ``struct flux_match``: which messages are meant.
+
+    Attributes:
+        typemask (int): FLUX_MSGTYPE_* bits
+        matchtag (int): of a response; 0 for any
+        topic_glob (str): pattern of topics, or None for any
+    """
+
+    __slots__ = ("matchtag", "topic_glob", "typemask")
+    ctype = named("struct flux_match")
+
+    def __init__(self, typemask=0, matchtag=0, topic_glob=None):
+        self.typemask = typemask
+        self.matchtag = matchtag
+        self.topic_glob = topic_glob
+
+
+class Handle:
+    """A ``void *`` that stands for an object, for callbacks.
+
+    Who is given one as the argument of a callback refers to it weakly (`weak`), as C does: it lives as long as
+    whoever made it keeps it.  The bindings keep it in the object that it stands for.  A strong reference to that
+    object would be a cycle in each future and watcher, for the collector to find, so for these it is a weak one.
+    """
+
+    __slots__ = ("__weakref__", "_of", "_strong")
+    ctype = named("void *")
+
+    #: Classes whose objects keep the handles that stand for them.
+    keepers = ()
+
+    def __init__(self, of):
+        self._strong = not isinstance(of, Handle.keepers)
+        self._of = of if self._strong else weakref.ref(of)
+
+    @property
+    def object(self):
+        return self._of if self._strong else self._of()
+
+
+def weak(arg):
+    """A function that returns a callback's argument, or None when nobody keeps it any more."""
+    if arg is None or arg is NULL:
+        return _nothing
+    return weakref.ref(arg)
+
+
+def _nothing():
+    return NULL
+
+
+def text_of(value):
+    """The text of a ``char *`` that was given as bytes."""
+    if b"\0" in value:
+        value = value.partition(b"\0")[0]
+    return value.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(text):
+    """The ``char *`` of a text."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # JSON can name half a surrogate pair, UTF-8 cannot
+        return text.encode("utf-8", "replace")

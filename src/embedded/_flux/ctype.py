@@ -1,0 +1,127 @@
+"""C types by name, as ``ffi.typeof`` tells of them."""
+
+#: Least and greatest value of each type of integer.
+INTEGERS = {
+    "char": (-(1 << 7), (1 << 7) - 1),
+    "short": (-(1 << 15), (1 << 15) - 1),
+    "int": (-(1 << 31), (1 << 31) - 1),
+    "int32_t": (-(1 << 31), (1 << 31) - 1),
+    "long": (-(1 << 63), (1 << 63) - 1),
+    "long long": (-(1 << 63), (1 << 63) - 1),
+    "int64_t": (-(1 << 63), (1 << 63) - 1),
+    "ssize_t": (-(1 << 63), (1 << 63) - 1),
+    "ptrdiff_t": (-(1 << 63), (1 << 63) - 1),
+    "unsigned int": (0, (1 << 32) - 1),
+    "uint32_t": (0, (1 << 32) - 1),
+    "flux_job_state_t": (0, (1 << 32) - 1),
+    "flux_job_result_t": (0, (1 << 32) - 1),
+    "uint64_t": (0, (1 << 64) - 1),
+    "size_t": (0, (1 << 64) - 1),
+    "flux_jobid_t": (0, (1 << 64) - 1),
+}
+
+#: Names of pointers to functions.
+CALLBACKS = (
+    "flux_continuation_f",
+    "flux_free_f",
+    "flux_future_init_f",
+    "flux_msg_handler_f",
+    "flux_watcher_f",
+)
+
+_KNOWN = {}
+
+
+class CType:
+    """A type; there is one object of each, so that they may be compared with ``is``.
+
+    Attributes:
+        cname (str): how C writes it, without ``const``
+        kind (str): "primitive", "pointer", "array", "struct", "function" or "void"
+        item (CType): of a pointer or array: what it points to, or holds
+        length (int): of an array; None if it is not part of the type
+        result (CType), args (tuple of CType), ellipsis (bool): of a function
+    """
+
+    __slots__ = ("args", "cname", "ellipsis", "item", "kind", "length", "result")
+
+    def __init__(self, cname, kind, item=None, length=None, result=None, args=(), ellipsis=False):
+        self.cname = cname
+        self.kind = kind
+        self.item = item
+        self.length = length
+        self.result = result
+        self.args = args
+        self.ellipsis = ellipsis
+
+    def __repr__(self):
+        return f"<ctype '{self.cname}'>"
+
+
+def named(text):
+    """The CType of a declaration without a name, such as ``char *`` or ``int[1]``."""
+    known = _KNOWN.get(text)
+    if known is None:
+        known = _KNOWN[text] = _parse(text)
+    return known
+
+
+def _parse(text):
+    words = text.replace("*", " * ").replace("[", " [").split()
+    words = [word for word in words if word != "const"]
+    if words and words[-1].endswith("]"):
+        size = words.pop()[1:-1]
+        item = named(_joined(words))
+        cname = f"{item.cname}[{size}]"
+        return _KNOWN.setdefault(cname, CType(cname, "array", item, int(size) if size else None))
+    cname = _joined(words)
+    if cname != text:
+        return named(cname)
+    if cname.endswith("*"):
+        return CType(cname, "pointer", named(cname[:-1].rstrip()))
+    if cname == "void":
+        return CType(cname, "void")
+    if cname in INTEGERS or cname in ("bool", "double", "float"):
+        return CType(cname, "primitive")
+    if cname in CALLBACKS:
+        return CType(cname, "function")
+    return CType(cname, "struct")
+
+
+def _joined(words):
+    """``flux_t * *`` as C's usual form: ``flux_t **``."""
+    return " ".join(words).replace("* *", "**").replace("* *", "**")
+
+
+class Prototype:
+    """What a function is called, takes and returns.
+
+    Args:
+        text (str): ``int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)``
+
+    Attributes:
+        name (str): its name
+        names (list of str): those of its arguments
+        buffers (list of str): arguments that text is written to: ``char *`` without ``const``
+        type (CType): its type
+    """
+
+    def __init__(self, text):
+        head, _, rest = text.partition("(")
+        words = head.replace("*", " * ").split()
+        self.name = words.pop()
+        result = named(" ".join(words))
+        self.names, self.buffers, args = [], [], []
+        ellipsis = False
+        for part in rest.rstrip(") ").split(","):
+            words = part.replace("*", " * ").split()
+            if words == ["..."]:
+                ellipsis = True
+            elif words not in ([], ["void"]):
+                self.names.append(words.pop())
+                args.append(named(" ".join(words)))
+                if words == ["char", "*"]:
+                    self.buffers.append(self.names[-1])
+        cname = ", ".join([arg.cname for arg in args] + ["..."] * ellipsis)
+        cname = f"{result.cname}(*)({cname})"
+        self.type = CType(cname, "function", result=result, args=tuple(args), ellipsis=ellipsis)

@@ -1,0 +1,179 @@
+"""``ffi``: types, arrays, NULL, and which Python functions C calls back."""
+
+import threading
+
+from _flux import cdata
+from _flux.cdata import NULL, Array, Error, Handle, Match, Text
+from _flux.ctype import CType, named
+
+#: class -> CType of pointers to its objects; see `pointer_to`.
+_POINTERS = {}
+
+
+def pointer_to(cname, *classes):
+    """Say that objects of these classes are what C calls ``cname``; returns the CType."""
+    ctype = named(cname)
+    for cls in classes:
+        _POINTERS[cls] = ctype
+    return ctype
+
+
+def class_of(ctype):
+    """The classes whose objects are pointers of a type; an empty tuple if there are none."""
+    return tuple(cls for cls, known in _POINTERS.items() if known is ctype)
+
+
+class FFI:
+    """What cffi calls an FFI object.
+
+    Args:
+        library: whose attributes the functions become that `def_extern` is used on
+
+    Attributes:
+        NULL: the null pointer
+    """
+
+    NULL = NULL
+
+    def __init__(self, library):
+        self._library = library
+        self._thread = threading.local()
+
+    @property
+    def errno(self):
+        """The error of the function that this thread called last."""
+        return getattr(self._thread, "errno", 0)
+
+    @errno.setter
+    def errno(self, number):
+        self._thread.errno = number
+
+    def typeof(self, what):
+        """The CType of a name, a function or a pointer.
+
+        Raises:
+            TypeError: it is nothing of C's
+        """
+        if isinstance(what, str):
+            return named(what)
+        ctype = _POINTERS.get(type(what))
+        if ctype is None:
+            for cls in type(what).__mro__:
+                if cls in _POINTERS:
+                    ctype = _POINTERS[type(what)] = _POINTERS[cls]
+                    return ctype
+            ctype = getattr(what, "ctype", None)
+            if not isinstance(ctype, CType):
+                raise TypeError(f"expected a ctype or a cdata object, got {type(what).__name__!r}")
+        return ctype
+
+    def getctype(self, ctype):
+        """How C writes a type."""
+        return named(ctype).cname if isinstance(ctype, str) else ctype.cname
+
+    def new(self, cname, value=None):
+        """An array, or a struct behind a pointer.
+
+        Args:
+            cname (str): such as ``int[1]``, ``char[]``, ``struct flux_match *``
+            value: of ``char[]``: its bytes, or how many there is room for; of a match: a dict
+        """
+        maker = _MAKERS.get(cname)
+        if maker is None:
+            maker = _MAKERS[cname] = _maker(named(cname))
+        return maker(value)
+
+    def cast(self, cname, value):
+        """The same pointer, as another type."""
+        return value
+
+    def string(self, value, maxlen=-1):
+        """The bytes of a ``char *`` up to its zero.
+
+        Raises:
+            RuntimeError: it is NULL
+            TypeError: it is no text
+        """
+        if value.__class__ is Text:
+            value = value.value
+        elif value is NULL:
+            raise RuntimeError("cannot use string() on <cdata 'char *' NULL>")
+        if value.__class__ is not bytes:
+            raise TypeError(f"string(): unexpected cdata type {type(value).__name__!r}")
+        if b"\0" in value:
+            value = value.partition(b"\0")[0]
+        return value if maxlen < 0 else value[:maxlen]
+
+    def buffer(self, value, size=-1):
+        """The bytes of a ``char *``, all or the first `size` of them."""
+        value = value.value if isinstance(value, Text) else value
+        return value if size < 0 else value[:size]
+
+    def new_handle(self, value):
+        """A ``void *`` that stands for an object."""
+        return Handle(value)
+
+    def from_handle(self, handle):
+        """The object that a handle stands for."""
+        return handle.object
+
+    def def_extern(self, name=None):
+        """Decorator: this function is the one that C calls by this name."""
+
+        def mark(function):
+            self._library.define(name or function.__name__, function)
+            return function
+
+        return mark
+
+
+def _maker(ctype):
+    """A function that makes what ``ffi.new`` returns of an initial value."""
+    if ctype.kind == "array" and ctype.item.cname == "char":
+        return _new_text
+    if ctype.kind == "pointer" and ctype.item.cname == "struct flux_match":
+        return lambda value: Array(named("struct flux_match[1]"), [_new_match(value or {})])
+    if ctype.kind not in ("array", "pointer"):
+        raise TypeError(f"expected a pointer or array ctype, got {ctype.cname!r}")
+    whole = ctype if ctype.kind == "array" else named(f"{ctype.item.cname}[1]")
+    if whole.length is None:
+        return lambda value: Array(whole, value or ())
+    if ctype.item.cname == "flux_error_t":
+        return lambda value: Array(whole, [Error() for _ in range(whole.length)])
+    empty = (_EMPTY.get(ctype.item.cname, 0) if ctype.item.kind == "primitive" else NULL,)
+    items = empty * whole.length
+    return lambda value: Array(whole, items if value is None else value)
+
+
+_EMPTY = {"double": 0.0, "float": 0.0, "bool": False}
+_MAKERS = {}
+
+
+def _new_text(value):
+    if isinstance(value, bytes):
+        return Text(value, len(value) + 1)
+    if isinstance(value, int):
+        return Text(b"", value)
+    raise TypeError(
+        f"initializer for ctype 'char[]' must be a bytes or list or tuple, not {type(value).__name__}"
+    )
+
+
+def _new_match(fields):
+    glob = fields.get("topic_glob", NULL)
+    if isinstance(glob, Text):
+        glob = cdata.text_of(glob.value)
+    elif glob is not NULL:
+        raise TypeError(
+            f"initializer for ctype 'char *' must be a cdata pointer, not {type(glob).__name__}"
+        )
+    for name, low, high in (
+        ("typemask", -(1 << 31), (1 << 31) - 1),
+        ("matchtag", 0, (1 << 32) - 1),
+    ):
+        value = fields.get(name, 0)
+        if not isinstance(value, int):
+            raise TypeError("an integer is required")
+        if not low <= value <= high:
+            raise OverflowError(f"integer {value} does not fit '{name}'")
+    return Match(fields.get("typemask", 0), fields.get("matchtag", 0), glob or None)

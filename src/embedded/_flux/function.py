@@ -1,0 +1,453 @@
+"""Functions of C: a prototype, a Python function, and the checks between them.
+
+    @function("int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)", null="s")
+    def flux_respond(h, request, s):
+        ...
+
+The Python function gets objects, int, float and str, and None for a NULL that `null` allows; any other NULL is EINVAL.
+It returns such values, too, and raises OSError where C returns -1 or NULL and sets errno: one of type int that has nothing
+to say returns None for 0.  What C puts where a pointer points to, the last arguments that `out` names, it returns.  From the
+prototype the code is made that checks and converts the arguments, as cffi does: TypeError for another type, OverflowError
+for a number that does not fit.  `functions` declares a table of them, each a line long.
+
+There are two ways to call it.  ``lib.flux_respond(...)`` is as in C: it returns -1 and sets ``ffi.errno``.  The
+bindings' own wrapper (``flux.wrapper.FunctionWrapper``) makes an exception of that again, and goes through the
+arguments twice on the way.  `Wrapped` is put in its place: it does what that does, and is made once for each function.
+So is `look_up`, in the place of the method that finds a function and keeps it in the wrapper's class.
+"""
+
+import errno
+import importlib
+import os
+import sys
+from types import MethodType
+
+from _flux.cdata import NULL, Array, Text, bytes_of, text_of
+from _flux.ctype import INTEGERS, Prototype
+from _flux.ffi import class_of
+
+#: name -> (prototype text, function, arguments that may be NULL, arguments that results are put in)
+_DECLARED = {}
+
+
+def function(prototype, null="", out=""):
+    """Decorator: the function is what C calls by the prototype's name.
+
+    Args:
+        prototype (str): in C
+        null (str): names of arguments that may be NULL, with spaces between them
+        out (str): names of the last arguments, if they are where results are put.  The Python function is not given
+            them, and returns the value, or a tuple of the values
+    """
+
+    def declare(implementation):
+        name = prototype.partition("(")[0].split()[-1].lstrip("*")
+        _DECLARED[name] = (prototype, implementation, null.split(), out.split())
+        return implementation
+
+    return declare
+
+
+def functions(table, null="", out=""):
+    """Declare a Python function for each prototype of a table; the other arguments are as for `function`."""
+    for prototype, implementation in table.items():
+        function(prototype, null, out)(implementation)
+
+
+def failure(number):
+    """The OSError of a function that failed, with the text that the bindings make of an errno."""
+    name = errno.errorcode.get(number, f"Errno{number}")
+    return OSError(number, f"{name}: {os.strerror(number)}")
+
+
+class Function:
+    """A function of C; `call` it as in C.
+
+    Attributes:
+        ctype (CType): its type
+        implementation: the Python function
+    """
+
+    def __init__(self, name, ffi):
+        prototype, self.implementation, self._null, self._out = _DECLARED[name]
+        self._prototype = Prototype(prototype)
+        self._ffi = ffi
+        self.name = name
+        self.ctype = self._prototype.type
+        self.__name__ = name
+        self._plain = None
+
+    def __call__(self, *args):
+        if self._plain is None:
+            self._plain = self.bound(wrapped=False)
+        try:
+            result = self._plain(*args)
+        except OSError as exc:
+            self._ffi.errno = exc.errno or errno.EINVAL
+            return -1 if self.ctype.result.kind == "primitive" else NULL
+        if result is None and self.ctype.result.kind == "pointer":
+            self._ffi.errno = 0
+            return NULL
+        return result
+
+    def __repr__(self):
+        return f"<cdata '{self.ctype.cname}' {self.name}>"
+
+    def bound(self, wrapped, add_handle=False):
+        """A Python function that checks its arguments and calls the implementation.
+
+        Args:
+            wrapped (bool): for the bindings' wrapper: the first argument is the wrapper; None stands for NULL, a
+                wrapper for what it wraps, str for ``char *``
+            add_handle (bool): the wrapper's own pointer goes first
+        """
+        names = [f"a{number}" for number in range(len(self.ctype.args))]
+        scope = {
+            "function": self.implementation,
+            "wrong_number": self._wrong_number,
+            "invalid": self._invalid,
+        }
+        checks = []
+        for number, (name, ctype) in enumerate(zip(names, self.ctype.args)):
+            if add_handle and number == 0:
+                continue
+            argument = self._prototype.names[number]
+            if argument in self._prototype.buffers:
+                scope[f"{name}_convert"] = _buffer
+                checks.append(f"{name} = {name}_convert({name})")
+            else:
+                checks += _check(name, ctype, wrapped, argument in self._null, scope)
+        given = names[1:] if add_handle else names
+        lines = [f"def call({'owner, ' if wrapped else ''}*args):"]
+        if add_handle:
+            lines += [
+                "    a0 = owner._handle",
+                "    if a0 is None:",
+                f"        raise ValueError({_NO_HANDLE!r})",
+            ]
+        if self.ctype.ellipsis:
+            lines += [f"    args = args[:{len(given)}]"]
+        if given:
+            targets = ", ".join(given) + ("," if len(given) == 1 else "")
+            lines += ["    try:", f"        {targets} = args", "    except ValueError:"]
+        else:
+            lines += ["    if args:"]
+        lines += [f"        raise wrong_number(args, {wrapped}, {add_handle}) from None"]
+        if checks:
+            lines += [
+                "    try:",
+                *("        " + line for line in checks),
+                "    except TypeError as exc:",
+            ]
+            lines += ["        raise invalid(args) from exc" if wrapped else "        raise"]
+        lines += ["    " + line for line in self._call(names, scope)]
+        exec("\n".join(lines), scope)
+        call = scope["call"]
+        call.__name__ = self.name
+        return call
+
+    def _call(self, names, scope):
+        """Lines of code that call the implementation, and return what C does."""
+        passed = len(names) - len(self._out)
+        call = f"function({', '.join(names[:passed])})"
+        result = self.ctype.result
+        if not self._out:
+            if result.cname == "char *":
+                scope["text_result"] = _text_result
+                return [f"return text_result({call})"]
+            if result.kind == "void":
+                return [call]
+            if result.cname != "int":
+                return [f"return {call}"]
+            return [f"result = {call}", "return 0 if result is None else result"]
+        lines = [f"{', '.join(f'r{number}' for number in range(len(self._out)))} = {call}"]
+        for number, argument in enumerate(self._out):
+            name, value = names[passed + number], f"r{number}"
+            item = self.ctype.args[passed + number].item
+            if item.kind == "pointer":
+                scope["pointer"] = _pointer
+                value = f"pointer({value})"
+            put = f"{name}[0] = {value}"
+            lines.append(f"if {name} is not None: {put}" if argument in self._null else put)
+        return [*lines, "return 0"]
+
+    def _wrong_number(self, args, wrapped, add_handle):
+        expected = len(self.ctype.args) - add_handle
+        if not wrapped:
+            return TypeError(f"'{self.ctype.cname}' expects {expected} arguments, got {len(args)}")
+        from flux.wrapper import WrongNumArguments
+
+        args = [None] * add_handle + list(args)
+        return WrongNumArguments(self.name, self.ctype.cname, self.ctype, args, None)
+
+    def _invalid(self, args):
+        from flux.wrapper import InvalidArguments
+
+        return InvalidArguments(self.name, self.ctype.cname, args)
+
+
+_NO_HANDLE = "Attempting to call a cached, bound method that requires a handle with a NULL handle"
+
+
+class Wrapped:
+    """In the place of ``flux.wrapper.FunctionWrapper``: a function for each function of ours.
+
+    Attributes:
+        base: the class of the bindings' wrappers
+    """
+
+    base = ()
+
+    def __new__(cls, fun, name, function_type, ffi, add_handle=False):
+        call = fun.bound(wrapped=True, add_handle=add_handle)
+        # The exceptions are the implementation's: there is no result that would have to be looked at.
+        call.set_error_check = lambda is_error: None
+        return call
+
+
+def look_up(wrapper, name):
+    """In the place of ``flux.wrapper.Wrapper.__getattr__``: what a wrapper's attribute is in C.
+
+    The function is kept in the wrapper's class, as it is: the bindings would put another one around it.
+
+    Raises:
+        AttributeError: it is a name of Python's own, or masked by the wrapper
+    """
+    if name == "lib" or (name.startswith("__") and name.endswith("__")):
+        raise AttributeError(name)
+    lib = wrapper.lib
+    for full in (name, *(prefix + name for prefix in wrapper.prefixes)):
+        found = getattr(lib, full, None)
+        if found is not None:
+            break
+    else:
+        from flux.wrapper import ErrorPrinter
+
+        found = ErrorPrinter(name, wrapper.prefixes)
+    if not isinstance(found, Function):
+        setattr(wrapper, name, found)
+        return found
+    call = wrapper.check_wrap(found, name)
+    setattr(type(wrapper), name, call)
+    return MethodType(call, wrapper)
+
+
+# -- the checks of one argument ----------------------------------------------------------------------------
+
+
+def _check(name, ctype, wrapped, nullable, scope):
+    """Lines of code that check and convert an argument; what they refer to is put into `scope`."""
+    if ctype.kind == "primitive":
+        return _check_number(name, ctype, scope)
+    convert = f"{name}_convert"
+    if ctype.cname == "char *":
+        scope[convert] = _text_converter(wrapped, nullable)
+        same = f"{name}.__class__ is not str" if wrapped else "True"
+        return [f"if {same}: {name} = {convert}({name})"]
+    if ctype.kind == "function":
+        scope[convert] = _callback
+        return [f"{name} = {convert}({name})"]
+    if ctype.cname == "struct flux_match":
+        from _flux.cdata import Match
+
+        scope[convert] = _converter(ctype, (Match,), False, False)
+        scope["Match"] = Match
+        return [f"if {name}.__class__ is not Match: {name} = {convert}({name})"]
+    classes = class_of(ctype)
+    if classes:
+        scope[convert] = _converter(ctype, classes, wrapped, nullable)
+        scope[f"{name}_class"] = classes[0]
+        return [f"if {name}.__class__ is not {name}_class: {name} = {convert}({name})"]
+    if ctype.cname == "void *":
+        scope["NULL"] = NULL
+        return [f"if {name} is NULL: {name} = None"]
+    scope[convert] = _array_converter(ctype, wrapped, nullable)
+    return [f"{name} = {convert}({name})"]
+
+
+def _check_number(name, ctype, scope):
+    convert = f"{name}_convert"
+    if ctype.cname in INTEGERS:
+        low, high = INTEGERS[ctype.cname]
+        scope[convert] = _integer_converter(ctype, low, high)
+        return [
+            f"if {name}.__class__ is not int or not {low} <= {name} <= {high}: {name} = {convert}({name})"
+        ]
+    scope[convert] = _bool if ctype.cname == "bool" else _double
+    kind = "bool" if ctype.cname == "bool" else "float"
+    return [f"if {name}.__class__ is not {kind}: {name} = {convert}({name})"]
+
+
+def _integer_converter(ctype, low, high):
+    def convert(value):
+        if not isinstance(value, int):
+            raise TypeError("an integer is required")
+        value = int(value)
+        if not low <= value <= high:
+            raise OverflowError(f"integer {value} does not fit '{ctype.cname}'")
+        return value
+
+    return convert
+
+
+def _double(value):
+    if isinstance(value, (str, bytes)):
+        raise TypeError("must be real number, not str")
+    return float(value)
+
+
+def _text_result(value):
+    return None if value is None else bytes_of(value)
+
+
+def _pointer(value):
+    """A result as it is put where a pointer is wanted: ``char *`` for text."""
+    if value is None:
+        return NULL
+    return bytes_of(value) if value.__class__ is str else value
+
+
+def _bool(value):
+    if not isinstance(value, int):
+        raise TypeError("an integer is required")
+    if value not in (0, 1):
+        raise OverflowError(f"integer {value} does not fit '_Bool'")
+    return bool(value)
+
+
+def _unwrapped(value):
+    """What a wrapper of the bindings wraps; any other value as it is."""
+    return value.handle if isinstance(value, Wrapped.base) else value
+
+
+def _text_converter(wrapped, nullable):
+    def convert(value):
+        if value.__class__ is bytes:
+            return text_of(value)
+        if value.__class__ is Text:
+            return text_of(value.value)
+        if wrapped and isinstance(value, str):
+            return str(value)
+        if value is NULL or (wrapped and value is None):
+            if nullable:
+                return None
+            raise failure(errno.EINVAL)
+        raise TypeError(
+            "initializer for ctype 'char *' must be a bytes or list or tuple, "
+            f"not {type(value).__name__}"
+        )
+
+    return convert
+
+
+def _converter(ctype, classes, wrapped, nullable):
+    def convert(value):
+        if wrapped:
+            value = _unwrapped(value)
+        if isinstance(value, classes):
+            return value
+        if value is NULL or (wrapped and value is None):
+            if nullable:
+                return None
+            raise failure(errno.EINVAL)
+        raise TypeError(
+            f"initializer for ctype '{ctype.cname}' must be a pointer to same type, "
+            f"not {type(value).__name__}"
+        )
+
+    return convert
+
+
+def _array_converter(ctype, wrapped, nullable):
+    """For what results are put in: ``int *``, ``const char **``, ``flux_error_t *``."""
+    item = ctype.item
+    # A pointer to one kind of pointer is as good as to another: bindings cast them to and fro.
+    same = (
+        (lambda other: other.kind == "pointer")
+        if item.kind == "pointer"
+        else (lambda other: other is item)
+    )
+
+    def convert(value):
+        if value.__class__ is Array and same(value.ctype.item):
+            return value
+        if value is NULL or (wrapped and value is None):
+            if nullable:
+                return None
+            raise failure(errno.EINVAL)
+        raise TypeError(
+            f"initializer for ctype '{ctype.cname}' must be a pointer to same type, "
+            f"not {type(value).__name__}"
+        )
+
+    return convert
+
+
+def _buffer(value):
+    """What text is written to: a ``char[]`` that ``ffi.new`` made."""
+    if value.__class__ is Text:
+        return value
+    if value is NULL or value is None:
+        raise failure(errno.EINVAL)
+    raise TypeError(
+        f"initializer for ctype 'char *' must be a cdata pointer, not {type(value).__name__}"
+    )
+
+
+def _callback(value):
+    if value is NULL or value is None:
+        return None
+    if not callable(value):
+        raise TypeError(f"a function is required, not {type(value).__name__}")
+    return value
+
+
+class Library:
+    """``lib``: functions and constants of a C library, each made when it is first asked for.
+
+    Args:
+        ffi: the FFI whose errno they set
+        homes (dict): what the name of a function begins with -> the module in which it is declared, which is imported
+            when one is asked for
+        constants (dict): name -> int
+    """
+
+    def __init__(self, make_ffi, homes, constants):
+        self.__dict__.update(constants)
+        self._homes = homes
+        self._ffi = make_ffi(self)
+
+    def get_ffi(self):
+        """The FFI that goes with it."""
+        return self._ffi
+
+    def define(self, name, value):
+        """Have an attribute of this name."""
+        setattr(self, name, value)
+
+    def __getattr__(self, name):
+        if name not in _DECLARED and not sys.is_finalizing():
+            for beginning, home in self._homes.items():
+                if name.startswith(beginning):
+                    importlib.import_module(home)
+                    break
+        if name not in _DECLARED:
+            raise AttributeError(name)
+        made = Function(name, self._ffi)
+        setattr(self, name, made)
+        return made
+
+    def __dir__(self):
+        return [name for name in self.__dict__ if not name.startswith("_")]
+
+
+def nothing(pointer):
+    """What destroying something comes to: Python counts who refers to it."""
+
+
+def itself(pointer):
+    """What another reference comes to, for the same reason."""
+    return pointer
+
+
+function("void free (void *pointer)", null="pointer")(nothing)

@@ -1,0 +1,562 @@
+"""``flux_future_t``: answers that have not come yet; and ``flux_rpc``, whose future is a request's answer.
+
+A future is fulfilled, any number of times: what comes while a result is still there waits until `reset` takes that away.
+There are two ways to hear of a result.  ``then`` has a continuation called by the reactor.  ``get`` and ``wait_for`` wait for it;
+nothing else of the caller runs meanwhile.  So that what a future is made of can be fulfilled while somebody waits, its
+``init`` callback asks ``flux_future_get_flux`` for a handle: while waiting that is a clone, whose reactor runs just then.
+"""
+
+import errno
+import os
+from collections import deque
+
+from greenlet import getcurrent
+
+from _flux import handle as _handle
+from _flux.cdata import NULL, weak
+from _flux.ffi import pointer_to
+from _flux.function import failure, function, functions
+from flux_embedded.kernel.handle import Flux
+
+
+class Future:
+    """A future.
+
+    Args:
+        init: ``init(future, arg)``, called when somebody first takes an interest: once for waiting, once for ``then``
+        arg: argument of `init`; held weakly
+
+    Attributes:
+        h (Flux): the handle it belongs to, or None
+        reactor (Task): whose reactor calls the continuation, or None
+        refs (int): references; with the last one it ends
+        result (tuple): (value, errnum, error text) once it is fulfilled, else None
+        aux (dict): what others keep with it
+    """
+
+    # Most futures never need most of these: they become instance attributes when they are set.
+    h = None
+    reactor = None
+    refs = 1
+    result = None
+    aux = None
+    _queue = None
+    _init = None
+    _init_arg = None
+    _continuation = None
+    _arg = None
+    _posted = False
+    _sleepers = None
+    _started = 0
+    _timeout = -1.0
+    _timer = None
+    _now = None
+    _waiting = False
+
+    def __init__(self, init=None, arg=None):
+        if init is not None:
+            self._init = init
+            self._init_arg = arg
+
+    def set_flux(self, h):
+        former, self.h = self.h, h
+        if h is not None:
+            h.refs += 1
+            if self.reactor is None:
+                self.reactor = h.task
+        if former is not None:
+            _handle.flux_close(former)
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def fulfill(self, value=None):
+        """Succeed."""
+        self._settle((value, 0, None))
+
+    def fulfill_error(self, errnum, text=None):
+        """Fail, with a text or without one."""
+        self._settle((None, errnum, text))
+
+    def _settle(self, result):
+        if self.result is None:
+            self.result = result
+        else:
+            if self._queue is None:
+                self._queue = deque()
+            self._queue.append(result)
+        self._ready()
+
+    def _ready(self):
+        """There is a result: tell whoever waits for one."""
+        if self._sleepers:
+            sleepers, self._sleepers = self._sleepers, None
+            for sleeper in sleepers:
+                self.h.kernel.resume(sleeper)
+        if self._now is not None:
+            self._now.task.post(self._now.task.reactor_stop)
+        if self._continuation is not None:
+            self._post()
+
+    def reset(self):
+        """Take the result away; the next one takes its place if it has come already."""
+        self.result = None
+        if self._continuation is not None:
+            self._arm_timer()
+        if self._queue:
+            self.result = self._queue.popleft()
+            self._ready()
+
+    def value(self):
+        """The result, when there is one; OSError if it is an error."""
+        value, number, _ = self.result
+        if number:
+            raise failure(number)
+        return value
+
+    def error_string(self):
+        """The text of an error, or None."""
+        if self.result is None or not self.result[1]:
+            return None
+        return self.result[2] or os.strerror(self.result[1])
+
+    # -- waiting -------------------------------------------------------------------------------------------
+
+    def wait_for(self, timeout):
+        """Wait until there is a result.
+
+        Raises:
+            TimeoutError: none came in so many seconds; negative: wait without end
+            OSError: none can ever come (EDEADLK)
+        """
+        if self.result is not None:
+            return
+        if timeout == 0.0:
+            raise failure(errno.ETIMEDOUT)
+        self._wait(timeout)
+
+    def _wait(self, timeout):
+        """Run `init` and a reactor for what it has started."""
+        self._waiting = True
+        started, self._started = self._started, self._started | _NOW
+        try:
+            if self._init is not None and not started & _NOW:
+                self._call_init()
+            if self.result is None:
+                self._run_now(timeout)
+        finally:
+            self._waiting = False
+        if self.result is None:
+            raise failure(errno.EDEADLK)
+
+    def _run_now(self, timeout):
+        if self._now is None and timeout < 0:
+            return  # nothing was started, so nothing can come
+        task = self.now().task
+        expired = []
+        entry = None
+        if timeout > 0:
+            task.callbacks += 1  # the timer is something to wait for
+            entry = task.kernel.call_later(
+                timeout, lambda: (expired.append(True), task.post(task.reactor_stop))
+            )
+        try:
+            while self.result is None and not expired:
+                task.reactor_run()
+                if not task.is_awaiting():
+                    break
+        finally:
+            if entry is not None:
+                entry[2] = None
+                task.callbacks -= 1
+        if self.result is None and expired:
+            raise failure(errno.ETIMEDOUT)
+
+    def now(self):
+        """The handle that `init` works with while somebody waits."""
+        if self._now is None:
+            self._now = Flux(self.h.task.clone())
+        return self._now
+
+    @property
+    def is_waited_for(self):
+        """Whether somebody waits for it just now."""
+        return self._waiting
+
+    def current_flux(self):
+        """The handle to start something with: the clone while somebody waits, else its own."""
+        if self.h is None:
+            raise failure(errno.EINVAL)
+        return self.now() if self._waiting else self.h
+
+    def _sleep(self, timeout):
+        """Block the calling greenlet until there is a result or the time is up; returns whether there is one."""
+        self.h.about_to_wait(self)
+        kernel = self.h.kernel
+        sleeper = getcurrent()
+        entry = None
+        expired = []
+        if timeout >= 0:
+
+            def expire():
+                expired.append(True)
+                kernel.resume(sleeper)
+
+            entry = kernel.call_later(timeout, expire)
+        try:
+            while self.result is None and not expired:
+                if self._sleepers is None:
+                    self._sleepers = []
+                self._sleepers.append(sleeper)
+                kernel.switch_to_hub()
+        finally:
+            if self._sleepers and sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+            if entry is not None:
+                entry[2] = None
+        return self.result is not None
+
+    # -- continuations -------------------------------------------------------------------------------------
+
+    def then(self, timeout, continuation, arg):
+        """Have ``continuation(future, arg)`` called by the reactor for each result."""
+        if self.reactor is None:
+            raise failure(errno.EINVAL)
+        self._continuation = continuation
+        self._arg = arg
+        self._timeout = timeout
+        if self.result is not None:
+            self._post()
+        self._arm_timer()
+        if self._init is not None and not self._started & _THEN:
+            self._started |= _THEN
+            self._call_init()
+
+    def _call_init(self):
+        arg = self._init_arg()
+        if arg is not None:
+            self._init(self, arg)
+
+    def _arm_timer(self):
+        self._stop_timer()
+        if self._timeout >= 0:
+            self._timer = self.reactor.kernel.call_later(self._timeout, self._expired)
+            self.reactor.callbacks += 1
+
+    def _stop_timer(self):
+        if self._timer is not None:
+            self._timer[2] = None
+            self._timer = None
+            self.reactor.callbacks -= 1
+
+    def _expired(self):
+        self._timer = None
+        self.reactor.callbacks -= 1
+        self.fulfill_error(errno.ETIMEDOUT)
+
+    def _post(self):
+        if not self._posted:
+            self._posted = True
+            self.reactor.post(self._continue)
+
+    def _continue(self):
+        self._posted = False
+        if self.result is None or self._continuation is None:
+            return
+        self._stop_timer()
+        arg = self._arg()
+        if arg is not None:
+            self._continuation(self, arg)
+
+    def end(self):
+        """Nobody refers to it any more: nothing of it happens from now on."""
+        self._stop_timer()
+        self._continuation = None
+        if self._now is not None:
+            self._now.task.close()
+            self._now = None
+        if self.h is not None:
+            h, self.h = self.h, None
+            _handle.flux_close(h)
+
+
+_NOW, _THEN = 1, 2
+
+pointer_to("flux_future_t *", Future)
+
+
+class RPCFuture(Future):
+    """The responses to a request; the kernel's task hands them over.
+
+    Attributes:
+        matchtag (int): of the request; 0 if it wants no response
+        streaming (bool): whether another response may come
+    """
+
+    _holds = None
+    _in_vain = False
+
+    def expect(self, h, matchtag, streaming=False):
+        """The request is under way; called by the handle."""
+        self.h = h
+        h.refs += 1
+        self._task = self.reactor = h.task
+        self.matchtag = matchtag
+        self.streaming = streaming
+        if not matchtag:
+            self.result = (None, 0, None)
+
+    def arrive(self, msg):
+        """Take a response; called by the hub."""
+        if msg.errnum or not self.streaming:
+            self._close()
+        if msg.errnum:
+            self._settle((None, msg.errnum, msg.payload_str))
+        else:
+            self._settle((msg, 0, None))
+
+    def _close(self):
+        """No response is expected any more, and the reactor does not wait for one."""
+        self.streaming = False
+        if self.matchtag:
+            self._task.futures.pop(self.matchtag, None)
+        self._release()
+
+    def _release(self):
+        if self._holds is not None:
+            self._holds.callbacks -= 1
+            self._holds = None
+
+    def then(self, timeout, continuation, arg):
+        super().then(timeout, continuation, arg)
+        if self._holds is None and self.matchtag in self._task.futures:
+            self._holds = self.reactor
+            self._holds.callbacks += 1
+        if self._in_vain and self.result is None:
+            # With a real Flux the response has its receiver since somebody waited, and there cannot be two.
+            self._close()
+            self.fulfill_error(errno.EEXIST)
+
+    def reset(self):
+        if self._in_vain:
+            self._in_vain = False
+        super().reset()
+
+    def _wait(self, timeout):
+        if not self._sleep(timeout):
+            self._in_vain = True
+            raise failure(errno.ETIMEDOUT)
+
+    def end(self):
+        self._close()
+        super().end()
+
+    def response(self):
+        """The response, a Message; waits for it.
+
+        Raises:
+            OSError: it is an error, or the request wanted none (EINVAL)
+        """
+        if self.result is None:
+            self._sleep(-1.0)
+        msg, number, _ = self.result
+        if number:
+            raise failure(number)
+        if msg is None:
+            raise failure(errno.EINVAL)
+        return msg
+
+    def body(self):
+        """The response's payload, an object that is not to be changed; waits for it.
+
+        Raises:
+            OSError: it is an error, or there is none (EPROTO)
+        """
+        msg = self.response()
+        body = msg.body
+        if not isinstance(body, dict):
+            raise failure(errno.EPROTO)
+        return body
+
+    def field(self, name, kind):
+        """A field of the payload; OSError (EPROTO) if there is none of that type."""
+        value = self.body().get(name)
+        if not isinstance(value, kind):
+            raise failure(errno.EPROTO)
+        return value
+
+
+def send(h, topic, obj, flags=0, cls=RPCFuture):
+    """Send a request whose payload is an object; returns its future."""
+    return h.send_request(cls(), topic, None, obj, flags=flags)
+
+
+def ask(h, topic, obj):
+    """Send a request, wait for its response and return its payload; OSError if it fails."""
+    future = send(h, topic, obj)
+    try:
+        return future.response().body
+    finally:
+        flux_future_destroy(future)
+
+
+# -- futures -----------------------------------------------------------------------------------------------
+
+
+@function("flux_future_t *flux_future_create (flux_future_init_f init, void *arg)", null="arg")
+def flux_future_create(init, arg):
+    return Future(init, weak(arg))
+
+
+@function("void flux_future_destroy (flux_future_t *f)", null="f")
+def flux_future_destroy(f):
+    if f is not None:
+        f.refs -= 1
+        if f.refs == 0:
+            f.end()
+
+
+@function("void flux_future_incref (flux_future_t *f)")
+def flux_future_incref(f):
+    f.refs += 1
+
+
+@function(
+    "int flux_future_then (flux_future_t *f, double timeout, flux_continuation_f cb, void *arg)",
+    null="arg",
+)
+def flux_future_then(f, timeout, cb, arg):
+    if cb is None:
+        raise failure(errno.EINVAL)
+    f.then(timeout, cb, weak(arg))
+
+
+@function(
+    "int flux_future_get (flux_future_t *f, const void **result)", null="result", out="result"
+)
+def flux_future_get(f):
+    f.wait_for(-1.0)
+    return f.value()
+
+
+@function("const char *flux_future_error_string (flux_future_t *f)", null="f")
+def flux_future_error_string(f):
+    return f and f.error_string()
+
+
+functions(
+    {
+        "int flux_future_wait_for (flux_future_t *f, double timeout)": lambda f, timeout: f.wait_for(timeout),
+        "bool flux_future_is_ready (flux_future_t *f)": lambda f: f.result is not None,
+        "void flux_future_reset (flux_future_t *f)": lambda f: f.reset(),
+        "flux_t *flux_future_get_flux (flux_future_t *f)": lambda f: f.current_flux(),
+        "void flux_future_set_flux (flux_future_t *f, flux_t *h)": lambda f, h: f.set_flux(h),
+        "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free)":
+            lambda f, result, free: f.fulfill(result),
+        "void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *text)":
+            lambda f, errnum, text: f.fulfill_error(errnum, text),
+    },
+    null="h result text",
+)  # fmt: skip
+
+
+@function("flux_reactor_t *flux_future_get_reactor (flux_future_t *f)")
+def flux_future_get_reactor(f):
+    if f.is_waited_for and f.h is not None:
+        return f.now().task
+    if f.reactor is None:
+        raise failure(errno.EINVAL)
+    return f.reactor
+
+
+# -- futures made of others --------------------------------------------------------------------------------
+
+
+class Composite(Future):
+    """A future that is ready when all its children are; with an error if one of them has one."""
+
+    def __init__(self):
+        super().__init__(_watch_children, lambda: NULL)
+        self.children = {}
+
+    def child_ready(self, child, arg):
+        number = 0
+        for child in self.children.values():
+            if child.result is None:
+                return
+            number = child.result[1] or number
+        if number:
+            self.fulfill_error(number)
+        else:
+            self.fulfill()
+
+    def end(self):
+        children, self.children = self.children, {}
+        for child in children.values():
+            flux_future_destroy(child)
+        super().end()
+
+
+pointer_to("flux_future_t *", Composite, RPCFuture)
+
+
+def follow(parent, child, continuation):
+    """Have ``continuation(child, NULL)`` called where the parent's results are waited for."""
+    h = parent.current_flux()
+    if not isinstance(child, RPCFuture):
+        child.set_flux(h)
+    child.reactor = h.task
+    child.then(-1.0, continuation, lambda: NULL)
+
+
+def _watch_children(f, arg):
+    if not f.children:
+        f.fulfill()
+    for child in f.children.values():
+        follow(f, child, f.child_ready)
+
+
+@function("flux_future_t *flux_future_wait_all_create (void)")
+def flux_future_wait_all_create():
+    return Composite()
+
+
+@function(
+    "int flux_future_push (flux_future_t *cf, const char *name, flux_future_t *f)", null="name"
+)
+def flux_future_push(cf, name, f):
+    if not isinstance(cf, Composite):
+        raise failure(errno.EINVAL)
+    name = str(len(cf.children)) if name is None else name
+    if name in cf.children:
+        raise failure(errno.EEXIST)
+    cf.children[name] = f
+
+
+# -- rpc ---------------------------------------------------------------------------------------------------
+
+RPC_FLAGS = 1 | 2
+
+
+@function(
+    "flux_future_t *flux_rpc (flux_t *h, const char *topic, const char *s, uint32_t nodeid, int flags)",
+    null="s",
+)
+def flux_rpc(h, topic, s, nodeid, flags):
+    if flags & ~RPC_FLAGS:
+        raise failure(errno.EINVAL)
+    return h.send_request(RPCFuture(), topic, s, None, nodeid, flags)
+
+
+def rpc(f):
+    """A future if it is that of a request; OSError (EINVAL) for another."""
+    if not isinstance(f, RPCFuture):
+        raise failure(errno.EINVAL)
+    return f
+
+
+@function("int flux_rpc_get (flux_future_t *f, const char **s)", null="s", out="s")
+def flux_rpc_get(f):
+    return rpc(f).response().payload_str
+
+
+functions({"uint32_t flux_rpc_get_matchtag (flux_future_t *f)": lambda f: rpc(f).matchtag})

@@ -1,0 +1,86 @@
+"""``flux_t``: opening and closing a handle.
+
+A ``flux_t *`` is the kernel's own handle (`flux_embedded.kernel.handle.Flux`).  It is counted, as in C: who opens it has one
+reference, each future that was made with it another; with the last a client's connection is closed.
+"""
+
+import errno
+import sys
+
+from _flux import ffi as _ffi
+from _flux.function import failure, function
+from flux_embedded.kernel import Kernel, VirtualClock, current
+from flux_embedded.kernel.handle import Flux
+from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.task import Task
+
+FLUX_T = _ffi.pointer_to("flux_t *", Flux)
+_ffi.pointer_to("flux_msg_t *", Message)
+_ffi.pointer_to("flux_reactor_t *", Task)
+
+
+@function("flux_t *flux_open (const char *uri, int flags)", null="uri")
+def flux_open(uri, flags):
+    return _open(uri, flags)
+
+
+@function(
+    "flux_t *flux_open_ex (const char *uri, int flags, flux_error_t *error)", null="uri error"
+)
+def flux_open_ex(uri, flags, error):
+    try:
+        return _open(uri, flags)
+    except OSError as exc:
+        if error is not None:
+            error[0].write(exc.strerror)
+        raise failure(exc.errno) from None
+
+
+class LoopKernel(Kernel):
+    """The kernel behind ``loop://``: requests go back to the handle that sends them, as with the connector of flux-core."""
+
+    def request(self, msg):
+        self.send(msg.sender, msg)
+
+
+def _open(uri, flags):
+    if uri == "loop://":
+        return Flux(Task(LoopKernel(VirtualClock()), "loop"))
+    # Imported here: a module has its handle, and needs no socket code.
+    from flux_embedded.kernel.link import open_handle
+
+    h = current.inside_handle() if uri is None else None
+    if h is not None:
+        # A plugin's is one of the bindings.
+        h = h.handle
+        h.refs += 1
+        return h
+    return open_handle(uri, flags)
+
+
+@function("void flux_close (flux_t *h)", null="h")
+def flux_close(h):
+    if h is None:
+        return
+    h.refs -= 1
+    # While Python ends, modules that closing takes may be gone, and the system closes the socket.
+    if h.refs == 0 and not sys.is_finalizing():
+        h.disconnect()
+
+
+@function("flux_t *flux_incref (flux_t *h)")
+def flux_incref(h):
+    h.refs += 1
+    return h
+
+
+@function("flux_reactor_t *flux_get_reactor (flux_t *h)")
+def flux_get_reactor(h):
+    return h.task
+
+
+@function("int flux_pollfd (flux_t *h)")
+def flux_pollfd(h):
+    if h.kernel.uplink is None:
+        raise failure(errno.ENOSYS)
+    return h.kernel.uplink.fileno()

@@ -1,0 +1,116 @@
+"""Ordered lists of host names (RFC 29)."""
+
+import errno
+
+from _flux.ffi import pointer_to
+from _flux.function import failure, function, functions, nothing
+from flux_embedded.formats import hostlist as text_form
+
+
+class List:
+    """A ``struct hostlist``.
+
+    Attributes:
+        hosts (list of str): the names; `change` them
+        at (int): where `hostlist_next` is
+    """
+
+    __slots__ = ("__weakref__", "_places", "at", "hosts")
+
+    def __init__(self, hosts):
+        self.at = 0
+        self.change(hosts)
+
+    def change(self, hosts):
+        self.hosts = hosts
+        self._places = None
+
+    def places(self):
+        """name -> where it is first in the list."""
+        if self._places is None:
+            self._places = {}
+            for place, name in enumerate(self.hosts):
+                self._places.setdefault(name, place)
+        return self._places
+
+
+pointer_to("struct hostlist *", List)
+
+_SPACES = str.maketrans("\t\n\v\f\r ", ",,,,,,")
+
+
+def _decode(text):
+    try:
+        return text_form.decode(text.translate(_SPACES))
+    except ValueError:
+        raise failure(errno.EINVAL) from None
+
+
+def _append(hl, names):
+    added = len(names)
+    hl.hosts += names
+    hl.change(hl.hosts)
+    return added
+
+
+@function("const char *hostlist_nth (struct hostlist *hl, int n)")
+def hostlist_nth(hl, n):
+    if n < 0:
+        raise failure(errno.EINVAL)
+    if n >= len(hl.hosts):
+        raise failure(errno.ENOENT)
+    return hl.hosts[n]
+
+
+@function("int hostlist_find (struct hostlist *hl, const char *hostname)")
+def hostlist_find(hl, hostname):
+    if "[" in hostname or "]" in hostname:
+        raise failure(errno.EINVAL)
+    place = hl.places().get(hostname)
+    if place is None:
+        raise failure(errno.ENOENT)
+    return place
+
+
+@function("int hostlist_delete (struct hostlist *hl, const char *hosts)")
+def hostlist_delete(hl, hosts):
+    wanted = {}
+    for name in _decode(hosts):
+        wanted[name] = wanted.get(name, 0) + 1
+    kept = []
+    for name in hl.hosts:
+        if wanted.get(name):
+            wanted[name] -= 1
+        else:
+            kept.append(name)
+    deleted = len(hl.hosts) - len(kept)
+    hl.change(kept)
+    return deleted
+
+
+def _sort(hl, hosts):
+    hl.change(sorted(hosts, key=text_form.sort_key))
+
+
+def _go_to(hl, at):
+    hl.at = at
+    return hl.hosts[at] if at < len(hl.hosts) else None
+
+
+functions(
+    {
+        "struct hostlist *hostlist_create (void)": lambda: List([]),
+        "struct hostlist *hostlist_decode (const char *s)": lambda s: List(_decode(s)),
+        "char *hostlist_encode (struct hostlist *hl)": lambda hl: text_form.encode(hl.hosts),
+        "struct hostlist *hostlist_copy (const struct hostlist *hl)": lambda hl: List(list(hl.hosts)),
+        "int hostlist_append (struct hostlist *hl, const char *hosts)": lambda hl, hosts: _append(hl, _decode(hosts)),
+        "int hostlist_append_list (struct hostlist *hl, struct hostlist *more)": lambda hl, more: _append(hl, more.hosts),
+        "int hostlist_count (struct hostlist *hl)": lambda hl: len(hl.hosts),
+        "void hostlist_sort (struct hostlist *hl)": lambda hl: _sort(hl, hl.hosts),
+        "void hostlist_uniq (struct hostlist *hl)": lambda hl: _sort(hl, set(hl.hosts)),
+        "const char *hostlist_first (struct hostlist *hl)": lambda hl: _go_to(hl, 0),
+        "const char *hostlist_next (struct hostlist *hl)": lambda hl: _go_to(hl, hl.at + 1),
+        "const char *hostlist_last (struct hostlist *hl)": lambda hl: hl.hosts[-1] if hl.hosts else None,
+    }
+)  # fmt: skip
+functions({"void hostlist_destroy (struct hostlist *hl)": nothing}, null="hl")

@@ -1,0 +1,140 @@
+"""Sets of ids (RFC 22), kept as intervals: what a set costs depends on its gaps, not on its members."""
+
+import errno
+
+from _flux.ffi import pointer_to
+from _flux.function import failure, function, functions, nothing
+from flux_embedded.formats import idset as text_form
+
+#: What there is no member of: given back where no id is found.
+INVALID_ID = (1 << 32) - 2
+#: The least id that no set can have.
+LIMIT = 1 << 31
+BRACKETS, RANGE = 2, 4
+
+
+class Set:
+    """A ``struct idset``.
+
+    Attributes:
+        bounds (list): intervals, as `flux_embedded.formats.idset` has them; a new list for each change
+    """
+
+    __slots__ = ("__weakref__", "bounds")
+
+    def __init__(self, bounds):
+        self.bounds = bounds
+
+
+pointer_to("struct idset *", Set)
+
+
+def _index(bounds, id):
+    """How many bounds are at or below an id: odd if it is a member."""
+    low, high = 0, len(bounds)
+    while low < high:
+        middle = (low + high) // 2
+        if bounds[middle] <= id:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@function("struct idset *idset_decode (const char *s)")
+def idset_decode(s):
+    body = s[1:-1] if s[:1] == "[" and s[-1:] == "]" else s
+    # The library of the host is no stickler for commas, but a range of one id is none.
+    parts = [part for part in body.split(",") if part]
+    if any(low == high for low, _, high in (part.partition("-") for part in parts)):
+        raise failure(errno.EINVAL)
+    try:
+        bounds = text_form.decode(",".join(parts))
+    except ValueError:
+        raise failure(errno.EINVAL) from None
+    if bounds and bounds[-1] > LIMIT:
+        raise failure(errno.EINVAL)
+    return Set(bounds)
+
+
+@function("char *idset_encode (const struct idset *idset, int flags)")
+def idset_encode(idset, flags):
+    if flags & ~(BRACKETS | RANGE):
+        raise failure(errno.EINVAL)
+    return text_form.encode(idset.bounds, bool(flags & BRACKETS), bool(flags & RANGE))
+
+
+def _range(one, other):
+    """The bounds of a range of ids."""
+    if max(one, other) >= INVALID_ID:
+        raise failure(errno.EINVAL)
+    return [min(one, other), max(one, other) + 1]
+
+
+def _add(idset, one, other):
+    bounds = _range(one, other)
+    if bounds[1] > LIMIT:
+        raise failure(errno.ERANGE)
+    idset.bounds = text_form.union(idset.bounds, bounds)
+
+
+def _clear(idset, one, other):
+    idset.bounds = text_form.difference(idset.bounds, _range(one, other))
+
+
+@function("unsigned int idset_next (const struct idset *idset, unsigned int id)")
+def idset_next(idset, id):
+    bounds = idset.bounds
+    id = (id + 1) & 0xFFFFFFFF
+    at = _index(bounds, id)
+    if at & 1:
+        return id
+    return bounds[at] if at < len(bounds) else INVALID_ID
+
+
+@function("unsigned int idset_prev (const struct idset *idset, unsigned int id)")
+def idset_prev(idset, id):
+    bounds = idset.bounds
+    at = _index(bounds, id - 1) if id else 0
+    if at & 1:
+        return id - 1
+    return bounds[at - 1] - 1 if at else INVALID_ID
+
+
+def _add_all(a, b):
+    a.bounds = text_form.union(a.bounds, b.bounds)
+
+
+def _subtract_all(a, b):
+    a.bounds = text_form.difference(a.bounds, b.bounds)
+
+
+functions(
+    {
+        "struct idset *idset_create (size_t size, int flags)": lambda size, flags: Set([]),
+        "struct idset *idset_copy (const struct idset *idset)": lambda idset: Set(idset.bounds),
+        "int idset_set (struct idset *idset, unsigned int id)": lambda idset, id: _add(idset, id, id),
+        "int idset_range_set (struct idset *idset, unsigned int lo, unsigned int hi)": _add,
+        "int idset_clear (struct idset *idset, unsigned int id)": lambda idset, id: _clear(idset, id, id),
+        "int idset_range_clear (struct idset *idset, unsigned int lo, unsigned int hi)": _clear,
+        "bool idset_test (const struct idset *idset, unsigned int id)": lambda idset, id: _index(idset.bounds, id) & 1 == 1,
+        "unsigned int idset_first (const struct idset *idset)":
+            lambda idset: idset.bounds[0] if idset.bounds else INVALID_ID,
+        "unsigned int idset_last (const struct idset *idset)":
+            lambda idset: idset.bounds[-1] - 1 if idset.bounds else INVALID_ID,
+        "size_t idset_count (const struct idset *idset)": lambda idset: text_form.count(idset.bounds),
+        "bool idset_empty (const struct idset *idset)": lambda idset: not idset.bounds,
+        "bool idset_equal (const struct idset *a, const struct idset *b)": lambda a, b: a.bounds == b.bounds,
+        "bool idset_has_intersection (const struct idset *a, const struct idset *b)":
+            lambda a, b: bool(text_form.intersect(a.bounds, b.bounds)),
+        "struct idset *idset_union (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.union(a.bounds, b.bounds)),
+        "struct idset *idset_intersect (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.intersect(a.bounds, b.bounds)),
+        "struct idset *idset_difference (const struct idset *a, const struct idset *b)":
+            lambda a, b: Set(text_form.difference(a.bounds, b.bounds)),
+        "int idset_add (struct idset *a, const struct idset *b)": _add_all,
+        "int idset_subtract (struct idset *a, const struct idset *b)": _subtract_all,
+    }
+)  # fmt: skip
+functions({"void idset_destroy (struct idset *idset)": nothing}, null="idset")

@@ -1,0 +1,328 @@
+"""Jobs: submitting them, waiting for them, their events and results, and how ids and states are written."""
+
+import errno
+import json
+import os
+
+from _flux import constants
+from _flux.cdata import NULL, bytes_of
+from _flux.ffi import pointer_to
+from _flux.function import failure, function, functions
+from _flux.futures import Future, ask, flux_future_destroy, follow, rpc, send
+from _flux.kvs import cancel
+from flux_embedded.formats import jobid
+from flux_embedded.kernel.future import RPC_STREAMING
+
+# -- ids ---------------------------------------------------------------------------------------------------
+
+
+@function("int flux_job_id_parse (const char *s, flux_jobid_t *id)", out="id")
+def flux_job_id_parse(s):
+    try:
+        return jobid.decode(s)
+    except ValueError:
+        raise failure(errno.EINVAL) from None
+
+
+_ENCODINGS = {
+    "dec": str,
+    "hex": "0x{:x}".format,
+    "kvs": jobid.kvs_dir,
+    "dothex": jobid.dothex,
+    "f58": jobid.f58,
+    "f58plain": jobid.f58plain,
+}
+
+
+@function(
+    "int flux_job_id_encode (flux_jobid_t id, const char *type, char *buf, size_t bufsz)",
+    null="type",
+)
+def flux_job_id_encode(id, type, buf, bufsz):
+    encode = _ENCODINGS.get((type or "dec").lower())
+    if encode is None:
+        # Among them two forms, words and emoji, whose tables no RFC has.
+        raise failure(errno.EPROTO)
+    _write(buf, bufsz, encode(id))
+
+
+def _write(buf, size, text):
+    """Put a text where there is room for `size` bytes; returns its length."""
+    value = bytes_of(text)
+    if len(value) >= min(size, buf.size):
+        raise failure(errno.EOVERFLOW)
+    buf.value = value
+    return len(value)
+
+
+def _kvs_path(id, parts):
+    return ".".join([jobid.kvs_dir(id), *(part for part in parts if part)])
+
+
+@function(
+    "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key"
+)
+def flux_job_kvs_key(buf, bufsz, id, key):
+    return _write(buf, bufsz, _kvs_path(id, [key]))
+
+
+@function(
+    "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)",
+    null="key",
+)
+def flux_job_kvs_guest_key(buf, bufsz, id, key):
+    # In a job the guest namespace is the one that FLUX_KVS_NAMESPACE names: there the key is a key as it is.
+    path = key or "." if os.environ.get("FLUX_KVS_NAMESPACE") else _kvs_path(id, ["guest", key])
+    return _write(buf, bufsz, path)
+
+
+# -- states and results ------------------------------------------------------------------------------------
+
+_STATES = {
+    1: ("NEW", "N"), 2: ("DEPEND", "D"), 4: ("PRIORITY", "P"), 8: ("SCHED", "S"), 16: ("RUN", "R"),
+    32: ("CLEANUP", "C"), 64: ("INACTIVE", "I"), 14: ("PENDING", "PD"), 48: ("RUNNING", "RU"), 62: ("ACTIVE", "A"),
+}  # fmt: skip
+_RESULTS = {1: ("COMPLETED", "CD"), 2: ("FAILED", "F"), 4: ("CANCELED", "CA"), 8: ("TIMEOUT", "TO")}
+
+
+def _name(table, number, fmt):
+    """A name in the form that a format's first letter asks for: L, l, S or s; L for none."""
+    fmt = (fmt or "L")[:1]
+    long, short = table.get(number, ("(unknown)", "?"))
+    name = short if fmt in "sS" and fmt else long
+    return name.lower() if fmt in "sl" and fmt else name
+
+
+functions(
+    {
+        "const char *flux_job_statetostr (flux_job_state_t state, const char *fmt)":
+            lambda state, fmt: _name(_STATES, state, fmt),
+        "const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)":
+            lambda result, fmt: _name(_RESULTS, result, fmt),
+    },
+    null="fmt",
+)  # fmt: skip
+
+
+# -- submitting, waiting -----------------------------------------------------------------------------------
+
+
+@function("flux_future_t *flux_job_submit (flux_t *h, const char *jobspec, int urgency, int flags)")
+def flux_job_submit(h, jobspec, urgency, flags):
+    # The owner of an instance needs no signature (RFC 15), and there is nobody else here.
+    key = "J" if flags & constants.FLUX_JOB_PRE_SIGNED else "jobspec"
+    flags &= ~constants.FLUX_JOB_PRE_SIGNED
+    return send(h, "job-ingest.submit", {key: jobspec, "urgency": urgency, "flags": flags})
+
+
+@function(
+    "int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)",
+    null="success errstr",
+    out="success errstr",
+)
+def flux_job_wait_get_status(f):
+    return rpc(f).field("success", bool), f.body().get("errstr", "")
+
+
+functions(
+    {
+        "int flux_job_submit_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "int flux_job_wait_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "int flux_job_event_watch_get (flux_future_t *f, const char **value)": lambda f: rpc(f).field("event", str),
+    },
+    null="value",
+    out="value",
+)  # fmt: skip
+
+
+@function("flux_future_t *flux_job_wait (flux_t *h, flux_jobid_t id)")
+def flux_job_wait(h, id):
+    return send(h, "job-manager.wait", {"id": id})
+
+
+# -- exceptions, signals -----------------------------------------------------------------------------------
+
+
+@function(
+    "flux_future_t *flux_job_raise (flux_t *h, flux_jobid_t id, const char *type, int severity, const char *note)",
+    null="note",
+)
+def flux_job_raise(h, id, type, severity, note):
+    payload = {"id": id, "type": type, "severity": severity}
+    if note is not None:
+        payload["note"] = note
+    return send(h, "job-manager.raise", payload)
+
+
+@function(
+    "flux_future_t *flux_job_cancel (flux_t *h, flux_jobid_t id, const char *reason)", null="reason"
+)
+def flux_job_cancel(h, id, reason):
+    return flux_job_raise(h, id, "cancel", 0, reason)
+
+
+@function("flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)")
+def flux_job_kill(h, id, signum):
+    if signum <= 0:
+        raise failure(errno.EINVAL)
+    return send(h, "job-manager.kill", {"id": id, "signum": signum})
+
+
+# -- events ------------------------------------------------------------------------------------------------
+
+
+@function(
+    "flux_future_t *flux_job_event_watch (flux_t *h, flux_jobid_t id, const char *path, int flags)"
+)
+def flux_job_event_watch(h, id, path, flags):
+    payload = {"id": id, "path": path, "flags": flags}
+    return send(h, "job-info.eventlog-watch", payload, RPC_STREAMING)
+
+
+@function("int flux_job_event_watch_cancel (flux_future_t *f)")
+def flux_job_event_watch_cancel(f):
+    cancel(rpc(f), "job-info.eventlog-watch-cancel")
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+class Result(Future):
+    """What becomes of a job: made of its events, and ready with the last of them.
+
+    Args:
+        h (Flux): the handle
+        id (int): the job
+    """
+
+    def __init__(self, h, id):
+        super().__init__(_watch_events, lambda: NULL)
+        self.set_flux(h)
+        self.found = {"id": id, "exception_occurred": False}
+        self.events = flux_job_event_watch(h, id, "eventlog", 0)
+
+    def event(self, events, arg):
+        try:
+            text = events.field("event", str)
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                self.found["result"] = _result(self.found)
+                self.fulfill(json.dumps(self.found, separators=(",", ":")))
+            else:
+                self.fulfill_error(exc.errno, events.error_string())
+            return
+        self._take(json.loads(text))
+        events.reset()
+
+    def _take(self, event):
+        name, context = event["name"], event.get("context") or {}
+        if name == "submit":
+            self.found["t_submit"] = event["timestamp"]
+        elif name == "alloc":
+            self.found["t_run"] = event["timestamp"]
+        elif name == "finish":
+            self.found["t_cleanup"] = event["timestamp"]
+            self.found["waitstatus"] = context["status"]
+        elif name == "exception":
+            former = self.found.get("exception_severity", -1)
+            # Of several the gravest counts.
+            if not 0 < former < context["severity"]:
+                self.found["exception_occurred"] = True
+                for key in ("type", "note", "severity"):
+                    self.found[f"exception_{key}"] = context[key]
+
+    def end(self):
+        events, self.events = self.events, None
+        flux_future_destroy(events)
+        super().end()
+
+
+pointer_to("flux_future_t *", Result)
+
+
+def _watch_events(f, arg):
+    follow(f, f.events, f.event)
+
+
+def _result(found):
+    """The number of a result."""
+    if found.get("t_run", -1.0) > 0 and found.get("waitstatus") == 0:
+        return constants.FLUX_JOB_RESULT_COMPLETED
+    special = {
+        "cancel": constants.FLUX_JOB_RESULT_CANCELED,
+        "timeout": constants.FLUX_JOB_RESULT_TIMEOUT,
+    }
+    kind = found.get("exception_type") if found["exception_occurred"] else None
+    return special.get(kind, constants.FLUX_JOB_RESULT_FAILED)
+
+
+@function("flux_future_t *flux_job_result (flux_t *h, flux_jobid_t id, int flags)")
+def flux_job_result(h, id, flags):
+    return Result(h, id)
+
+
+@function("int flux_job_result_get (flux_future_t *f, const char **json_str)", out="json_str")
+def flux_job_result_get(f):
+    f.wait_for(-1.0)
+    return f.value()
+
+
+# -- time left ---------------------------------------------------------------------------------------------
+
+
+@function(
+    "int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)",
+    null="error",
+    out="timeleft",
+)
+def flux_job_timeleft(h, error):
+    job = os.environ.get("FLUX_JOB_ID")
+    try:
+        expiration = _instance_expiration(h) if job is None else _job_expiration(h, job)
+    except _NotKnown as exc:
+        if error is not None:
+            error[0].write(str(exc))
+        raise failure(exc.number) from None
+    now = ask(h, "broker.now", {})["now"]
+    return max(0.0, expiration - now) if expiration else float("inf")
+
+
+class _NotKnown(Exception):
+    def __init__(self, text, number=errno.EINVAL):
+        super().__init__(text)
+        self.number = number
+
+
+def _instance_expiration(h):
+    try:
+        return ask(h, "resource.status", None)["R"]["execution"].get("expiration") or 0.0
+    except OSError as exc:
+        raise _NotKnown("failed to get instance expiration", exc.errno) from None
+
+
+def _job_expiration(h, text):
+    """When a job ends at the latest; 0 if that is never."""
+    try:
+        id = jobid.decode(text)
+    except ValueError:
+        raise _NotKnown(f"failed to parse jobid {text}") from None
+    try:
+        job = ask(h, "job-list.list-id", {"id": id, "attrs": ["expiration", "state"]})["job"]
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            raise _NotKnown(f"{text}: no such jobid", exc.errno) from None
+        raise _NotKnown(f"flux_job_list_id: {text}: {os.strerror(exc.errno)}", exc.errno) from None
+    if job["state"] & constants.FLUX_JOB_STATE_PENDING:
+        raise _NotKnown(f"job {text} has not started")
+    if job["state"] != constants.FLUX_JOB_STATE_RUN:
+        return 1.0  # in the past: no time is left
+    return job.get("expiration", 0.0)
+
+
+@function(
+    "char *flux_unwrap_string (const char *in, bool verify, uint32_t *userid, flux_error_t *error)",
+    null="userid error",
+)
+def flux_unwrap_string(text, verify, userid, error):
+    # What was submitted (key J) is kept without an envelope: nobody but the owner signs anything here.
+    return text

@@ -1,0 +1,61 @@
+"""What a broker module is given: a handle of the bindings, on the kernel's own.
+
+In the embedded instance modules are greenlets of one process.  What the bindings keep for each thread is here kept for each
+greenlet: whether it is in a reactor, and the exception that left one of its callbacks.
+"""
+
+from greenlet import getcurrent
+
+import flux.core.handle
+from flux_embedded.kernel.current import inside_handle
+
+
+class _PerGreenlet:
+    """In the place of ``flux.core.handle.Flux.tls``, a `threading.local`."""
+
+    @property
+    def __dict__(self):
+        state = getcurrent().__dict__
+        if "bindings" not in state:
+            # A module counts as being in its reactor from the start: the bindings then leave SIGINT, which is the instance's, alone.
+            depth = 0 if inside_handle() is None else 1
+            state["bindings"] = {"reactor_depth": depth, "exception": None}
+        return state["bindings"]
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self.__dict__[name] = value
+
+
+def prepare():
+    """Have the bindings keep their state for each greenlet: before code of several uses them in this process."""
+    if not isinstance(flux.core.handle.Flux.tls, _PerGreenlet):
+        flux.core.handle.Flux.tls = _PerGreenlet()
+
+
+class VirtualTimeFlux(flux.core.handle.Flux):
+    """A handle in an instance whose time is virtual."""
+
+    def stopwatch(self):
+        """Seconds from an arbitrary start, to time a piece of code with.
+
+        Code takes no time there, so that how fast this machine is changes nothing that is decided in the instance.
+        """
+        return self.handle.kernel.time
+
+
+# Who looks at the type of a handle sees one.
+VirtualTimeFlux.__name__ = "Flux"
+
+
+def module_handle(h):
+    """The bindings' handle on the kernel's handle of a module."""
+    prepare()
+    cls = VirtualTimeFlux if h.kernel.clock.virtual else flux.core.handle.Flux
+    h.refs += 1
+    return cls(handle=h)

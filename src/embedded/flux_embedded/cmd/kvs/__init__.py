@@ -1,1 +1,0 @@
-"""``flux kvs``: the instance's key-value store."""

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Options of the commands: argparse, with what several commands share."""
+
+import argparse
+import functools
+
+
+class Parser(argparse.ArgumentParser):
+    """The options of a command.
+
+    Args:
+        prog (str): what messages begin with, such as ``flux-job``
+        status (int): exit status of wrong usage: 2, or 1 where flux-core has the command in C
+        more: as for ArgumentParser
+    """
+
+    def __init__(self, prog, status=2, **more):
+        super().__init__(prog=prog, **more)
+        self.status = status
+        self._commands = None
+
+    def error(self, message):
+        self.exit(self.status, f"{self.format_usage()}{self.prog}: ERROR: {message}\n")
+
+    def command(self, name, function, text=None):
+        """Add the subcommand `name`, done by ``function(args)`` and described by `text`; returns its parser."""
+        if self._commands is None:
+            self._commands = self.add_subparsers(
+                metavar="COMMAND",
+                dest="subcommand",
+                required=True,
+                parser_class=functools.partial(Parser, status=self.status),
+            )
+        one = self._commands.add_parser(name, description=text, help=text)
+        one.set_defaults(function=function)
+        return one
+
+    def flag(self, *names, text=None):
+        """Add an option without a value."""
+        return self.add_argument(*names, action="store_true", help=text)
+
+    def add_table(self):
+        """Add the options of what prints a table: ``--format`` and ``--no-header``."""
+        self.add_argument(
+            "-o",
+            "--format",
+            default="default",
+            metavar="FORMAT",
+            help="a format, in Python's syntax, or the name of one ('help' lists them)",
+        )
+        self.flag("-n", "--no-header", text="leave the header out")
+
+    def add_queues(self):
+        """Add ``--queue``, which may name several."""
+        self.add_argument(
+            "-q",
+            "--queue",
+            action="append",
+            metavar="QUEUE,...",
+            help="these queues only",
+        )
+
+    def run(self, argv):
+        """Do what the subcommand in argv says; returns the exit status."""
+        args = self.parse_args(argv)
+        return args.function(args)

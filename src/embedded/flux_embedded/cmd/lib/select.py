@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which jobs a command is about: users and states."""
+
+import os
+import pwd
+
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.formats.states import MASKS
+
+#: the userid that stands for everybody
+ANYONE = 0xFFFFFFFF
+
+
+def user_id(text):
+    """The number of a user: of this one for None, of everybody for ``all``."""
+    if text is None:
+        return os.getuid()
+    if text == "all":
+        return ANYONE
+    try:
+        return int(text) if text.isdigit() else pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise CommandError(f"Invalid user {text} specified") from None
+
+
+def state_mask(text):
+    """The bits of a list of states, such as ``pending,run``."""
+    mask = 0
+    for name in text.lower().split(","):
+        if name not in MASKS:
+            raise CommandError(f"Invalid state {name} specified")
+        mask |= MASKS[name]
+    return mask

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Tables whose columns the user chooses: `flux.util.OutputFormat`, with the formats that have a name."""
+
+from flux.util import OutputFormat, UtilConfig
+
+
+class Formats(UtilConfig):
+    """The named formats of a command: those built in, and those of the user's configuration.
+
+    Args:
+        name (str): the command, such as ``flux-jobs``
+        formats (dict): name -> (description, format)
+        subcommand (str): of a command that has some
+    """
+
+    def __init__(self, name, formats, subcommand=None):
+        table = {
+            "formats": {
+                key: {"description": text, "format": form} for key, (text, form) in formats.items()
+            }
+        }
+        table = {subcommand: table} if subcommand else table
+        super().__init__(name=name, subcommand=subcommand, initial_dict=table)
+
+    def validate(self, path, conf):
+        """Check a file of the user's configuration."""
+        for key, value in conf.items():
+            table = value if self.subtable else conf
+            for name, formats in table.items():
+                if name != "formats":
+                    raise ValueError(
+                        f"{path}: invalid key {f'{key}.{name}' if self.subtable else name}"
+                    )
+                self.validate_formats(path, formats)
+
+    def layout(self, text, headings):
+        """The format that `text` is or names; with ``help`` the names are printed, and that is all."""
+        return OutputFormat(self.load().get_format_string(text), headings=headings)
+
+
+def words(options):
+    """The items of an option that may be given several times, and name several each time."""
+    return [word for text in options or () for word in text.split(",")]

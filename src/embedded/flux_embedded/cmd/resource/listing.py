@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux resource list``, ``info``, ``R`` and ``eventlog``."""
+
+import json
+import sys
+import time
+
+import flux
+from flux.eventlog import EventLogFormatter
+from flux.idset import IDset
+from flux.resource import ResourceJournalConsumer, ResourceSet, SchedResourceList, resource_list
+from flux.util import parse_fsd
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.tables import Formats, words
+
+STATES = ("free", "allocated", "down", "up", "all")
+HEADINGS = {
+    "state": "STATE",
+    "queue": "QUEUE",
+    "properties": "PROPERTIES",
+    "propertiesx": "PROPERTIES",
+    "nnodes": "NNODES",
+    "ncores": "NCORES",
+    "ngpus": "NGPUS",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+    "rlist": "LIST",
+}
+_COLUMNS = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} "
+FORMATS = {
+    "default": (
+        "Default flux-resource list format string",
+        _COLUMNS + "?+:{ngpus:>5} {nodelist}",
+    ),
+    "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
+}
+
+
+def queue_ranks(rset, config, names):
+    """The ranks of a resource set that belong to queues.
+
+    Raises:
+        CommandError: there is no such queue
+    """
+    queues = config.get("queues", {})
+    ranks = IDset()
+    for name in names:
+        if name not in queues:
+            raise CommandError(f"--queue: {name}: no such queue")
+        constraint = {"properties": list(queues[name].get("requires", []))}
+        ranks.add(rset.copy_constraint(constraint).ranks)
+    return ranks
+
+
+def _resources(args, default):
+    """The states asked for, the resources by state, and the configuration."""
+    states = (args.states or default).split(",")
+    for name in states:
+        if name not in STATES:
+            raise CommandError(f"Invalid resource state {name} specified")
+    if args.from_stdin:
+        resources, config = SchedResourceList(json.load(sys.stdin)), {}
+    else:
+        handle = flux.Flux()
+        listed, config = resource_list(handle), handle.rpc("config.get")
+        resources, config = listed.get(), config.get()
+    if args.queue:
+        resources.filter(queue_ranks(resources.all, config, words(args.queue)))
+    if args.include:
+        try:
+            resources.filter(args.include)
+        except (ValueError, TypeError) as exc:
+            raise CommandError(f"--include: {exc}") from None
+    return states, resources, config
+
+
+class Row:
+    """Resources of one state that look alike in the columns shown."""
+
+    def __init__(self, state, rset, properties=(), queues=(), hidden=()):
+        self.state = state
+        self.queue = ",".join(queues)
+        self.properties = ",".join(properties)
+        self.propertiesx = ",".join(name for name in properties if name not in hidden)
+        for name in ("nnodes", "ncores", "ngpus", "rlist"):
+            setattr(self, name, getattr(rset, name))
+        self.ranks, self.nodelist = str(rset.ranks), str(rset.nodelist)
+
+
+def rows_of(state, rset, fields, requires):
+    """Split the resources of a state by what the columns `fields` tell apart.
+
+    Args:
+        requires (dict): the properties that each queue wants, {name: set}
+    """
+    by_property = "properties" in fields or "propertiesx" in fields
+    by_queue = "queue" in fields and bool(requires)
+    if not rset.ranks and by_queue:
+        return [Row(state, rset, queues=(name,)) for name in sorted(requires)]
+    if not rset.ranks or not (by_property or by_queue):
+        return [Row(state, rset)]
+    table = {name: IDset(ranks) for name, ranks in json.loads(rset.get_properties()).items()}
+    groups = {}
+    for rank in rset.ranks:
+        have = tuple(name for name, ranks in table.items() if rank in ranks)
+        queues = tuple(name for name, needs in requires.items() if by_queue and needs <= set(have))
+        shown = have if "properties" in fields else tuple(n for n in have if n not in requires)
+        groups.setdefault((queues, shown if by_property else ()), []).append(rank)
+    rows = []
+    for (queues, properties), ranks in groups.items():
+        part = rset.copy_ranks(IDset(",".join(map(str, ranks))))
+        rows.append(Row(state, part, properties, queues, requires))
+    return rows
+
+
+def list_resources(args):
+    layout = Formats("flux-resource", FORMATS, "list").layout(args.format, HEADINGS)
+    states, resources, config = _resources(args, "free,allocated,down")
+    wanted = words(args.queue)
+    requires = {
+        name: set(queue.get("requires", ()))
+        for name, queue in config.get("queues", {}).items()
+        if not wanted or name in wanted
+    }
+    rsets = {state: resources[state] for state in states}
+    if "state" not in layout.fields:
+        # Lines that nothing tells apart are one.
+        whole = ResourceSet()
+        for rset in rsets.values():
+            whole.add(rset)
+        rsets = {",".join(states): whole}
+    rows = [
+        row
+        for state, rset in rsets.items()
+        for row in rows_of(state, rset, layout.fields, requires)
+    ]
+    if bool(args.include) if args.skip_empty is None else args.skip_empty:
+        rows = [row for row in rows if row.nnodes]
+    layout.print_items(rows, no_header=args.no_header)
+
+
+def _selected(args):
+    states, resources, _ = _resources(args, "all")
+    result = ResourceSet()
+    for state in states:
+        result.add(resources[state])
+    result.starttime = resources.all.starttime
+    result.expiration = resources.all.expiration
+    return result
+
+
+def info(args):
+    rset = _selected(args)
+    print(f"{rset.nnodes} Nodes, {rset.ncores} Cores, {rset.ngpus} GPUs")
+
+
+def print_r(args):
+    print(_selected(args).encode())
+
+
+def _pair(text):
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise CommandError(f"invalid KEY=VAL argument: {text!r}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def eventlog(args):
+    form = "human" if args.human else args.time_format
+    form = EventLogFormatter(args.format, form, args.color or "auto")
+    context = dict(map(_pair, args.match_context or ()))
+    follow = bool(args.follow or args.wait)
+    end = time.time() + parse_fsd(args.timeout) if args.timeout else None
+    consumer = ResourceJournalConsumer(flux.Flux(), include_sentinel=not follow).start()
+    while True:
+        event = consumer.poll(-1.0 if end is None else max(0.0, end - time.time()))
+        if event is None or event.is_empty():
+            break
+        print(form.format(event), flush=True)
+        if event.name == args.wait and context.items() <= event.context.items():
+            break
+    consumer.stop()

@@ -1,0 +1,821 @@
+"""What holds of flux-core's Python bindings, on a real Flux and on the embedded instance alike.
+
+Each fact is a function of a handle.  Run as a program it takes one from ``flux.Flux()`` and prints the names of the facts that
+hold; so a real Flux is asked as well::
+
+    flux start flux python t/python/bindings/facts.py [FACT ...]
+"""
+
+import errno
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+
+import flux
+import flux.job
+import flux.kvs
+from _flux._core import ffi, lib
+from flux.constants import (
+    FLUX_MSGTYPE_EVENT,
+    FLUX_MSGTYPE_REQUEST,
+    FLUX_NODEID_ANY,
+    FLUX_RPC_NORESPONSE,
+    FLUX_RPC_STREAMING,
+)
+from flux.core.inner import raw
+from flux.future import Future, FutureExt, WaitAllFuture
+from flux.hostlist import Hostlist
+from flux.idset import IDset
+from flux.job import JobID
+from flux.wrapper import InvalidArguments, MissingFunctionError, WrongNumArguments
+
+
+def raises(error, call, number=None, text=None):
+    try:
+        call()
+    except error as exc:
+        assert number is None or exc.errno == number, exc.errno
+        assert text is None or exc.strerror == text, exc.strerror
+        return exc
+    raise AssertionError(f"{error} was not raised")
+
+
+def run(h, *watchers):
+    """Run the reactor until something stops it, at the latest after a while."""
+    late = h.timer_watcher_create(20.0, lambda *a: h.reactor_stop_error())
+    for watcher in (late, *watchers):
+        watcher.start()
+    try:
+        return h.reactor_run()
+    finally:
+        for watcher in (late, *watchers):
+            watcher.destroy()
+
+
+def later(h, seconds, function):
+    return h.timer_watcher_create(seconds, lambda *a: function())
+
+
+# -- requests ----------------------------------------------------------------------------------------------
+
+
+def fact_payloads(h):
+    for payload in ({"a": 1}, '{"a": 1}', b'{"a": 1}'):
+        rpc = h.rpc("kvs.ping", payload, FLUX_NODEID_ANY, 0)
+        assert rpc.get()["a"] == json.loads(rpc.get_str())["a"] == 1
+        assert rpc.get() == rpc.get() and rpc.get() is not rpc.get()
+    assert h.rpc("kvs.stats-clear").get() is None and h.rpc("kvs.stats-clear").get_str() is None
+    raises(TypeError, lambda: h.rpc("kvs.ping", {"a": object()}))
+    raises(TypeError, lambda: h.rpc(3))
+    raises(OSError, lambda: h.rpc(None), errno.EINVAL, "Topic must not be None/NULL")
+    assert h.rpc("kvs.ping", {"a": "ƒ"}).get()["a"] == "ƒ"
+
+
+def fact_unknown_targets(h):
+    raises(
+        OSError, h.rpc("nosuch.x").get, errno.ENOSYS, "No service matching nosuch.x is registered"
+    )
+    raises(OSError, h.rpc("kvs.nosuch").get, errno.ENOSYS, "Unknown service method 'kvs.nosuch'")
+    raises(OSError, h.rpc("kvs.ping", nodeid=99).get, errno.EHOSTUNREACH, "No route to host")
+
+
+def fact_arguments(h):
+    """What C's types cannot hold is refused before anything is sent."""
+    raises(OverflowError, lambda: h.rpc("kvs.ping", nodeid=-1))
+    raises(OverflowError, lambda: h.rpc("kvs.ping", nodeid=1 << 32))
+    raises(InvalidArguments, lambda: h.rpc("kvs.ping", nodeid="0"))
+    raises(InvalidArguments, lambda: h.rpc("kvs.ping", flags=None))
+    raises(OSError, lambda: h.rpc("kvs.ping", flags=64), errno.EINVAL, "EINVAL: Invalid argument")
+    raises(WrongNumArguments, lambda: h.respond_error())
+    raises(WrongNumArguments, lambda: raw.flux_future_create(None))
+    raises(InvalidArguments, lambda: h.respond_error(3, 1, None))
+    raises(MissingFunctionError, lambda: h.no_such_function(1))
+    raises(OSError, lambda: h.flux_attr_get(None), errno.EINVAL)
+    raises(InvalidArguments, lambda: h.flux_attr_get(3))
+    raises(OSError, lambda: h.respond(None), errno.EINVAL)
+    raises(OverflowError, lambda: JobID(-1).f58)
+    raises(TypeError, lambda: h.log("err", "text"))
+    rpc = h.rpc("kvs.ping", {})
+    raises(InvalidArguments, lambda: rpc.wait_for("a"))
+    rpc.get()
+
+
+def fact_functions_by_name(h):
+    """What is called by its name in C says how it failed as in C."""
+    assert lib.flux_attr_get(h.handle, b"nosuch") == ffi.NULL and ffi.errno == errno.ENOENT
+    assert ffi.string(lib.flux_attr_get(h.handle, b"rank")) == b"0"
+    raises(TypeError, lambda: lib.flux_attr_get(h.handle, "rank"))
+    raises(TypeError, lambda: lib.flux_attr_get(h.handle))
+    assert lib.flux_future_wait_for(ffi.NULL, 0.0) == -1 and ffi.errno == errno.EINVAL
+    assert ffi.typeof(lib.flux_attr_get).result.kind == "pointer"
+    assert ffi.typeof(h.handle) is ffi.typeof("flux_t *")
+    assert h.flux_get_rank is not None and not ffi.NULL
+    number = ffi.new("int[1]")
+    assert number[0] == 0 and len(ffi.new("char[]", 8)) == 8
+    assert ffi.string(ffi.new("char[]", b"text")) == b"text"
+    raises((RuntimeError, TypeError), lambda: ffi.string(ffi.NULL))
+
+
+def fact_attributes_and_configuration(h):
+    assert h.get_rank() == 0 and h.attr_get("rank") == "0"
+    raises(FileNotFoundError, lambda: h.attr_get("nosuch"), errno.ENOENT)
+    for name, value in (("x", 1), (1, "x")):
+        raises(ValueError, lambda name=name, value=value: h.attr_set(name, value))
+    h.attr_set("log-stderr-level", "2")
+    assert h.attr_get("log-stderr-level") == "2"
+    assert isinstance(h.conf_get(), dict)
+    assert h.conf_get("no.such.key") is None and h.conf_get("no.such.key", default=3) == 3
+    h.rpc("config.load", {"tbl": {"key": 1}}).get()
+    assert h.conf_get("tbl.key") is None, "the configuration is fetched once"
+    assert h.conf_get("tbl.key", update=True) == 1 and h.conf_get("tbl") == {"key": 1}
+
+
+def dmesg(h):
+    return h.rpc("log.dmesg", {"follow": False, "nobacklog": False}, flags=FLUX_RPC_STREAMING)
+
+
+def fact_logging(h):
+    h.log(6, "a line")
+    rpc = dmesg(h)
+    texts = []
+    while True:
+        try:
+            texts.append(rpc.get_str())
+        except OSError as exc:
+            assert exc.errno == errno.ENODATA
+            break
+        rpc.reset()
+    assert any("a line" in text for text in texts)
+
+
+# -- futures -----------------------------------------------------------------------------------------------
+
+
+def fact_futures(h):
+    rpc = h.rpc("kvs.ping", {})
+    assert rpc.get_flux().handle == h.handle
+    assert rpc.wait_for(5) is rpc and rpc.is_ready()
+    assert rpc.error_string() is None
+    failed = h.rpc("kvs.nosuch")
+    raises(OSError, failed.get)
+    raises(OSError, failed.get)
+    assert failed.error_string() == "Unknown service method 'kvs.nosuch'"
+    none = h.rpc("kvs.ping", {}, flags=FLUX_RPC_NORESPONSE)
+    assert none.is_ready()
+    raises(OSError, none.get, errno.EINVAL)
+    again = Future(rpc)
+    del rpc
+    assert again.is_ready() and again.get() is None
+
+
+def fact_waiting_in_vain(h):
+    never = FutureExt(lambda f: None, flux_handle=h)
+    raises(TimeoutError, lambda: never.wait_for(0.01), errno.ETIMEDOUT)
+    raises(TimeoutError, lambda: never.wait_for(0), errno.ETIMEDOUT)
+    raises(OSError, never.get, errno.EDEADLK)
+    raises(OSError, lambda: FutureExt(lambda f: None).then(print), errno.EINVAL)
+    assert FutureExt(lambda f: None).get_flux() is None
+
+
+def fact_callbacks(h):
+    seen = []
+
+    def answered(future, *args, **kwargs):
+        seen.append((future.get()["n"], args, kwargs))
+        if len(seen) == 2:
+            h.reactor_stop()
+
+    for n in (1, 2):
+        future = h.rpc("kvs.ping", {"n": n})
+        assert future.then(answered, n, key="word") is future
+        raises(FileExistsError, lambda future=future: future.then(answered))
+    raises(ValueError, lambda: h.rpc("kvs.ping", {}).then(None))
+    run(h)
+    assert seen == [(1, (1,), {"key": "word"}), (2, (2,), {"key": "word"})]
+
+
+def fact_callback_in_time(h):
+    seen = []
+
+    def overdue(future):
+        seen.append(raises(TimeoutError, future.get).errno)
+        h.reactor_stop()
+
+    FutureExt(lambda f: None, flux_handle=h).then(overdue, timeout=0.01)
+    run(h)
+    assert seen == [errno.ETIMEDOUT]
+
+
+def fact_futures_of_ones_own(h):
+    made = FutureExt(lambda f, value: f.fulfill({"v": value}), 3, flux_handle=h)
+    assert made.get() == {"v": 3} and made.get() == {"v": 3}
+    failing = FutureExt(lambda f: f.fulfill_error(errno.EPERM, "no"), flux_handle=h)
+    raises(PermissionError, failing.get, errno.EPERM)
+    assert failing.error_string() == "no"
+    # What is asked of the handle that `init` gets is answered while somebody waits.
+    asking = FutureExt(
+        lambda f: f.get_flux().rpc("kvs.ping", {"n": 4}).then(lambda g: f.fulfill(g.get()["n"])),
+        flux_handle=h,
+    )
+    assert asking.get() == 4
+    seen = []
+    several = FutureExt(lambda f: [f.fulfill(n) for n in (1, 2, 3)], flux_handle=h)
+
+    def one(future):
+        seen.append(future.get())
+        future.reset()
+        if len(seen) == 3:
+            h.reactor_stop()
+
+    several.then(one)
+    run(h)
+    assert seen == [1, 2, 3]
+
+
+def fact_waiting_for_all(h):
+    rpcs = [h.rpc("kvs.ping", {"n": n}) for n in range(3)]
+    every = WaitAllFuture()
+    for rpc in rpcs:
+        every.push(rpc)
+    every.get()
+    assert all(rpc.is_ready() for rpc in rpcs) and len(every.children) == 3
+    failing = WaitAllFuture()
+    failing.push(h.rpc("kvs.ping", {}), "a")
+    raises(OSError, lambda: failing.push(h.rpc("kvs.ping", {}), "a"), errno.EEXIST)
+    failing.push(h.rpc("kvs.nosuch"), "b")
+    raises(OSError, failing.get, errno.ENOSYS)
+    seen = []
+    third = WaitAllFuture()
+    third.push(h.rpc("kvs.ping", {}))
+    third.then(lambda f: (seen.append(f.is_ready()), h.reactor_stop()))
+    run(h)
+    assert seen == [True]
+
+
+def fact_streams(h):
+    h.log(6, "one")
+    seen = []
+
+    def entry(future):
+        try:
+            future.get_str()
+            seen.append(0)
+        except OSError as exc:
+            seen.append(exc.errno)
+            h.reactor_stop()
+        future.reset()
+
+    rpc = dmesg(h)
+    rpc.get_str()
+    rpc.reset()
+    rpc.then(entry)
+    run(h)
+    assert seen[-1] == errno.ENODATA and set(seen[:-1]) <= {0}
+
+
+def fact_a_forgotten_reset_repeats_the_first(h):
+    h.log(6, "one")
+    h.log(6, "two")
+    texts = []
+    rpc = dmesg(h)
+    rpc.then(lambda f: texts.append(f.get_str()))
+    stop = later(h, 0.3, h.reactor_stop)
+    run(h, stop)
+    assert texts and len(set(texts)) == 1
+
+
+def fact_a_stopped_future_is_silent(h):
+    seen = []
+    rpc = h.rpc("kvs.ping", {}).then(seen.append)
+    rpc.stop()
+    run(h, later(h, 0.05, h.reactor_stop))
+    assert seen == []
+
+
+# -- messages ----------------------------------------------------------------------------------------------
+
+
+def fact_requests_to_a_service_of_ones_own(h):
+    h.service_register("facts").get()
+    kept, answers = [], []
+
+    def request(handle, watcher, msg, args):
+        assert handle is h and args == "args"
+        kept.append(msg)
+        if msg.topic == "facts.later":
+            # A message may be kept and answered when its handler has long returned.
+            timer.start()
+        elif msg.topic == "facts.error":
+            assert handle.respond_error(msg, errno.EPERM, msg.payload["text"]) == 0
+        else:
+            handle.respond(msg)
+
+    def answer(handle, watcher, revents, args):
+        h.respond(kept[0], {"late": True})
+
+    def done(future):
+        try:
+            answers.append(future.get())
+        except OSError as exc:
+            answers.append((exc.errno, exc.strerror))
+        if len(answers) == 5:
+            h.reactor_stop()
+
+    timer = h.timer_watcher_create(0.01, answer)
+    watcher = h.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "facts.[elp]*", args="args")
+    assert watcher.start() is None
+    for topic, payload in (
+        ("later", None),
+        ("plain", {}),
+        ("error", {"text": None}),
+        ("error", {"text": "why"}),
+        ("no", None),
+    ):
+        h.rpc(f"facts.{topic}", payload).then(done)
+    run(h)
+    assert watcher.stop() is None
+    timer.destroy()
+    watcher.destroy()
+    h.service_unregister("facts").get()
+    raises(OSError, h.rpc("facts.plain").get, errno.ENOSYS)
+    assert {"late": True} in answers and None in answers, answers
+    assert (errno.EPERM, "why") in answers and (errno.EPERM, os.strerror(errno.EPERM)) in answers
+    assert (errno.ENOSYS, "Unknown service method 'facts.no'") in answers
+    msg = kept[0]
+    assert (msg.type, msg.type_str, msg.topic) == (FLUX_MSGTYPE_REQUEST, "request", "facts.later")
+    assert (msg.userid, msg.rolemask, msg.payload_str) == (os.getuid(), 5, None)
+    raises(TypeError, lambda: msg.payload)
+    assert kept[1].decode() == (1, "facts.plain", "{}")
+
+
+def fact_messages(h):
+    msg = flux.message.Message()
+    msg.topic = "a.b"
+    msg.payload = {"x": "é"}
+    assert (msg.topic, msg.payload, msg.type_str) == ("a.b", {"x": "é"}, "request")
+    msg.userid, msg.rolemask = 7, 2
+    assert (msg.userid, msg.rolemask) == (7, 2)
+    msg.payload_str = None
+    assert msg.payload_str is None
+    raises(OSError, lambda: flux.message.Message(99), errno.EINVAL)
+    event = h.event_create("e.x", {"n": 1})
+    assert event.decode() == (FLUX_MSGTYPE_EVENT, "e.x", '{"n": 1}')
+
+
+def fact_service_names(h):
+    raises(FileExistsError, h.service_register("kvs").get, errno.EEXIST)
+    raises(FileNotFoundError, h.service_unregister("nosuch").get, errno.ENOENT)
+    assert h.service_register("once").get() is None
+    raises(FileExistsError, h.service_register("once").get)
+    h.service_unregister("once").get()
+    raises(OSError, lambda: h.service_register(None), errno.EINVAL)
+
+
+def fact_events(h):
+    raises(OSError, lambda: h.event_subscribe(None), errno.EINVAL)
+    h.event_subscribe("facts")
+    seen = []
+
+    def event(handle, watcher, msg, args):
+        seen.append((msg.topic, msg.payload if msg.payload_str else None))
+        if msg.topic == "facts.last":
+            h.reactor_stop()
+
+    watcher = h.msg_watcher_create(event, FLUX_MSGTYPE_EVENT, "facts.*")
+    for topic, payload in (("facts.a", {"n": 1}), ("other", None), ("facts.last", None)):
+        h.event_send(topic, payload)
+    run(h, watcher)
+    assert seen == [("facts.a", {"n": 1}), ("facts.last", None)]
+    h.event_unsubscribe("facts")
+
+
+# -- watchers ----------------------------------------------------------------------------------------------
+
+
+def fact_timers(h):
+    seen = []
+    watchers = [
+        later(h, after, lambda after=after: seen.append(after)) for after in (0.15, 0.05, 0.1)
+    ]
+    repeated = h.timer_watcher_create(0.005, lambda *a: seen.append("r"), repeat=0.005)
+    run(h, *watchers, repeated, later(h, 0.3, h.reactor_stop))
+    assert [x for x in seen if x != "r"] == [0.05, 0.1, 0.15]
+    assert seen.count("r") >= 5
+    raises(OSError, lambda: h.timer_watcher_create(-1, print), errno.EINVAL)
+
+
+def fact_timers_started_again(h):
+    seen = []
+    one = later(h, 0.01, lambda: seen.append("one"))
+    assert one.start() is one and one.stop() is one
+    run(h, later(h, 0.05, h.reactor_stop))
+    assert seen == []
+    one.reset()
+    run(h, later(h, 0.1, h.reactor_stop))
+    assert seen == ["one"]
+    one.start()  # what has fired fires at once
+    run(h, later(h, 0.1, h.reactor_stop))
+    assert seen == ["one", "one"]
+    long = later(h, 30.0, lambda: seen.append("long")).start()
+    long.reset(0.0)  # it runs: no effect
+    run(h, later(h, 0.05, h.reactor_stop))
+    long.stop()
+    long.reset(0.0)
+    run(h, later(h, 0.1, h.reactor_stop))
+    assert seen == ["one", "one", "long"]
+
+
+def fact_the_loops_clock(h):
+    reactor = h.get_reactor()
+    times = []
+    run(h, later(h, 0.02, lambda: (times.append(h.reactor_now(reactor)), h.reactor_stop())))
+    assert h.flux_reactor_now(h.flux_get_reactor()) >= times[0] > 1e9
+
+
+def fact_idle_prepare_check(h):
+    order = []
+
+    def note(name):
+        def callback(handle, watcher, revents, args):
+            if len(order) < 6:
+                order.append(name)
+            if len(order) == 6:
+                h.reactor_stop()
+
+        return callback
+
+    run(
+        h,
+        h.idle_watcher_create(note("idle")),
+        h.prepare_watcher_create(note("prepare")),
+        h.check_watcher_create(note("check")),
+    )
+    first = order.index("prepare")  # the loop may be in the middle of a turn
+    assert order[first : first + 3] == ["prepare", "check", "idle"], order
+    turns = []
+    counting = h.prepare_watcher_create(
+        lambda *a: (turns.append(1), len(turns) == 50 and h.reactor_stop())
+    )
+    run(h, h.idle_watcher_create(), counting)
+    assert len(turns) == 50
+
+
+def fact_descriptors(h):
+    reader, writer = os.pipe()
+    seen = []
+
+    def readable(handle, watcher, fd, revents, args):
+        seen.append((handle is h, os.read(fd, 10), revents & 1, args))
+        h.reactor_stop()
+
+    os.write(writer, b"x")
+    with h.fd_watcher_create(reader, readable, args="a"):
+        run(h)
+    assert seen == [(True, b"x", 1, "a")]
+    raises(InvalidArguments, lambda: h.fd_watcher_create("0", readable))
+    os.close(reader)
+    os.close(writer)
+
+
+def fact_signals(h):
+    seen = []
+
+    def caught(handle, watcher, signum, args):
+        seen.append(signum)
+        h.reactor_stop()
+
+    watcher = h.signal_watcher_create(signal.SIGUSR1, caught)
+    run(h, watcher, later(h, 0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1)))
+    assert seen == [signal.SIGUSR1]
+    raises(OSError, lambda: h.signal_watcher_create(0, caught), errno.EINVAL)
+    raises(OSError, lambda: h.signal_watcher_create(1000, caught), errno.EINVAL)
+
+
+def fact_what_stops_the_reactor(h):
+    forgotten = h.timer_watcher_create(60.0, lambda *a: None).start()
+    del forgotten  # a started watcher nobody refers to still counts, and still fires
+    assert run(h, later(h, 0.0, h.reactor_stop)) >= 1
+    assert run(h, later(h, 0.0, h.reactor_stop_error)) == -1
+    for watcher in list(h._active_watchers):
+        watcher.destroy()
+    assert h.reactor_run() == 0, "nothing is left to wait for"
+    alone = h.timer_watcher_create(60.0, lambda *a: None).start()
+    alone.unref()
+    assert h.reactor_run() == 0, "what was let go of does not count"
+    alone.destroy()
+
+
+def fact_exceptions_leave_the_reactor(h):
+    class Fault(Exception):
+        pass
+
+    def fail(*args):
+        raise Fault
+
+    reader, writer = os.pipe()
+    os.write(writer, b"x")
+    for watcher in (
+        h.timer_watcher_create(0.0, fail),
+        h.idle_watcher_create(fail),
+        h.prepare_watcher_create(fail),
+        h.check_watcher_create(fail),
+        h.fd_watcher_create(reader, fail),
+    ):
+        # A check watcher by itself does not keep the loop from sleeping.
+        raises(Fault, lambda watcher=watcher: run(h, watcher, h.idle_watcher_create()))
+    os.close(reader)
+    os.close(writer)
+    h.event_subscribe("fault")
+    h.event_send("fault")
+    watching = h.msg_watcher_create(fail, FLUX_MSGTYPE_EVENT, "fault")
+    raises(Fault, lambda: run(h, watching))
+    h.event_unsubscribe("fault")
+    h.rpc("kvs.ping", {}).then(fail)
+    raises(Fault, lambda: run(h))
+    raises(Fault, FutureExt(fail, flux_handle=h).get)
+    assert run(h, later(h, 0.0, h.reactor_stop)) >= 0, "it may run again"
+
+
+# -- the key-value store -----------------------------------------------------------------------------------
+
+
+def fact_values_of_the_kvs(h):
+    txn = flux.kvs.KVSTxn(h, "facts")
+    txn.put("a", {"x": [1, "é"]})
+    txn.put("raw", "no JSON", raw=True)
+    txn.put("bytes", b"\xff\xfe")
+    txn.put("empty", "", raw=True)
+    txn.mkdir("dir")
+    txn.symlink("link", "facts.a")
+    txn.commit()
+    get = flux.kvs.get
+    assert get(h, "facts.a") == get(h, "facts.link") == {"x": [1, "é"]}
+    assert get(h, "facts.raw") == "no JSON" and get(h, "facts.bytes") == b"\xff\xfe"
+    assert get(h, "facts.empty") is None
+    directory = get(h, "facts")
+    assert sorted(directory) == ["a", "bytes", "dir", "empty", "link", "raw"]
+    assert list(directory.directories()) == ["dir"] and len(directory) == 6
+    assert directory.key_at("a") == "facts.a" and directory["a"] == {"x": [1, "é"]}
+    assert flux.kvs.isdir(h, "facts.dir") and not flux.kvs.isdir(h, "facts.a")
+    assert flux.kvs.exists(h, "facts.a") and not flux.kvs.exists(h, "facts.b")
+    raises(KeyError, lambda: directory["b"])
+    raises(FileNotFoundError, lambda: get(h, "facts.b"), errno.ENOENT)
+    raises(IsADirectoryError, lambda: flux.kvs.get_key_direct(h, "facts"), errno.EISDIR)
+    raises(FileNotFoundError, lambda: get(h, "facts.a.below"), errno.ENOENT)
+    raises(NotADirectoryError, lambda: flux.kvs.get_dir(h, "facts.a"), errno.ENOTDIR)
+    raises(OSError, lambda: get(h, ""), errno.EINVAL)
+    raises(OSError, lambda: get(h, None), errno.EINVAL)
+    raises(InvalidArguments, lambda: get(h, 3))
+    raises(OSError, lambda: flux.kvs.put(h, "", 1), errno.EINVAL)
+    flux.kvs.put_unlink(h, "facts")
+    flux.kvs.commit(h)
+    assert not flux.kvs.exists(h, "facts")
+
+
+def fact_namespaces_of_the_kvs(h):
+    flux.kvs.namespace_create(h, "fact-space")
+    raises(FileExistsError, lambda: flux.kvs.namespace_create(h, "fact-space"), errno.EEXIST)
+    flux.kvs.put(h, "x", 1)
+    flux.kvs.commit(h, namespace="fact-space")
+    assert flux.kvs.get(h, "x", namespace="fact-space") == 1
+    assert "fact-space" in flux.kvs.namespace_list(h)
+    flux.kvs.namespace_remove(h, "fact-space")
+    raises(OSError, lambda: flux.kvs.get(h, "x", namespace="no-space"), errno.ENOTSUP)
+
+
+def put(h, key, value):
+    flux.kvs.put(h, key, value)
+    flux.kvs.commit(h)
+
+
+def fact_watching_the_kvs(h):
+    put(h, "watched", 1)
+    seen = []
+    future = flux.kvs.kvs_watch_async(h, "watched")
+
+    def changed(f):
+        value = f.get()
+        seen.append(value)
+        if value is None:
+            h.reactor_stop()
+        elif value < 3:
+            put(h, "watched", value + 1)
+        else:
+            f.cancel()
+
+    future.then(changed)
+    run(h)
+    assert seen == [1, 2, 3, None], seen
+    raises(FileNotFoundError, flux.kvs.kvs_watch_async(h, "no.such.key").get, errno.ENOENT)
+
+
+def fact_a_watch_that_is_stopped_early(h):
+    """Answers that nobody reads any more do not keep the reactor."""
+    put(h, "watched", 1)
+    seen = []
+    future = flux.kvs.kvs_watch_async(h, "watched")
+
+    def changed(f):
+        seen.append(f.get())
+        put(h, "watched", 2)  # an answer comes that is not read
+        f.cancel(stop=True)
+
+    future.then(changed)
+    late = h.timer_watcher_create(20.0, lambda *a: h.reactor_stop_error()).start()
+    late.unref()
+    assert h.reactor_run() == 0 and seen == [1], seen
+    late.destroy()
+
+
+# -- what is kept ------------------------------------------------------------------------------------------
+
+
+def fact_ten_thousand_requests_leave_nothing(h):
+    def ask(count):
+        for _ in range(count // 2):
+            h.rpc("kvs.ping", {}).get()
+        left = [count // 2]
+
+        def answered(future):
+            future.get()
+            left[0] -= 1
+            if left[0]:
+                h.rpc("kvs.ping", {}).then(answered)
+            else:
+                h.reactor_stop()
+
+        h.rpc("kvs.ping", {}).then(answered)
+        h.reactor_run()
+        gc.collect()
+        return len(gc.get_objects())
+
+    ask(1000)
+    before = ask(1000)
+    assert ask(10000) - before < 500
+
+
+def fact_a_child_that_ends_leaves_the_connection(h):
+    if h.attr_get("rank") != "0" or os.environ.get("FLUX_URI") is None:
+        return  # inside an instance, which does not fork
+    mine = flux.Flux()
+    assert mine.rpc("kvs.ping", {"n": 1}).get()["n"] == 1
+    child = os.fork()
+    if child == 0:
+        del mine
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert mine.rpc("kvs.ping", {"n": 2}).get()["n"] == 2
+
+
+def fact_a_handle_that_nobody_has_is_closed(h):
+    before = len(os.listdir("/proc/self/fd"))
+    if os.environ.get("FLUX_URI") is not None:
+        other = flux.Flux()
+        assert other.rpc("kvs.ping", {}).get() is not None
+        del other
+        gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def fact_close(h):
+    raises(RuntimeError, h.close)
+
+
+def fact_reactor_depth(h):
+    depth = h.reactor_running()
+    with h.in_reactor():
+        assert h.reactor_running()
+    assert h.reactor_running() == depth
+
+
+# -- ids ---------------------------------------------------------------------------------------------------
+
+
+def fact_idsets(h):
+    for text, meant in {
+        "": "", "[]": "", "1-3,5-6,42": "1-3,5-6,42", "[1-3,7]": "1-3,7", "1,2": "1-2", "1,,2": "1-2", "1,": "1",
+    }.items():  # fmt: skip
+        assert str(IDset(text)) == meant, text
+    for text in (
+        "01",
+        "3-1",
+        "2,1",
+        "1,1",
+        "1-3,2",
+        "-1",
+        "1 ,2",
+        "[1",
+        "a",
+        "1--2",
+        "1-1",
+        "0-4294967295",
+        "2147483648",
+    ):
+        raises(ValueError, lambda text=text: IDset(text))
+    ids = IDset([7, 1, 2]).set(20, 22).clear(21)
+    assert str(ids) == "1-2,7,20,22" and ids.count() == 5
+    assert (ids.first(), ids.last(), ids.next(2), ids.next(22)) == (1, 22, 7, 4294967294)
+    assert (
+        str(ids | "8") == "1-2,7-8,20,22"
+        and str(ids & "2-7") == "2,7"
+        and str(ids - "1") == "2,7,20,22"
+    )
+    assert list(ids.copy()) == [1, 2, 7, 20, 22] and 7 in ids and 8 not in ids
+    assert ids.encode(flags=0) == "1,2,7,20,22" and IDset("1-3").encode(flags=6) == "[1-3]"
+    raises(OSError, lambda: ids.set(2147483648), errno.ERANGE)
+    raises(OSError, lambda: ids.set(4294967295), errno.EINVAL)
+    raises(OverflowError, lambda: ids.set(1 << 32))
+    raises(ValueError, lambda: ids.set(3, 1))
+    raises(TypeError, lambda: ids == "1")
+    assert IDset("1-2") == IDset("1,2")
+
+
+def fact_hostlists(h):
+    for names in (
+        "n9 n10", "n09 n10", "n009 n10", "n10 n09", "n1 n1 n2", "n3 n1 n2", "1 2 3", "a a b1", "n08 n09 n10 n11",
+        "n99 n100 n101", "n1 n01 n2",
+    ):  # fmt: skip
+        hosts = names.split()
+        assert list(Hostlist(Hostlist(hosts).encode())) == hosts
+    assert str(Hostlist("n009,n10")) == "n[009,10]" and str(Hostlist("vm,vm")) == "vm,vm"
+    assert list(Hostlist("n[001,2]")) == ["n001", "n2"]
+    hosts = Hostlist("a[0-3]")
+    assert (hosts[0], hosts[-1], str(hosts[1:3]), str(hosts[IDset("0,3")])) == (
+        "a0",
+        "a3",
+        "a[1-2]",
+        "a[0,3]",
+    )
+    assert hosts.append("b", ["c[1-2]"]) == 3 and hosts.delete("b,zz") == 1 and hosts.count() == 6
+    assert hosts.find("c2") == 5 and hosts.index("c1,a0") == [4, 0] and "zz" not in hosts
+    assert str(Hostlist("n10,n9,a,n9").uniq()) == "a,n[9-10]"
+    for text in "n[", "n]", "n[]", "n[1,,2]", "n[2-1]", "n[a]", "n[0-99999999]":
+        raises(ValueError, lambda text=text: Hostlist(text))
+    raises(FileNotFoundError, lambda: hosts.find("zz"), errno.ENOENT)
+    raises(OSError, lambda: hosts.find("a[0-1]"), errno.EINVAL)
+    raises(IndexError, lambda: hosts[99])
+
+
+def fact_job_ids(h):
+    id = JobID("ƒ2wErdR9")
+    assert (
+        id
+        == JobID("f2wErdR9")
+        == JobID(id.dec)
+        == JobID(id.hex)
+        == JobID(id.dothex)
+        == JobID(id.kvs)
+    )
+    assert JobID(id.f58) == JobID(f" {id.f58plain}") == id and JobID("0.0.0.1") == 1
+    for text in "", "x1", "f", "fOOO", "f1 ", "0x", "-1", "1.1", "18446744073709551616":
+        raises(ValueError, lambda text=text: JobID(text))
+    raises(OverflowError, lambda: JobID(1 << 64).f58)
+    raises(OSError, lambda: id.encode("nosuch"), errno.EPROTO)
+
+
+def fact_a_loop(h):
+    """Without an instance, ``loop://`` brings requests back to the handle that sends them, and keeps what is put into it."""
+    loop = flux.core.handle.Flux("loop://")
+    got = []
+    watcher = loop.msg_watcher_create(
+        lambda handle, watcher, msg, args: handle.respond(msg, {"topic": msg.topic}),
+        FLUX_MSGTYPE_REQUEST,
+        "echo.it",
+    )
+    watcher.start()
+    loop.rpc("echo.it", {}).then(lambda future: (got.append(future.get()), loop.reactor_stop()))
+    loop.reactor_run()
+    assert got == [{"topic": "echo.it"}]
+    watcher.destroy()
+    name = ffi.new("char[]", b"sched-mine")
+    assert lib.flux_aux_set(loop.handle, b"flux::name", name, ffi.NULL) == 0
+    assert (
+        ffi.string(ffi.cast("char *", lib.flux_aux_get(loop.handle, b"flux::name")))
+        == b"sched-mine"
+    )
+
+
+FACTS = {
+    name[5:]: function for name, function in list(globals().items()) if name.startswith("fact_")
+}
+
+
+def main(names):
+    handle = flux.Flux()
+    assert isinstance(handle, flux.core.handle.Flux)
+    for name in names or FACTS:
+        try:
+            FACTS[name](handle)
+        except Exception:  # one fact that does not hold must not hide the others
+            print(f"--- {name}", file=sys.stderr)
+            traceback.print_exc()
+        else:
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

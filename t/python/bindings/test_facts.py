@@ -1,0 +1,65 @@
+"""The facts of facts.py: of a handle inside an instance, of one in another process, and on a real Flux where there is one."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import bindings_instance
+import facts
+import pytest
+
+from flux_embedded.kernel import RealClock
+
+
+@pytest.fixture(params=["virtual", "real"])
+def h(request):
+    options = {} if request.param == "virtual" else {"clock": RealClock()}
+    instance = bindings_instance.make("kvs", **options)
+    yield bindings_instance.handle(instance)
+    instance.stop()
+
+
+@pytest.mark.parametrize("fact", facts.FACTS)
+def test_inside(h, fact):
+    facts.FACTS[fact](h)
+
+
+def check(words, env):
+    """Run facts.py by a command line; every fact has to hold."""
+    done = subprocess.run(
+        [*words, os.path.abspath(facts.__file__)],
+        env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.stdout.split() == list(facts.FACTS), done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def environment(tmp_path):
+    """The environment of an instance: with a directory for its socket whose name is not too long."""
+    return {**os.environ, "TMPDIR": str(tmp_path) if len(str(tmp_path)) < 60 else "/tmp"}
+
+
+def test_outside(srcdir, tmp_path):
+    flux = str(srcdir / "src" / "cmd" / "flux")
+    words = [sys.executable, flux, "start", "--personality=kvs", sys.executable]
+    check(words, environment(tmp_path))
+
+
+def real_flux():
+    """The command of a real Flux that WITH_FLUX or the PATH names, or None."""
+    prefix = os.environ.get("WITH_FLUX")
+    if prefix == "no":
+        return None
+    found = shutil.which("flux", path=os.path.join(prefix, "bin") if prefix else None)
+    if found is None:
+        return None
+    # The embedded command, installed, has no such library.
+    version = subprocess.run([found, "version"], stdout=subprocess.PIPE, text=True).stdout
+    return found if "libflux-core" in version and "embedded" not in version else None
+
+
+@pytest.mark.skipif(real_flux() is None, reason="no real Flux on the PATH or in WITH_FLUX")
+def test_on_a_real_flux(tmp_path):
+    env = {name: value for name, value in environment(tmp_path).items() if name != "PYTHONPATH"}
+    check([real_flux(), "start", real_flux(), "python"], env)
