@@ -694,6 +694,44 @@ def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
         assert plan.stale() == []
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
+    """Running jobs that have come to their ends, but are not freed yet, keep it from starting."""
+    chance = random.Random(seed)
+    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
+    plan = pool.plan()
+    requests = {}
+    failed = 0
+    for jobid in range(1, 40):
+        now = NOW + jobid * 5
+        pool.clock = lambda now=now: now
+        where = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
+        ask = Ask(
+            ([chance.randint(1, 2)], 1),
+            ([1], 1),
+            chance.choice([1, 3, 4]),
+            chance.choice([0, 1, 2]),
+            False,
+            chance.choice([5.0, 20.0, 100.0]),
+            where,
+        )
+        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        plan.reserve(jobid, request, plan.earliest(request, after=now))
+        for other, (start, _) in plan.promises().items():
+            if start > now:
+                continue
+            bound = {one: plan.ranks_of(one) for one in plan.promises()}
+            try:
+                plan.alloc(other, requests[other])
+            except InsufficientResources:
+                failed += 1
+                assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
+        late = [one for one, end in pool.job_end_times() if end <= now - 5]
+        for one in late:
+            pool.free(one)
+    assert failed
+
+
 def test_fits_for_another_duration():
     pool = make_pool([({0, 1, 2, 3}, set())] * 2)
     plan = pool.plan()
@@ -747,3 +785,15 @@ def test_what_a_plan_of_beliefs_starts_ends_by_its_limit():
     plan.alloc(1, job(pool, 1, 1, 2, duration=5.0))
     assert pool.job_end(1) == NOW + 5.0
     assert plan.earliest(job(pool, 1, 1, 2, duration=7.0)) == NOW + 3.0
+
+
+def test_a_plan_takes_promises_over_from_another():
+    pool = make_pool([({0, 1}, set()), ({0, 1, 2}, set())])
+    one, other = pool.plan(), pool.plan()
+    one.reserve(-1, job(pool, 2, 1, 2, duration=10.0), NOW + 5)
+    one.hold(-2, job(pool, 1, 1, 1))
+    one.reserve(3, job(pool, 1, 1, 2, duration=10.0), NOW + 50)
+    other.take_over(one, [jobid for jobid in one.promised() if jobid < 0])
+    assert other.promised() == [-1, -2]
+    assert other.promises()[-1] == (NOW + 5, NOW + 15)
+    assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15

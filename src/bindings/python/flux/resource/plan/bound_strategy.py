@@ -100,13 +100,10 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.withdraw(jobid) if jobid is not None else None
-        self._profile.rebound.clear()
         try:
             return self.place(request, now, end) is not None
         finally:
             if own is not None and jobid is not None:
-                # Others may have been bound for this answer to what it was bound to.
-                self._profile.bind_as_before()
                 self.restore(jobid, own)
 
     def is_free(self, request: ResourceRequest) -> bool:
@@ -164,6 +161,7 @@ class BoundStrategy(Strategy):
         promise = self.promises.pop(jobid, None)
         if promise is not None:
             self._profile.remove(promise)
+        self._profile.rebound.clear()
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
@@ -173,6 +171,9 @@ class BoundStrategy(Strategy):
             promise = BoundPromise(
                 promise.start, promise.end, promise.request, parts, promise.is_open
             )
+        else:
+            # Since it was withdrawn, others may have been bound to what it was bound to.
+            self._profile.bind_as_before()
         self._enter(jobid, promise)
 
     def _enter(self, jobid: int, promise: BoundPromise) -> None:
@@ -188,5 +189,4 @@ class BoundStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        self._profile.rebound.clear()
         return self._profile.place_now(request, now, end)

@@ -336,12 +336,17 @@ class Plan:
         self._strategy.withdraw(jobid)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Make the promises to jobs that they have in another plan of the pool, whether they fit or
-        not."""
+        """Make the promises to jobs that they have in another plan of the pool, as far as they fit
+        in this one."""
         self._in_step()
         for jobid in jobids:
+            one = other._strategy.promises[jobid]
             self.cancel(jobid)
-            self._put_back(jobid, other._strategy.promises[jobid])
+            strategy = self._strategy_for(one.request)
+            if one.is_open:
+                strategy.hold(jobid, one.request, self._pool.clock())
+            else:
+                strategy.reserve(jobid, one.request, one.start, one.end)
 
     def _put_back(self, jobid: int, promise: Promise | None) -> None:
         """Give a job the promise again that was withdrawn, if it had one."""

@@ -82,7 +82,7 @@ class RankProfile:
         self._started: list[Booking] = []  # of the jobs started since the profile was made
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
-        #: promises that were bound again, with the parts they had, since somebody emptied this
+        #: promises that were bound again since one was withdrawn, with the parts they had then
         self.rebound: list[tuple[BoundPromise, list[Part] | None]] = []
         self._changes = 0  # grows with every change of the bookings or the profile
         # The last question to _room() and its answer: several steps of one search ask the same.
@@ -529,7 +529,7 @@ class RankProfile:
             promise.parts = self._parts_of_item(item)
 
     def bind_as_before(self) -> None:
-        """Bind promises as they were when `rebound` was empty."""
+        """Bind promises as they were when one was withdrawn the last time."""
         rebound, self.rebound = self.rebound, []
         for promise, parts in reversed(rebound):
             promise.parts = parts
