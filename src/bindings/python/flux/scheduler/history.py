@@ -62,11 +62,11 @@ def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
 def expected_run(guess: Any, limit: float) -> float:
     """For how long a job is expected to run, in seconds: what is predicted of it, at least
     `LEAST_RUN_S` and at most its limit; its limit, where that is nothing, or no time."""
-    expected = min(limit, NO_LIMIT_S)
+    expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
     # A NaN fails this comparison, too.
-    if isinstance(guess, (int, float)) and 0 <= guess < expected:
+    if guess is not None and isinstance(guess, (int, float)) and 0 <= guess < expected:
         expected = guess
-    return max(LEAST_RUN_S, expected)
+    return expected if expected > LEAST_RUN_S else LEAST_RUN_S
 
 
 class RunTimes:

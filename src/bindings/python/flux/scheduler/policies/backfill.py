@@ -266,9 +266,10 @@ class Backfill(PolicyScheduler):
 
     def _by(self, formula: Formula, job: PendingJob) -> float:
         submit = job.t_submit
-        waited = max(0.0, self.now() - submit)
-        since = max(0.0, submit - self.first_submission) + 1
-        return formula(waited, self.expected_run(job), job.size, since)
+        waited = self.now() - submit
+        since = submit - self.first_submission
+        expected = self.expected_run(job)
+        return formula(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
         """What a site's function says of a job; None if it raises, which is logged once."""
@@ -628,7 +629,13 @@ class Backfill(PolicyScheduler):
     def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
         if self.ranked is None:
             return super().asked_order(job)
-        return job.order, usable(self.rank(job)), job.jobid, job
+        rank = self.rank(job)
+        return (
+            job.order,
+            rank if type(rank) is float and rank == rank else usable(rank),
+            job.jobid,
+            job,
+        )
 
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         if self.ranked is None:

@@ -155,10 +155,14 @@ class LatestStartPasses(RankedPasses):
             if job is None:
                 yield
                 continue
-            ranks = policy.queue_order.turn_of(job)
+            ranks = self.turn_of(job)
+            free = self._free.get(job.signature)
+            if free is None:
+                free = self.is_free(job)
             if ranks & behind:
-                rest.append(job)
-            elif not self.is_free(job):
+                if free:  # what is not free now is not free later in this pass
+                    rest.append(job)
+            elif not free:
                 if not self.set_aside(job):
                     heads.append(job)
                     behind |= ranks
@@ -169,15 +173,23 @@ class LatestStartPasses(RankedPasses):
         self._heads = heads
         self._ahead_of = heads[0] if heads else None
         beside = None
+        # By signature, the shortest limit with which a job did not leave heads their times: one with
+        # this limit or a longer one would not either.
+        refused: dict[Any, float] = {}
         for job in self.still_asked((yield from self.by_candidate_rank(rest))):
             if job is None:
                 yield
                 continue
             if not self.is_free(job):
                 continue
+            shortest = refused.get(job.signature)
+            if shortest is not None and job.limit >= shortest:
+                continue
             if beside is None:
                 beside = self.plan_for(heads)
             if beside is not None and not beside.fits(job.resource_request):
+                if job.signature is not None:
+                    refused[job.signature] = job.limit
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Jobs that are tried in one reactor turn, at some 5 microseconds each, and as how many of these one
+#: Jobs that are tried in one reactor turn, at 1 to 5 microseconds each, and as how many of these one
 #: counts that starts.
-TRIED_PER_TURN = 64
-START_EFFORT = 16
+TRIED_PER_TURN = 128
+START_EFFORT = 32
 
 #: Jobs that are compared, and signatures that are looked at, in one reactor turn.
 COMPARED_PER_TURN = 256
@@ -66,6 +66,8 @@ class RankedPasses:
         # was looked at.
         self._effort = 0
         self._unsure = False
+        # For which ranks a job of this signature waits for others, in this pass.
+        self._turns: dict[Any, int] = {}
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -74,6 +76,8 @@ class RankedPasses:
         policy = self.policy
         while True:
             self.again = False
+            self._effort = 0
+            self._turns.clear()
             plan = policy.require_plan()
             if plan is None:
                 return
@@ -112,7 +116,7 @@ class RankedPasses:
             if job is None:
                 yield
                 continue
-            ranks = policy.queue_order.turn_of(job)
+            ranks = self.turn_of(job)
             if ranks & covered and policy.has_candidate_ranks:
                 candidates.append(job)
             elif self.starts(job) or self.set_aside(job):
@@ -163,14 +167,25 @@ class RankedPasses:
             if job.queued and not job.request.finalized:
                 yield job
 
+    def turn_of(self, job: PendingJob) -> int:
+        """`QueueOrder.turn_of`, asked once in a pass for all jobs of a signature."""
+        ranks = self._turns.get(job.signature)
+        if ranks is None:
+            ranks = self.policy.queue_order.turn_of(job)
+            if job.signature is not None:
+                self._turns[job.signature] = ranks
+        return ranks
+
     def is_free(self, job: PendingJob) -> bool:
         """Whether a job would fit now if nothing were promised."""
         return self._is_free(job.signature, job.resource_request)
 
     def _is_free(self, signature: Any, request: Any) -> bool:
         free = self._free.get(signature)
-        if free is None or signature is None:
-            free = self._free[signature] = self.policy.plan.has_free(request)
+        if free is None:
+            free = self.policy.plan.has_free(request)
+            if signature is not None:
+                self._free[signature] = free
         return free
 
     def free_signatures(self) -> Generator[None, None, set[Any]]:
