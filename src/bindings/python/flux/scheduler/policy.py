@@ -105,8 +105,8 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
 
-    #: Whether jobs that run already are known, and others may come.
-    _is_ready = False
+    #: Whether it is time, or was, to read what an earlier scheduler has stored.
+    _reads_state = False
 
     #: Whether a job that comes later may start before one that waits.
     looks_past_heads = False
@@ -204,7 +204,7 @@ class PolicyScheduler(Scheduler):
         over reloads and restarts (`flux.scheduler.run_time_service`)."""
         if self._history is None:
             self._history = RunTimes()
-            if self._is_ready:
+            if self._reads_state:
                 self._load_history()
         return self._history
 
@@ -368,6 +368,9 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         for rule in self.admission.rules:
             rule.pool_made()  # what is raised ends the start
+        # Before hello: the job manager announces no release between that and ready.
+        self._reads_state = True
+        self._load_history()
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         if any(rule.wants_attributes() for rule in self.admission.rules):
@@ -378,8 +381,6 @@ class PolicyScheduler(Scheduler):
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
-        self._is_ready = True
-        self._load_history()
 
     # -- starting jobs -----------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog, in_order
-from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.times import parse_duration
 
 if TYPE_CHECKING:
@@ -259,8 +259,8 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             self.ranked.came(job)
 
-    def _before_ready(self, jobs: list[RunningJob]) -> None:
-        super()._before_ready(jobs)
+    def _pool_made(self) -> None:
+        super()._pool_made()
         if self.ranked is not None:
             self.ranked.load()
 

@@ -109,7 +109,7 @@ class LatestStartPasses(RankedPasses):
         #: job ids with the latest starts they had before the scheduler was loaded, until they come
         self._known: dict[int, float] = {}
         self._came: dict[int, PendingJob] = {}  # those of them that have come
-        self._wait_until = 0.0
+        self._wait_until: float | None = None
 
     # -- a pass ------------------------------------------------------------------------------------
 
@@ -482,18 +482,18 @@ class LatestStartPasses(RankedPasses):
                 self._known = {int(jobid): float(when) for jobid, when in stored["latest"]}
         except (KeyError, TypeError, ValueError) as exc:
             self.policy.log.error(f"{KEY} in the KVS cannot be read: {exc!r}")
-        if self._known:
-            self._wait_until = self.policy.now() + WAIT_FOR_KNOWN_S
-            self.policy.call_at(self._wait_until, self.policy.look_again)
 
     def wait_for_known(self) -> bool:
         """Whether jobs with a latest start are still to come: another job could start in their
         place. Those that were canceled meanwhile never come."""
-        policy = self.policy
+        policy, now = self.policy, self.policy.now()
+        if self._wait_until is None:
+            self._wait_until = now + WAIT_FOR_KNOWN_S
+            policy.call_at(self._wait_until, policy.look_again)
         return (
             len(self._came) < len(self._known)
             and len(self.backlog) < policy.waiting_at_start
-            and policy.now() < self._wait_until
+            and now < self._wait_until
         )
 
     def keep_known(self) -> Steps:
