@@ -1,7 +1,8 @@
 """``_flux._hostlist``: what the bindings call of libflux-hostlist."""
 
+from _flux import hostlist  # noqa: F401
 from _flux.ffi import FFI
 from _flux.function import Library
 
-lib = Library(FFI, {"hostlist_": "_flux.hostlist"}, {})
+lib = Library(FFI, {})
 ffi = lib.get_ffi()

@@ -1,11 +1,11 @@
 """``_flux._idset``: what the bindings call of libflux-idset."""
 
+from _flux import idset  # noqa: F401
 from _flux.ffi import FFI
 from _flux.function import Library
 
 lib = Library(
     FFI,
-    {"idset_": "_flux.idset"},
     {
         "IDSET_FLAG_AUTOGROW": 1,
         "IDSET_FLAG_BRACKETS": 2,

@@ -67,10 +67,6 @@ class FFI:
                 raise TypeError(f"expected a ctype or a cdata object, got {type(what).__name__!r}")
         return ctype
 
-    def getctype(self, ctype):
-        """How C writes a type."""
-        return named(ctype).cname if isinstance(ctype, str) else ctype.cname
-
     def new(self, cname, value=None):
         """An array, or a struct behind a pointer.
 
@@ -103,11 +99,6 @@ class FFI:
         if b"\0" in value:
             value = value.partition(b"\0")[0]
         return value if maxlen < 0 else value[:maxlen]
-
-    def buffer(self, value, size=-1):
-        """The bytes of a ``char *``, all or the first `size` of them."""
-        value = value.value if isinstance(value, Text) else value
-        return value if size < 0 else value[:size]
 
     def new_handle(self, value):
         """A ``void *`` that stands for an object."""

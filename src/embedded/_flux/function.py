@@ -17,12 +17,10 @@ So is `look_up`, in the place of the method that finds a function and keeps it i
 """
 
 import errno
-import importlib
 import os
-import sys
 from types import MethodType
 
-from _flux.cdata import NULL, Array, Text, bytes_of, text_of
+from _flux.cdata import NULL, Array, Match, Text, bytes_of, text_of
 from _flux.ctype import INTEGERS, Prototype
 from _flux.ffi import class_of
 
@@ -239,30 +237,25 @@ def _check(name, ctype, wrapped, nullable, scope):
     """Lines of code that check and convert an argument; what they refer to is put into `scope`."""
     if ctype.kind == "primitive":
         return _check_number(name, ctype, scope)
-    convert = f"{name}_convert"
-    if ctype.cname == "char *":
-        scope[convert] = _text_converter(wrapped, nullable)
-        same = f"{name}.__class__ is not str" if wrapped else "True"
-        return [f"if {same}: {name} = {convert}({name})"]
-    if ctype.kind == "function":
-        scope[convert] = _callback
-        return [f"{name} = {convert}({name})"]
-    if ctype.cname == "struct flux_match":
-        from _flux.cdata import Match
-
-        scope[convert] = _converter(ctype, (Match,), False, False)
-        scope["Match"] = Match
-        return [f"if {name}.__class__ is not Match: {name} = {convert}({name})"]
-    classes = class_of(ctype)
-    if classes:
-        scope[convert] = _converter(ctype, classes, wrapped, nullable)
-        scope[f"{name}_class"] = classes[0]
-        return [f"if {name}.__class__ is not {name}_class: {name} = {convert}({name})"]
     if ctype.cname == "void *":
         scope["NULL"] = NULL
         return [f"if {name} is NULL: {name} = None"]
-    scope[convert] = _array_converter(ctype, wrapped, nullable)
-    return [f"{name} = {convert}({name})"]
+    convert = f"{name}_convert"
+    call = f"{name} = {convert}({name})"
+    if ctype.kind == "function":
+        scope[convert] = _callback
+        return [call]
+    if ctype.cname == "char *":
+        scope[convert] = _pointer_converter(ctype, _text_taker(wrapped), wrapped, nullable)
+        return [f"if {name}.__class__ is not str: {call}" if wrapped else call]
+    classes = (Match,) if ctype.cname == "struct flux_match" else class_of(ctype)
+    if classes:
+        take = lambda value: value if isinstance(value, classes) else None
+        scope[convert] = _pointer_converter(ctype, take, wrapped, nullable)
+        scope[f"{name}_class"] = classes[0]
+        return [f"if {name}.__class__ is not {name}_class: {call}"]
+    scope[convert] = _pointer_converter(ctype, _array_taker(ctype.item), wrapped, nullable)
+    return [call]
 
 
 def _check_number(name, ctype, scope):
@@ -315,72 +308,55 @@ def _bool(value):
     return bool(value)
 
 
-def _unwrapped(value):
-    """What a wrapper of the bindings wraps; any other value as it is."""
-    return value.handle if isinstance(value, Wrapped.base) else value
+def _pointer_converter(ctype, take, wrapped, nullable):
+    """A function that checks a pointer.
 
+    Args:
+        ctype (CType): its type
+        take: ``take(value)`` is what the implementation is given for a value, or None if that is nothing of this type
+        wrapped (bool), nullable (bool): see `Function.bound`
+    """
 
-def _text_converter(wrapped, nullable):
     def convert(value):
+        if wrapped and isinstance(value, Wrapped.base):
+            value = value.handle
+        taken = take(value)
+        if taken is not None:
+            return taken
+        if value is NULL or (wrapped and value is None):
+            if nullable:
+                return None
+            raise failure(errno.EINVAL)
+        wanted = "bytes or list or tuple" if ctype.cname == "char *" else "pointer to same type"
+        raise TypeError(
+            f"initializer for ctype '{ctype.cname}' must be a {wanted}, not {type(value).__name__}"
+        )
+
+    return convert
+
+
+def _text_taker(wrapped):
+    def take(value):
         if value.__class__ is bytes:
             return text_of(value)
         if value.__class__ is Text:
             return text_of(value.value)
-        if wrapped and isinstance(value, str):
-            return str(value)
-        if value is NULL or (wrapped and value is None):
-            if nullable:
-                return None
-            raise failure(errno.EINVAL)
-        raise TypeError(
-            "initializer for ctype 'char *' must be a bytes or list or tuple, "
-            f"not {type(value).__name__}"
-        )
+        return str(value) if wrapped and isinstance(value, str) else None
 
-    return convert
+    return take
 
 
-def _converter(ctype, classes, wrapped, nullable):
-    def convert(value):
-        if wrapped:
-            value = _unwrapped(value)
-        if isinstance(value, classes):
-            return value
-        if value is NULL or (wrapped and value is None):
-            if nullable:
-                return None
-            raise failure(errno.EINVAL)
-        raise TypeError(
-            f"initializer for ctype '{ctype.cname}' must be a pointer to same type, "
-            f"not {type(value).__name__}"
-        )
-
-    return convert
-
-
-def _array_converter(ctype, wrapped, nullable):
+def _array_taker(item):
     """For what results are put in: ``int *``, ``const char **``, ``flux_error_t *``."""
-    item = ctype.item
-    # A pointer to one kind of pointer is as good as to another: bindings cast them to and fro.
-    same = (
-        (lambda other: other.kind == "pointer")
-        if item.kind == "pointer"
-        else (lambda other: other is item)
-    )
 
-    def convert(value):
-        if value.__class__ is Array and same(value.ctype.item):
-            return value
-        if value is NULL or (wrapped and value is None):
-            if nullable:
-                return None
-            raise failure(errno.EINVAL)
-        raise TypeError(
-            f"initializer for ctype '{ctype.cname}' must be a pointer to same type, "
-            f"not {type(value).__name__}"
-        )
+    def take(value):
+        if value.__class__ is not Array:
+            return None
+        other = value.ctype.item
+        # A pointer to one kind of pointer is as good as to another: bindings cast them to and fro.
+        return value if other is item or other.kind == item.kind == "pointer" else None
 
-    return convert
+    return take
 
 
 def _buffer(value):
@@ -407,14 +383,11 @@ class Library:
 
     Args:
         ffi: the FFI whose errno they set
-        homes (dict): what the name of a function begins with -> the module in which it is declared, which is imported
-            when one is asked for
         constants (dict): name -> int
     """
 
-    def __init__(self, make_ffi, homes, constants):
+    def __init__(self, make_ffi, constants):
         self.__dict__.update(constants)
-        self._homes = homes
         self._ffi = make_ffi(self)
 
     def get_ffi(self):
@@ -426,11 +399,6 @@ class Library:
         setattr(self, name, value)
 
     def __getattr__(self, name):
-        if name not in _DECLARED and not sys.is_finalizing():
-            for beginning, home in self._homes.items():
-                if name.startswith(beginning):
-                    importlib.import_module(home)
-                    break
         if name not in _DECLARED:
             raise AttributeError(name)
         made = Function(name, self._ffi)

@@ -8,18 +8,16 @@ nothing else of the caller runs meanwhile.  So that what a future is made of can
 
 import errno
 import os
-from collections import deque
-
-from greenlet import getcurrent
 
 from _flux import handle as _handle
 from _flux.cdata import NULL, weak
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions
+from flux_embedded.kernel import future as kernel_future
 from flux_embedded.kernel.handle import Flux
 
 
-class Future:
+class Future(kernel_future.Future):
     """A future.
 
     Args:
@@ -27,31 +25,24 @@ class Future:
         arg: argument of `init`; held weakly
 
     Attributes:
-        h (Flux): the handle it belongs to, or None
-        reactor (Task): whose reactor calls the continuation, or None
+        handle (Flux): the handle it belongs to, or None
+        task (Task): whose reactor calls the continuation, or None
         refs (int): references; with the last one it ends
         result (tuple): (value, errnum, error text) once it is fulfilled, else None
-        aux (dict): what others keep with it
     """
 
     # Most futures never need most of these: they become instance attributes when they are set.
-    h = None
-    reactor = None
+    handle = None
+    task = None
     refs = 1
-    result = None
-    aux = None
-    _queue = None
     _init = None
     _init_arg = None
-    _continuation = None
-    _arg = None
     _posted = False
-    _sleepers = None
     _started = 0
     _timeout = -1.0
     _timer = None
     _now = None
-    _waiting = False
+    _waited_for = False
 
     def __init__(self, init=None, arg=None):
         if init is not None:
@@ -59,11 +50,11 @@ class Future:
             self._init_arg = arg
 
     def set_flux(self, h):
-        former, self.h = self.h, h
+        former, self.handle = self.handle, h
         if h is not None:
             h.refs += 1
-            if self.reactor is None:
-                self.reactor = h.task
+            if self.task is None:
+                self.task = h.task
         if former is not None:
             _handle.flux_close(former)
 
@@ -71,39 +62,26 @@ class Future:
 
     def fulfill(self, value=None):
         """Succeed."""
-        self._settle((value, 0, None))
+        self.settle((value, 0, None))
 
     def fulfill_error(self, errnum, text=None):
         """Fail, with a text or without one."""
-        self._settle((None, errnum, text))
-
-    def _settle(self, result):
-        if self.result is None:
-            self.result = result
-        else:
-            if self._queue is None:
-                self._queue = deque()
-            self._queue.append(result)
-        self._ready()
+        self.settle((None, errnum, text))
 
     def _ready(self):
-        """There is a result: tell whoever waits for one."""
         if self._sleepers:
-            sleepers, self._sleepers = self._sleepers, None
-            for sleeper in sleepers:
-                self.h.kernel.resume(sleeper)
+            self._wake()
         if self._now is not None:
             self._now.task.post(self._now.task.reactor_stop)
-        if self._continuation is not None:
+        if self._callback is not None:
             self._post()
 
     def reset(self):
         """Take the result away; the next one takes its place if it has come already."""
-        self.result = None
-        if self._continuation is not None:
+        super().reset()
+        if self._callback is not None:
             self._arm_timer()
-        if self._queue:
-            self.result = self._queue.popleft()
+        if self.result is not None:
             self._ready()
 
     def value(self):
@@ -136,7 +114,7 @@ class Future:
 
     def _wait(self, timeout):
         """Run `init` and a reactor for what it has started."""
-        self._waiting = True
+        self._waited_for = True
         started, self._started = self._started, self._started | _NOW
         try:
             if self._init is not None and not started & _NOW:
@@ -144,7 +122,7 @@ class Future:
             if self.result is None:
                 self._run_now(timeout)
         finally:
-            self._waiting = False
+            self._waited_for = False
         if self.result is None:
             raise failure(errno.EDEADLK)
 
@@ -174,55 +152,30 @@ class Future:
     def now(self):
         """The handle that `init` works with while somebody waits."""
         if self._now is None:
-            self._now = Flux(self.h.task.clone())
+            self._now = Flux(self.handle.task.clone())
         return self._now
-
-    @property
-    def is_waited_for(self):
-        """Whether somebody waits for it just now."""
-        return self._waiting
 
     def current_flux(self):
         """The handle to start something with: the clone while somebody waits, else its own."""
-        if self.h is None:
+        if self.handle is None:
             raise failure(errno.EINVAL)
-        return self.now() if self._waiting else self.h
+        return self.now() if self._waited_for else self.handle
 
-    def _sleep(self, timeout):
-        """Block the calling greenlet until there is a result or the time is up; returns whether there is one."""
-        self.h.about_to_wait(self)
-        kernel = self.h.kernel
-        sleeper = getcurrent()
-        entry = None
-        expired = []
-        if timeout >= 0:
-
-            def expire():
-                expired.append(True)
-                kernel.resume(sleeper)
-
-            entry = kernel.call_later(timeout, expire)
-        try:
-            while self.result is None and not expired:
-                if self._sleepers is None:
-                    self._sleepers = []
-                self._sleepers.append(sleeper)
-                kernel.switch_to_hub()
-        finally:
-            if self._sleepers and sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
-            if entry is not None:
-                entry[2] = None
-        return self.result is not None
+    def current_task(self):
+        """The task whose reactor runs for it."""
+        if self._waited_for and self.handle is not None:
+            return self.now().task
+        if self.task is None:
+            raise failure(errno.EINVAL)
+        return self.task
 
     # -- continuations -------------------------------------------------------------------------------------
 
     def then(self, timeout, continuation, arg):
         """Have ``continuation(future, arg)`` called by the reactor for each result."""
-        if self.reactor is None:
+        if self.task is None:
             raise failure(errno.EINVAL)
-        self._continuation = continuation
-        self._arg = arg
+        self._callback = (continuation, arg)
         self._timeout = timeout
         if self.result is not None:
             self._post()
@@ -239,43 +192,44 @@ class Future:
     def _arm_timer(self):
         self._stop_timer()
         if self._timeout >= 0:
-            self._timer = self.reactor.kernel.call_later(self._timeout, self._expired)
-            self.reactor.callbacks += 1
+            self._timer = self.task.kernel.call_later(self._timeout, self._expired)
+            self.task.callbacks += 1
 
     def _stop_timer(self):
         if self._timer is not None:
             self._timer[2] = None
             self._timer = None
-            self.reactor.callbacks -= 1
+            self.task.callbacks -= 1
 
     def _expired(self):
         self._timer = None
-        self.reactor.callbacks -= 1
+        self.task.callbacks -= 1
         self.fulfill_error(errno.ETIMEDOUT)
 
     def _post(self):
         if not self._posted:
             self._posted = True
-            self.reactor.post(self._continue)
+            self.task.post(self._call)
 
-    def _continue(self):
+    def _call(self):
         self._posted = False
-        if self.result is None or self._continuation is None:
+        if self.result is None or self._callback is None:
             return
         self._stop_timer()
-        arg = self._arg()
-        if arg is not None:
-            self._continuation(self, arg)
+        continuation, arg = self._callback
+        given = arg()
+        if given is not None:
+            continuation(self, given)
 
     def end(self):
         """Nobody refers to it any more: nothing of it happens from now on."""
         self._stop_timer()
-        self._continuation = None
+        self._callback = None
         if self._now is not None:
             self._now.task.close()
             self._now = None
-        if self.h is not None:
-            h, self.h = self.h, None
+        if self.handle is not None:
+            h, self.handle = self.handle, None
             _handle.flux_close(h)
 
 
@@ -297,9 +251,9 @@ class RPCFuture(Future):
 
     def expect(self, h, matchtag, streaming=False):
         """The request is under way; called by the handle."""
-        self.h = h
+        self.handle = h
         h.refs += 1
-        self._task = self.reactor = h.task
+        self._sender = self.task = h.task
         self.matchtag = matchtag
         self.streaming = streaming
         if not matchtag:
@@ -310,15 +264,15 @@ class RPCFuture(Future):
         if msg.errnum or not self.streaming:
             self._close()
         if msg.errnum:
-            self._settle((None, msg.errnum, msg.payload_str))
+            self.settle((None, msg.errnum, msg.payload_str))
         else:
-            self._settle((msg, 0, None))
+            self.settle((msg, 0, None))
 
     def _close(self):
         """No response is expected any more, and the reactor does not wait for one."""
         self.streaming = False
         if self.matchtag:
-            self._task.futures.pop(self.matchtag, None)
+            self._sender.futures.pop(self.matchtag, None)
         self._release()
 
     def _release(self):
@@ -328,8 +282,8 @@ class RPCFuture(Future):
 
     def then(self, timeout, continuation, arg):
         super().then(timeout, continuation, arg)
-        if self._holds is None and self.matchtag in self._task.futures:
-            self._holds = self.reactor
+        if self._holds is None and self.matchtag in self._sender.futures:
+            self._holds = self.task
             self._holds.callbacks += 1
         if self._in_vain and self.result is None:
             # With a real Flux the response has its receiver since somebody waited, and there cannot be two.
@@ -337,14 +291,17 @@ class RPCFuture(Future):
             self.fulfill_error(errno.EEXIST)
 
     def reset(self):
-        if self._in_vain:
-            self._in_vain = False
+        self._in_vain = False
         super().reset()
 
     def _wait(self, timeout):
-        if not self._sleep(timeout):
+        """Block the calling greenlet: what is to come comes from elsewhere."""
+        self.handle.about_to_wait(self)
+        try:
+            kernel_future.Future.wait_for(self, timeout)
+        except TimeoutError:
             self._in_vain = True
-            raise failure(errno.ETIMEDOUT)
+            raise failure(errno.ETIMEDOUT) from None
 
     def end(self):
         self._close()
@@ -357,7 +314,7 @@ class RPCFuture(Future):
             OSError: it is an error, or the request wanted none (EINVAL)
         """
         if self.result is None:
-            self._sleep(-1.0)
+            self._wait(-1.0)
         msg, number, _ = self.result
         if number:
             raise failure(number)
@@ -449,6 +406,7 @@ functions(
         "bool flux_future_is_ready (flux_future_t *f)": lambda f: f.result is not None,
         "void flux_future_reset (flux_future_t *f)": lambda f: f.reset(),
         "flux_t *flux_future_get_flux (flux_future_t *f)": lambda f: f.current_flux(),
+        "flux_reactor_t *flux_future_get_reactor (flux_future_t *f)": lambda f: f.current_task(),
         "void flux_future_set_flux (flux_future_t *f, flux_t *h)": lambda f, h: f.set_flux(h),
         "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free)":
             lambda f, result, free: f.fulfill(result),
@@ -457,15 +415,6 @@ functions(
     },
     null="h result text",
 )  # fmt: skip
-
-
-@function("flux_reactor_t *flux_future_get_reactor (flux_future_t *f)")
-def flux_future_get_reactor(f):
-    if f.is_waited_for and f.h is not None:
-        return f.now().task
-    if f.reactor is None:
-        raise failure(errno.EINVAL)
-    return f.reactor
 
 
 # -- futures made of others --------------------------------------------------------------------------------
@@ -504,7 +453,7 @@ def follow(parent, child, continuation):
     h = parent.current_flux()
     if not isinstance(child, RPCFuture):
         child.set_flux(h)
-    child.reactor = h.task
+    child.task = h.task
     child.then(-1.0, continuation, lambda: NULL)
 
 

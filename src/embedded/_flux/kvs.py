@@ -139,7 +139,7 @@ def flux_kvs_lookup_cancel(f):
 
 def cancel(f, topic):
     """Ask for the end of a stream of responses."""
-    send(f.h, topic, {"matchtag": f.matchtag}, RPC_NORESPONSE).end()
+    send(f.handle, topic, {"matchtag": f.matchtag}, RPC_NORESPONSE).end()
 
 
 # -- directories -------------------------------------------------------------------------------------------

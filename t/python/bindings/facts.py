@@ -12,6 +12,8 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import threading
 import traceback
 
 import flux
@@ -29,7 +31,7 @@ from flux.core.inner import raw
 from flux.future import Future, FutureExt, WaitAllFuture
 from flux.hostlist import Hostlist
 from flux.idset import IDset
-from flux.job import JobID
+from flux.job import FluxExecutor, JobException, JobID, JobspecV1
 from flux.wrapper import InvalidArguments, MissingFunctionError, WrongNumArguments
 
 
@@ -655,6 +657,79 @@ def fact_ten_thousand_requests_leave_nothing(h):
     ask(1000)
     before = ask(1000)
     assert ask(10000) - before < 500
+
+
+BLOCKED = """
+from flux.brokermod import BrokerModule, request_handler
+
+class Blocked(BrokerModule):
+    @request_handler("block")
+    def block(self, msg):
+        self.handle.respond(msg, self.handle.rpc("slow.answer", {}).get())
+"""
+
+
+def fact_a_module_that_waits_for_an_answer_ends_after_it(h):
+    """It is blocked in get() when somebody removes it."""
+    asked, events = [], []
+
+    def on_request(h, watcher, msg, args):
+        asked.append(msg)
+        h.reactor_stop()
+
+    h.service_register("slow").get()
+    watcher = h.msg_watcher_create(on_request, FLUX_MSGTYPE_REQUEST, "slow.answer")
+    watcher.start()
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "blocked.py")
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(BLOCKED)
+        h.rpc("module.load", {"path": path, "args": []}).get()
+    blocked = h.rpc("blocked.block", {})
+    run(h)
+    removed = h.rpc("module.remove", {"name": "blocked"})
+    blocked.then(lambda f: events.append(f.get()))
+    removed.then(lambda f: (events.append(f.get()), h.reactor_stop()))
+    run(h, later(h, 0.3, lambda: (events.append("waited"), h.respond(asked[0], {"late": True}))))
+    assert events == ["waited", {"late": True}, None], events
+    watcher.destroy()
+    h.service_unregister("slow").get()
+
+
+def fact_a_handle_in_another_thread(h):
+    if os.environ.get("FLUX_URI") is None:
+        return  # inside an instance, whose thread is the only one
+    mine, found = flux.Flux(), []
+
+    def ask():
+        own = flux.Flux()
+        for handle in (mine, own):
+            found.append(handle.rpc("kvs.ping", {"n": 1}).get()["n"])
+            handle.rpc("kvs.ping", {"n": 2}).then(lambda f: found.append(f.get()["n"]))
+            handle.reactor_run()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found == [1, 2, 1, 2], found
+    assert mine.rpc("kvs.ping", {"n": 3}).get()["n"] == 3
+
+
+def fact_jobs_in_threads(h):
+    if os.environ.get("FLUX_URI") is None:
+        return
+    seen = []
+    with FluxExecutor(threads=2) as executor:
+        futures = [
+            executor.submit(JobspecV1.from_command(["sh", "-c", f"exit {n}"])) for n in (0, 3)
+        ]
+        for future in futures:
+            future.add_event_callback("finish", lambda f, event: seen.append(event.name))
+        assert [future.result() for future in futures] == [0, 3]
+        assert all(future.jobid() > 0 and future.exception() is None for future in futures)
+        bad = executor.submit(JobspecV1.from_command(["true"], num_tasks=1, cores_per_task=100000))
+        raises(JobException, bad.result)
+    assert seen == ["finish", "finish"], seen
 
 
 def fact_a_child_that_ends_leaves_the_connection(h):

@@ -42,7 +42,7 @@ def environment(tmp_path):
 
 def test_outside(srcdir, tmp_path):
     flux = str(srcdir / "src" / "cmd" / "flux")
-    words = [sys.executable, flux, "start", "--personality=kvs", sys.executable]
+    words = [sys.executable, flux, "start", sys.executable]
     check(words, environment(tmp_path))
 
 

@@ -48,7 +48,8 @@ def flux(tmp_path, tmp_path_factory):
     assert os.listdir(tmpdir) == []
 
 
-MINIMAL = "--personality=minimal"
+#: No modules.
+MINIMAL = "-o,-Sbroker.rc1_path=,-Sbroker.rc3_path="
 
 
 def wait_for(path):
@@ -102,7 +103,7 @@ def test_words_and_shell(flux):
     [
         (
             ["--nosuchopt", "true"],
-            "flux-start: unrecognized option '--nosuchopt'\nTry `flux-start --help' for more information.\n",
+            "flux-start: option --nosuchopt not recognized\nTry `flux-start --help' for more information.\n",
         ),
         (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
         (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
@@ -115,10 +116,6 @@ def test_words_and_shell(flux):
             f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n",
         ),
         (["-s0", "true"], "flux-start: --test-size argument must be > 0\n"),
-        (
-            ["--personality=big", "true"],
-            "flux-start: --personality=big: expected one of minimal, kvs, job, full\n",
-        ),
     ],
 )
 def test_wrong_usage(flux, argv, stderr):
@@ -195,7 +192,8 @@ def test_signal_ends_everything(flux, tmp_path, number):
         echo $$ >shellpid; mv shellpid ready
         sleep 1000
     """
-    process = flux.popen("--personality=job", "-s2", textwrap.dedent(script))
+    (tmp_path / "fake.toml").write_text("fake-resources = { nnodes = 2, cores-per-node = 2 }\n")
+    process = flux.popen("-s2", "--conf=fake.toml", textwrap.dedent(script))
     wait_for(tmp_path / "ready")
     pids = [
         int(word)

@@ -125,7 +125,9 @@ SET_ASIDE.update(
         ],
         "submit-raw": [(r"jq", "the validator has a rule more, or less")],
         "mock": [(r"exec\.test", "the reason is whatever errno was")],
-        "own-jobs-default": [(r"annotations", "what is told of a job is told after a second")],
+        "own-jobs-default": [
+            (r"annotations|flux jobs \| sed", "what is told of a job is told after a second")
+        ],
         "resource-reload": [(r"resource status", FAKE_RANKS)],
     }
 )

@@ -55,6 +55,16 @@ def read(path):
     return sections
 
 
+def personality(name):
+    """Options of flux start: the personality of test_under_flux (t/sharness.sh) of this name."""
+    if name == "full":
+        return []
+    if name == "minimal":
+        return ["-Sbroker.rc1_path=", "-Sbroker.rc3_path="]
+    run = f"flux modprobe run {ROOT}/t/rc"
+    return [f"-Sbroker.rc1_path={run}/rc1-{name}.py", f"-Sbroker.rc3_path={run}/rc3.py"]
+
+
 def environment(**more):
     """The environment of a command that knows nothing of an instance."""
     environ = {

@@ -2,7 +2,7 @@
 """Command lines beyond the recorded ones, in one embedded instance of four ranks of two cores."""
 
 import pytest
-from golden_replay import environment, replay_commands, scrub
+from golden_replay import environment, personality, replay_commands, scrub
 
 #: (command, exit code, stdout, stderr) after scrubbing; they run in this order in one shell.
 LINES = [
@@ -262,7 +262,7 @@ def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("commands")
     entries = [{"cmd": line[0]} for line in LINES]
     found, log = replay_commands(
-        entries, directory, ["flux", "start", "-s4", "--personality=job"], environ=environment()
+        entries, directory, ["flux", "start", "-s4", *personality("job")], environ=environment()
     )
     return found, log, directory / "user"
 

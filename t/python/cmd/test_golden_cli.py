@@ -8,25 +8,14 @@ import subprocess
 
 import pytest
 import shared
-from golden_replay import ROOT, environment, read, replay_commands, scrub
+from golden_replay import ROOT, environment, personality, read, replay_commands, scrub
 
-RC = [
-    f"-Sbroker.rc1_path=flux modprobe run {ROOT}/t/rc/rc1-{{}}.py",
-    f"-Sbroker.rc3_path=flux modprobe run {ROOT}/t/rc/rc3.py",
-]
 START = ["flux", "start"]
-PERSONALITY = {
-    "minimal": ["-Sbroker.rc1_path=", "-Sbroker.rc3_path="],
-    "kvs": [word.format("kvs") for word in RC],
-    "job": [word.format("job") for word in RC],
-    "full": [],
-}
-
 #: file -> words of the flux start around it; None for none
 FILES = {
-    "cli-jobs": [*START, "-s4", *PERSONALITY["job"]],
-    "cli-misc": [*START, "-s4", *PERSONALITY["job"]],
-    "cli-module": [*START, "-s2", "-Sbroker.module-nopanic=1", *PERSONALITY["job"]],
+    "cli-jobs": [*START, "-s4", *personality("job")],
+    "cli-misc": [*START, "-s4", *personality("job")],
+    "cli-module": [*START, "-s2", "-Sbroker.module-nopanic=1", *personality("job")],
     "cli-start": None,
 }
 
@@ -143,7 +132,7 @@ def replay_personalities(directory):
         inside = directory / str(number)
         inside.mkdir()
         some, log = replay_commands(
-            entries, inside, [*START, "-s2", *PERSONALITY[name]], environ=environment()
+            entries, inside, [*START, "-s2", *personality(name)], environ=environment()
         )
         results += some
         logs += log

@@ -450,15 +450,15 @@ def test_a_file_is_always_readable(h, tmp_path):
     assert seen == [b"hell", b"o", b""]
 
 
-def test_a_future_is_fulfilled_by_whoever_has_it(h):
+def test_a_future_is_settled_by_whoever_has_it(h):
     seen = []
     future = Future(h)
-    h.timer_watcher_create(1, lambda *args: future.fulfill("done")).start()
+    h.timer_watcher_create(1, lambda *args: future.settle("done")).start()
     future.then(lambda future: (seen.append(future.get()), h.reactor_stop()))
     h.reactor_run()
     assert seen == ["done"]
     other = Future(h)
-    h.kernel.call_later(2, lambda: other.fulfill("later"))
+    h.kernel.call_later(2, lambda: other.settle("later"))
     assert other.get() == "later" and h.kernel.now() == 1003.0
 
 

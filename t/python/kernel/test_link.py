@@ -3,6 +3,7 @@
 
 import errno
 import os
+import select
 import socket
 import threading
 
@@ -11,6 +12,7 @@ import pytest
 from flux_embedded.kernel import message
 from flux_embedded.kernel.link import connect
 from flux_embedded.kernel.message import Message
+from flux_embedded.kernel.task import REACTOR_NOWAIT
 from flux_embedded.kernel.wire import Unpacker, pack
 
 
@@ -92,6 +94,15 @@ def test_requests_go_out_and_answers_come_back(peer):
     h = peer(lambda msg: [msg.response(None, {"topic": msg.topic, "got": msg.body})])
     futures = [h.rpc("far.away", {"n": n}) for n in range(3)]
     assert [future.get()["got"]["n"] for future in reversed(futures)] == [2, 1, 0]
+
+
+def test_a_reactor_that_does_not_wait_handles_what_has_arrived(peer):
+    h = peer(lambda msg: [msg.response(None, {})])
+    seen = []
+    h.rpc("far.away").then(lambda future: seen.append(future.get()))
+    select.select([h.kernel.uplink.fileno()], [], [])
+    h.reactor_run(flags=REACTOR_NOWAIT)
+    assert seen == [{}]
 
 
 def test_error_text_crosses(peer):

@@ -28,7 +28,7 @@ from flux_embedded.broker.infra import (
 )
 from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
-from flux_embedded.broker.personality import Startup
+from flux_embedded.broker.rc import Startup
 from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.formats import idset
 from flux_embedded.kernel import Kernel, Task

@@ -13,8 +13,7 @@ overlay.disconnect    ``{rank}`` -> nothing
 overlay.join          ``{ranks: IDSET}`` -> nothing: the ranks are online now
 overlay.topology      ``{rank}`` -> ``{rank, size, children}``: all ranks are children of rank 0
 overlay.health        -> ``{rank, status, duration, children}``, status full, partial, degraded, offline or lost
-groups.get            ``{name}`` -> ``{members: IDSET}``, of ``broker.online``; if streaming, again at each
-                      change. Other groups are empty
+groups.get            ``{name}`` -> ``{members: IDSET}``, of ``broker.online``; other groups are empty
 ====================  ============================================================================
 """
 
@@ -23,28 +22,6 @@ import errno
 from flux_embedded.formats import idset
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.kernel.service import Service, request
-
-
-class _Streams:
-    """Streaming requests that are answered whenever something changes."""
-
-    def __init__(self, service):
-        self.service = service
-        self.requests = []
-
-    def add(self, msg, first):
-        self.requests.append(msg)
-        self.service.respond(msg, first)
-
-    def tell(self, update):
-        for msg in self.requests:
-            self.service.respond(msg, update)
-
-    def drop(self, sender, matchtag=None):
-        """Forget the requests of `sender`, or the one with `matchtag`; return those dropped."""
-        gone = [m for m in self.requests if m.sender is sender and matchtag in (None, m.matchtag)]
-        self.requests = [m for m in self.requests if m not in gone]
-        return gone
 
 
 class OverlayService(Service):
@@ -57,22 +34,30 @@ class OverlayService(Service):
         self.online = []
         self.lost = []
         self._since = self.now()  # of the latest change
-        self.streams = _Streams(self)
+        self._monitors = []  # requests that are answered at each change
 
     @request("monitor", streaming=True)
     def monitor(self, msg):
-        self.streams.add(msg, {"online": idset.encode(self.online)})
+        self._monitors.append(msg)
+        self.respond(msg, {"online": idset.encode(self.online)})
 
     @request("monitor-cancel")
     def monitor_cancel(self, msg):
-        for gone in self.streams.drop(msg.sender, (msg.body or {}).get("matchtag")):
+        tag = (msg.body or {}).get("matchtag")
+        for gone in [m for m in self._monitors if m.sender is msg.sender and m.matchtag == tag]:
+            self._monitors.remove(gone)
             self.respond_error(gone, errno.ENODATA)
+
+    def _tell(self, update):
+        self._since = self.now()
+        for msg in self._monitors:
+            self.respond(msg, update)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
         # The notice that a client has gone has no payload; the command to take a rank away has.
         if msg.body is None:
-            self.streams.drop(msg.sender)
+            self._monitors = [m for m in self._monitors if m.sender is not msg.sender]
             return
         if msg.is_guest:
             raise OSError(errno.EPERM, "Request requires owner credentials")
@@ -86,8 +71,7 @@ class OverlayService(Service):
         self.online = idset.difference(self.online, [rank, rank + 1])
         self.lost = idset.union(self.lost, [rank, rank + 1])
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
-        self._since = self.now()
-        self.streams.tell({"offline": str(rank)})
+        self._tell({"offline": str(rank)})
         self.respond(msg)
 
     @request("topology", guest=True, form={"rank": int})
@@ -125,8 +109,7 @@ class OverlayService(Service):
         if new:
             self.online = idset.union(self.online, new)
             self.lost = idset.difference(self.lost, new)
-            self._since = self.now()
-            self.streams.tell({"online": idset.encode(new)})
+            self._tell({"online": idset.encode(new)})
         self.respond(msg)
 
 
@@ -135,33 +118,8 @@ class GroupsService(Service):
 
     name = "groups"
 
-    def __init__(self, ctx, *args):
-        super().__init__(ctx, *args)
-        self.online = []
-        self.streams = _Streams(self)
-
-    def begin(self):
-        self.rpc("overlay.monitor", streaming=True).then(self._changed)
-
-    def _changed(self, future):
-        try:
-            update = future.body
-        except OSError:  # the overlay is unloaded at the end
-            return
-        self.online = idset.union(self.online, idset.decode(update.get("online", "")))
-        self.online = idset.difference(self.online, idset.decode(update.get("offline", "")))
-        future.reset()
-        self.streams.tell({"members": idset.encode(self.online)})
-
     @request("get", guest=True, form={"name": str})
     def get(self, msg):
-        known = msg.body["name"] == "broker.online"
-        answer = {"members": idset.encode(self.online) if known else ""}
-        if known and msg.streaming:
-            self.streams.add(msg, answer)
-        else:
-            self.respond(msg, answer)
-
-    @request("disconnect", guest=True)
-    def disconnect(self, msg):
-        self.streams.drop(msg.sender)
+        overlay = self.kernel.services["overlay"].service
+        online = overlay.online if msg.body["name"] == "broker.online" else []
+        self.respond(msg, {"members": idset.encode(online)})

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The enclosing instance, for an instance that runs as a job: its resources are the job's."""
 
-import json
-import os
+import errno
 import selectors
-import socket
 
 from flux_embedded.formats import jobid
 from flux_embedded.formats.rset import RSet
-from flux_embedded.kernel import message
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.wire import Unpacker, pack
+from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
+from flux_embedded.kernel.link import connect
+from flux_embedded.kernel.task import REACTOR_NOWAIT
 
 #: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
 _CURRENT = 3
@@ -36,10 +34,8 @@ class Parent:
         self.uri = uri
         self.job = job
         self.id = jobid.decode(job)
-        self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.connect(uri[len("local://") :])
-        self._unpacker = Unpacker()
-        self._tag = 0
+        self._h = connect(uri)
+        self._fd = None
 
     @classmethod
     def of_environment(cls, environ):
@@ -56,27 +52,13 @@ class Parent:
 
     def level(self):
         """Return how deep the parent is nested; 0 for one that is no job itself."""
-        return int(self.call("attr.get", {"name": "instance-level"})["value"])
+        return int(self._h.attr_get("instance-level"))
 
     def resources(self):
         """Return the job's R with ranks from 0 on, as the instance in it has them."""
-        return (
-            RSet(
-                self.call("job-info.lookup", {"id": self.id, "keys": ["R"], "flags": _CURRENT})["R"]
-            )
-            .renumber()
-            .to_dict()
-        )
-
-    def call(self, topic, payload):
-        """Make a request and wait for its answer; for use before the instance's own loop runs."""
-        tag = self._send(topic, payload)
-        while True:
-            for msg in self._receive():
-                if msg.matchtag == tag:
-                    if msg.errnum:
-                        raise message.error_of(msg)
-                    return msg.body
+        lookup = {"id": self.id, "keys": ["R"], "flags": _CURRENT}
+        R = self._h.rpc_object("job-info.lookup", lookup).body["R"]
+        return RSet(R).renumber().to_dict()
 
     def watch_expiration(self, kernel, changed, lost):
         """From now on, call ``changed(expiration)`` whenever the job's time limit changes.
@@ -84,42 +66,35 @@ class Parent:
         Arguments: kernel (Kernel), whose loop looks at the connection; changed; lost, called when
         the parent has gone.
         """
-        request = {"id": self.id, "key": "R", "flags": 0}
-        tag = self._send("job-info.update-watch", request, message.FLAG_STREAMING)
 
-        def ready(fd, events):
+        def told(future):
             try:
-                messages = self._receive()
-            except (OSError, ValueError):
-                self.close(kernel)
-                lost()
+                changed(future.body["R"]["execution"].get("expiration", 0))
+            except OSError as exc:
+                if exc.errno == errno.ECONNRESET:
+                    self.close(kernel)
+                    lost()
                 return
-            for msg in messages:
-                if msg.matchtag == tag and not msg.errnum:
-                    changed(msg.body["R"]["execution"].get("expiration", 0))
+            future.reset()
 
-        kernel.add_fd(self._sock.fileno(), selectors.EVENT_READ, ready)
+        watch = {"id": self.id, "key": "R", "flags": 0}
+        self._h.rpc_object("job-info.update-watch", watch, RPC_STREAMING).then(told)
+        self._fd = self._h.kernel.uplink.fileno()
+        # The connection has a loop of its own, which turns when there is something for it.
+        kernel.add_fd(
+            self._fd,
+            selectors.EVENT_READ,
+            lambda fd, events: self._h.reactor_run(flags=REACTOR_NOWAIT),
+        )
 
     def announce(self, uri):
         """Tell the enclosing instance where the one in the job can be reached (``flux proxy JOBID``)."""
-        self._send(
-            "job-manager.memo", {"id": self.id, "memo": {"uri": uri}}, message.FLAG_NORESPONSE
-        )
+        memo = {"id": self.id, "memo": {"uri": uri}}
+        self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
 
     def close(self, kernel):
         """Hang up."""
-        if self._sock.fileno() >= 0:
-            kernel.remove_fd(self._sock.fileno())
-            self._sock.close()
-
-    def _send(self, topic, payload, flags=0):
-        self._tag += 1
-        msg = Message(message.REQUEST, topic, json.dumps(payload), matchtag=self._tag, flags=flags)
-        self._sock.sendall(pack(msg))
-        return self._tag
-
-    def _receive(self):
-        data = self._sock.recv(1 << 18)
-        if not data:
-            raise OSError(104, os.strerror(104))
-        return self._unpacker.feed(data)
+        if self._fd is not None:
+            kernel.remove_fd(self._fd)
+            self._fd = None
+            self._h.disconnect()

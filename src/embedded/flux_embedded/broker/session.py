@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from flux_embedded import about
-from flux_embedded.broker import personality
+from flux_embedded.broker import rc
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
@@ -200,7 +200,7 @@ class Session:
         self.done = True
 
     def _conduct(self):
-        startup = personality.Startup(self.h, self.ctx)
+        startup = rc.Startup(self.h, self.ctx)
         started = self._rc1(startup)
         if started and self.stopping is None:
             self.instance.bring_up(self.h)
@@ -223,8 +223,7 @@ class Session:
     def _rc1(self, startup):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
-        name = self.options.personality
-        if name is None and not self._is_builtin(path, "flux modprobe rc1"):
+        if not self._is_builtin(path, "flux modprobe rc1"):
             if not path:
                 return True
             code = self._run("rc1.0", [path])
@@ -233,8 +232,8 @@ class Session:
             return not code
         began = self.ctx.time()
         try:
-            startup.run(name or "full")
-        except (personality.StartError, OSError) as exc:
+            startup.run()
+        except (rc.StartError, OSError) as exc:
             text = exc.strerror if isinstance(exc, OSError) else str(exc)
             self.ctx.log(LOG_ERR, f"rc1.0: {text}")
             seconds = duration(self.ctx.time() - began)
@@ -260,13 +259,11 @@ class Session:
         if "job-manager" not in self.kernel.services:
             return
         future = Future(self.h)
-        helper = Task(self.kernel, "broker", lambda: personality.wind_down(helper.handle))
-        helper.on_exit = lambda task, exc: (task.close(), future.fulfill(str(exc or "")))
+        helper = Task(self.kernel, "broker", lambda: rc.wind_down(helper.handle))
+        helper.on_exit = lambda task, exc: (task.close(), future.settle(str(exc or "")))
         Flux(helper)
         helper.start()
-        self.ctx.call_later_real(
-            CLEANUP_TIMEOUT, lambda: future.fulfill("jobs did not end in time")
-        )
+        self.ctx.call_later_real(CLEANUP_TIMEOUT, lambda: future.settle("jobs did not end in time"))
         text = future.get()
         if text:
             self.ctx.log(LOG_ERR, f"cleanup.0: {text}")
@@ -274,16 +271,16 @@ class Session:
 
     def _rc3(self, started):
         path = self.ctx.attrs.get("broker.rc3_path")
-        if self.options.personality is None and not self._is_builtin(path, "flux modprobe rc3"):
+        if not self._is_builtin(path, "flux modprobe rc3"):
             if path and started:
                 code = self._run("rc3.0", [path], even_if_stopping=True)
                 if code:
                     self.exit_code = self.exit_code or code
-        elif self.options.personality != "minimal":
+        else:
             names = [
                 name for name in self.instance.modules.removal_order() if name not in PERMANENT
             ]
-            personality.unload(self.h, self.ctx, names)
+            rc.unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):
         """Python modules nobody unloaded are killed, and that is a failure of the instance."""
@@ -299,7 +296,7 @@ class Session:
         ended = Future(self.h)
         command = Command(self.ctx, stage, argv, command_environment(self.ctx), terminal)
         self.command = command
-        command.start(lambda: ended.fulfill(True))
+        command.start(lambda: ended.settle(True))
         ended.get()
         self.command = None
         if terminal is False:

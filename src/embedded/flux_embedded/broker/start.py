@@ -3,6 +3,7 @@
 
 import getopt
 import os
+import re
 import shlex
 import socket
 import sys
@@ -20,7 +21,6 @@ Usage: flux-start [OPTIONS] command ...
   -o, --broker-opts=OPTS     Further options, separated by commas: -SATTR=VAL, -cPATH
   -s, --test-size=N          Play N broker ranks
       --test-hosts=HOSTLIST  Names of their hosts
-      --personality=NAME     What to load: minimal, kvs, job or full (the default)
       --virtual-time         Run on the virtual clock: jobs are simulated
       --rundir=PATH          Run directory (default: a new one under TMPDIR, removed at the end)
   -v, --verbose              Say what is run
@@ -28,14 +28,13 @@ Usage: flux-start [OPTIONS] command ...
   -h, --help                 Display this message
 """
 
-_SHORT = "+c:S:o:s:vXh"
+_SHORT = "c:S:o:s:vXh"
 
 _LONG = [
-    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "personality=", "virtual-time",
+    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "virtual-time",
     "rundir=", "verbose", "noexec", "help", "test-exit-mode=", "test-exit-timeout=", "test-start-mode=",
     "test-rundir=", "test-rundir-cleanup", "test-pmi-clique=", "wrap=", "recovery", "sysconfig",
 ]  # fmt: skip
-_PERSONALITIES = ("minimal", "kvs", "job", "full")
 
 
 class UsageError(Exception):
@@ -50,7 +49,6 @@ class StartOptions:
         config (dict): the configuration
         attrs (AttrTable): attributes set at start
         command (list of str): what to run; empty for an interactive shell
-        personality (str or None): which modules to load; None: what ``broker.rc1_path`` says
         virtual_time (bool), verbose (int), dry_run (bool)
         test (bool): a size was asked for: the instance does not take over a job's resources
         parent (Parent or None): the instance in which this one is a job
@@ -64,7 +62,6 @@ class StartOptions:
         self.config = {}
         self.attrs = AttrTable()
         self.command = []
-        self.personality = None
         self.virtual_time = False
         self.verbose = 0
         self.dry_run = False
@@ -82,25 +79,14 @@ def parse(argv):
         config.ConfigError: a configuration cannot be read
     """
     options = StartOptions()
-    for place, word in enumerate(argv):
-        if not word.startswith("-"):
-            break
-        if word.startswith(
-            "--verbose="
-        ):  # an option that may have a value, which getopt knows nothing of
-            argv = [*argv[:place], "--verbose", *argv[place + 1 :]]
+    # getopt knows no option that may have a value.
+    end = next((n for n, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    argv = [re.sub("^--verbose=.*", "--verbose", word) for word in argv[:end]] + argv[end:]
     try:
-        pairs, options.command = getopt.getopt(argv, _SHORT[1:], _LONG)
+        pairs, options.command = getopt.getopt(argv, _SHORT, _LONG)
     except getopt.GetoptError as exc:
-        text = (
-            f"unrecognized option '--{exc.opt}'"
-            if len(exc.opt) > 1
-            else f"invalid option -- '{exc.opt}'"
-        )
-        if "requires argument" in exc.msg:
-            text = f"option '{'--' if len(exc.opt) > 1 else '-'}{exc.opt}' requires an argument"
         raise UsageError(
-            f"flux-start: {text}\nTry `flux-start --help' for more information."
+            f"flux-start: {exc}\nTry `flux-start --help' for more information."
         ) from None
     hosts = None
     paths = []
@@ -158,12 +144,6 @@ def _plain(options, name, value):
         options.config = config.merge(options.config, _config(config.parse_setting, value, name))
     elif name in ("-S", "--setattr"):
         _set_attribute(options, value)
-    elif name == "--personality":
-        if value not in _PERSONALITIES:
-            raise UsageError(
-                f"flux-start: --personality={value}: expected one of {', '.join(_PERSONALITIES)}"
-            )
-        options.personality = value
     elif name == "--virtual-time":
         options.virtual_time = True
     elif name in ("--rundir", "--test-rundir"):

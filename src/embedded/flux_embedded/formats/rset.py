@@ -167,18 +167,15 @@ class RSet:
         parts = []
         for ranks, have in self.groups():
             have = sorted({"core": (), **dict(have)}.items())
-            parts.append(f"rank{idset.encode(ranks, brackets=True)}/{short_kinds(have)}")
+            what = ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
+            parts.append(f"rank{idset.encode(ranks, brackets=True)}/{what}")
         return " ".join(parts)
 
     # -- what it holds ---------------------------------------------------------------------------
 
-    def rank_list(self):
-        """The ranks, ascending."""
-        return sorted(self.have)
-
     def host_names(self):
         """The hosts in rank order."""
-        return [self.hosts.get(rank, f"rank{rank}") for rank in self.rank_list()]
+        return [self.hosts.get(rank, f"rank{rank}") for rank in sorted(self.have)]
 
     def encode_ranks(self):
         """The ranks as an idset string."""
@@ -210,18 +207,6 @@ class RSet:
         if idset.count(bounds) < len(self.have):
             return {rank for rank in idset.members(bounds) if rank in self.have}
         return set(idset.members(idset.intersect(bounds, idset.from_ids(self.have))))
-
-    def find(self, text):
-        """The ranks that an idset or a hostlist names, as far as they are here.
-
-        Raises:
-            ValueError: it is neither
-        """
-        try:
-            return self.members(idset.decode(text))
-        except ValueError:
-            names = set(hostlist.decode(text))
-        return {rank for rank, host in self.hosts.items() if host in names}
 
     # -- changing it -----------------------------------------------------------------------------
 
@@ -297,7 +282,7 @@ class RSet:
 
         ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
         """
-        number = {rank: new for new, rank in enumerate(self.rank_list())}
+        number = {rank: new for new, rank in enumerate(sorted(self.have))}
         result = self.copy()
         result.have = {number[rank]: have for rank, have in self.have.items()}
         result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
@@ -310,11 +295,6 @@ class RSet:
 def kinds(children):
     """What a rank has, {type: bounds}, as `RSet.have` has it."""
     return tuple((kind, tuple(children[kind])) for kind in sorted(children) if children[kind])
-
-
-def short_kinds(have):
-    """``core[0-3],gpu0``."""
-    return ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
 
 
 def _union(a, b):

@@ -22,6 +22,7 @@ class Future:
         handle (Flux): whose task waits for it, or has it in its reactor
 
     Attributes:
+        result: what `get` returns, or makes its value of; None until there is one
         streaming (bool): whether another result may come after this one
     """
 
@@ -29,21 +30,25 @@ class Future:
     streaming = False
     _sleepers = ()
     _callback = None
-    _current = None
+    result = None
     _waiting = ()
 
     def __init__(self, handle):
         self.handle = handle
         self.task = handle.task
 
-    def fulfill(self, result):
+    def settle(self, result):
         """Here is a result, anything but None."""
-        if self._current is None:
-            self._current = result
+        if self.result is None:
+            self.result = result
         else:
             if not self._waiting:
                 self._waiting = deque()
             self._waiting.append(result)
+        self._ready()
+
+    def _ready(self):
+        """There is a result: tell whoever waits for one."""
         if self._sleepers:
             self._wake()
         if self._callback is not None:
@@ -51,13 +56,13 @@ class Future:
 
     def is_ready(self):
         """Whether `get` would return (or raise) at once."""
-        return self._current is not None
+        return self.result is not None
 
     def get(self):
         """Wait for the result and return it. May be called again: the same result."""
-        if self._current is None:
+        if self.result is None:
             self.wait_for()
-        return self._current
+        return self.result
 
     def wait_for(self, timeout=-1.0):
         """Wait at most `timeout` seconds, without end if it is negative; returns the future.
@@ -67,10 +72,10 @@ class Future:
         """
         kernel = self.task.kernel
         expired, entry = [], None
-        if timeout >= 0 and self._current is None:
+        if timeout >= 0 and self.result is None:
             entry = kernel.call_later(timeout, lambda: (expired.append(True), self._wake()))
         try:
-            while self._current is None:
+            while self.result is None:
                 if expired:
                     raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
                 self._sleepers = [*self._sleepers, getcurrent()]
@@ -84,13 +89,13 @@ class Future:
         """Have ``callback(future, *args, **kwargs)`` called by the reactor for each result; returns the future."""
         self._callback = (callback, args, kwargs)
         self.task.callbacks += 1
-        for _ in range((self._current is not None) + len(self._waiting)):
+        for _ in range((self.result is not None) + len(self._waiting)):
             self.task.post(self._call)
         return self
 
     def reset(self):
         """Done with this result of a stream: `get` waits for the next."""
-        self._current = self._waiting.popleft() if self._waiting else None
+        self.result = self._waiting.popleft() if self._waiting else None
 
     def stop(self):
         """No more callbacks."""
@@ -99,7 +104,7 @@ class Future:
             self.task.callbacks -= 1
 
     def _call(self):
-        if self._callback is None or self._current is None:
+        if self._callback is None or self.result is None:
             return
         callback, args, kwargs = self._callback
         if not self.streaming and not self._waiting:
@@ -126,14 +131,14 @@ class RPC(Future):
         if streaming:
             self.streaming = True
         if not matchtag:
-            self._current = _NONE_WANTED
+            self.result = _NONE_WANTED
 
     def arrive(self, msg):
         """Take a response; called by the hub."""
         if msg.errnum or not self.streaming:
             self.task.futures.pop(self.matchtag, None)
             self.streaming = False
-        self.fulfill(msg)
+        self.settle(msg)
 
     def response(self):
         """Wait for the response and return the message.
@@ -141,11 +146,11 @@ class RPC(Future):
         Raises:
             OSError: the request failed
         """
-        if self._current is None:
+        if self.result is None:
             self.wait_for()
-        if self._current.errnum:
-            raise error_of(self._current)
-        return self._current
+        if self.result.errnum:
+            raise error_of(self.result)
+        return self.result
 
     def get(self):
         """Wait for the response and return its payload, parsed anew; None if it has none. Raises as `response`."""

@@ -159,7 +159,9 @@ class Kernel(Router):
 
     def switch_to_hub(self):
         """Give the processor to the loop; returns when somebody switches back."""
-        hub = self.hub
+        hub = self._hub
+        if hub is None or hub.dead or self.uplink is not None:
+            hub = self.hub
         if getcurrent() is hub:
             raise RuntimeError("the loop itself may not block: use then() instead of get()")
         running, self.running = self.running, None
@@ -170,7 +172,11 @@ class Kernel(Router):
 
     def resume(self, sleeper):
         """Let `sleeper` (a greenlet) go on, in its turn."""
-        self.ready.append((_RESUME, sleeper))
+        self.call_soon(sleeper.switch)
+
+    def call_soon(self, function):
+        """Call ``function()`` in the hub, after what is under way now."""
+        self.ready.append((_CALL, function))
 
     def _loop(self):
         ready = self.ready
@@ -195,8 +201,8 @@ class Kernel(Router):
                 self._expire()
             for _ in range(len(ready)):
                 endpoint, msg = ready.popleft()
-                if endpoint is _RESUME:
-                    msg.switch()
+                if endpoint is _CALL:
+                    msg()
                 elif self.intercept is None or not self.intercept(endpoint, msg):
                     if not endpoint.closed:
                         endpoint.receive(msg)
@@ -283,5 +289,5 @@ def _always():
     return True
 
 
-#: In place of an endpoint: the "message" is a greenlet to switch to.
-_RESUME = object()
+#: In place of an endpoint: the "message" is a function to call.
+_CALL = object()

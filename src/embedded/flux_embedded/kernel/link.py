@@ -11,7 +11,7 @@ import selectors
 import socket
 import sys
 
-from flux_embedded.kernel import current, message
+from flux_embedded.kernel import message
 from flux_embedded.kernel.endpoint import Endpoint
 from flux_embedded.kernel.handle import Flux
 from flux_embedded.kernel.kernel import Kernel
@@ -20,27 +20,6 @@ from flux_embedded.kernel.wire import Unpacker, pack
 
 #: Where a system instance would listen: named in the error when FLUX_URI is not set.
 SYSTEM_SOCKET = "/run/flux/local"
-
-#: FLUX_O_TRACE and the rest: what a handle may be opened with.
-OPEN_FLAGS = 0x7F
-
-
-def open_handle(url=None, flags=0):
-    """Return the handle of this task, or connect to the instance that FLUX_URI names.
-
-    Args:
-        url (str): see `connect`; default: the environment's FLUX_URI
-        flags (int): FLUX_O_* bits; they change nothing here
-
-    Raises:
-        OSError: no instance answers there, or no such flags
-    """
-    inside = current.inside_handle()
-    if inside is not None and url is None:
-        return inside
-    if flags & ~OPEN_FLAGS:
-        raise OSError(errno.EINVAL, "invalid flags specified")
-    return connect(url)
 
 
 def connect(url=None):
@@ -59,15 +38,15 @@ def connect(url=None):
         url = os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
     scheme, found, path = url.partition("://")
     if scheme != "local" or not found:
-        raise _failure(errno.ENOENT, f"Unable to find connector name '{scheme}'")
+        raise OSError(errno.ENOENT, f"Unable to find connector name '{scheme}'")
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
     except FileNotFoundError:
-        raise _failure(errno.ENOENT, f"broker socket {path} was not found") from None
+        raise OSError(errno.ENOENT, f"broker socket {path} was not found") from None
     except OSError as exc:
         reason = exc.strerror or str(exc)
-        raise _failure(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
+        raise OSError(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
     kernel = Kernel()
     credentials = {}
     # A client may pose as somebody else, so that what guests may do can be tested.
@@ -81,15 +60,11 @@ def connect(url=None):
     return Flux(task)
 
 
-def _failure(number, reason):
-    return OSError(number, reason)
-
-
 def _ancestor(path):
     """Open a handle on an instance around this one, by a path such as ``..``."""
     steps = path.strip("/").split("/") if path.strip("/") else []
     if not {*steps} <= {".", "..", ""}:
-        raise _failure(errno.EINVAL, f"{path}: invalid URI")
+        raise OSError(errno.EINVAL, f"{path}: invalid URI")
     up = len(steps) - steps.count(".") if path[0] != "/" else None
     handle = connect()
     while up != 0:
@@ -117,6 +92,11 @@ class Link(Endpoint):
         return self._sock.fileno()
 
     def receive(self, msg):
+        if self.closed:
+            if msg.type == message.REQUEST and not msg.noresponse:
+                answer = msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE))
+                self.kernel.send(msg.sender, answer)
+            return
         if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
             self._askers[msg.matchtag] = msg
         try:
@@ -151,35 +131,19 @@ class Link(Endpoint):
     def close(self):
         """Close the connection."""
         # The selector is shared with a child process that this may be the end of.
-        if os.getpid() == self._pid and self.kernel.uplink is self:
+        if os.getpid() == self._pid and not self.closed:
             self.kernel.remove_fd(self._sock.fileno())
         self._sock.close()
-        self.kernel.uplink = _Gone(self.kernel)
+        self.closed = True
 
     def _lost(self):
         """The instance is gone: whoever waits for it learns so."""
-        kernel = self.kernel
-        if kernel.uplink is not self:
+        if self.closed:
             return
-        kernel.remove_fd(self._sock.fileno())
-        self._sock.close()
-        kernel.uplink = _Gone(kernel)
+        kernel = self.kernel
+        self.close()
         for asked in self._askers.values():
             kernel.send(
                 asked.sender, asked.error_response(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
             )
         self._askers.clear()
-
-
-class _Gone(Endpoint):
-    """In the link's place once the instance has gone."""
-
-    def __init__(self, kernel):
-        super().__init__(kernel, "broker")
-
-    def receive(self, msg):
-        if msg.type == message.REQUEST and not msg.noresponse:
-            self.kernel.send(msg.sender, msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE)))
-
-    def close(self):
-        """There is nothing to close."""

@@ -133,7 +133,10 @@ class Task(Endpoint):
         stopped = self._reactor
         inbox = self.inbox
         if flags & REACTOR_NOWAIT:
-            self.kernel.call_later(0, lambda: self.post(lambda: stopped.append(0)))
+            # When the loop has looked at its descriptors, and handed out what it found there.
+            self.kernel.call_later(
+                0, lambda: self.kernel.call_soon(lambda: self.post(lambda: stopped.append(0)))
+            )
         try:
             while not stopped:
                 if inbox:

@@ -19,10 +19,37 @@ def event_bit(name):
     return bit
 
 
-class Job(JobRecord):
+class SchedulableJob(JobRecord):
+    """A job as `sched` knows it, which sends it to the scheduler: the job manager's, and the simulator's.
+
+    Attributes:
+        bypass (bool): R did not come from the scheduler
+        alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
+        alloc_pending (bool): a ``sched.alloc`` is outstanding
+        alloc_stale (bool): the outstanding request has an outdated jobspec
+        freed (set): ranks already handed back to the scheduler
+        subscribers (list): plugins that see all its events
+    """
+
+    __slots__ = ("bypass", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "subscribers")
+
+    def __init__(self, id, userid, jobspec, flags, t_submit):
+        super().__init__(id, jobspec)
+        self.userid = userid
+        self.flags = flags
+        self.t_submit = t_submit
+        self.bypass = False
+        self.alloc_entry = None
+        self.alloc_pending = False
+        self.alloc_stale = False
+        self.freed = None
+        self.subscribers = None
+
+
+class Job(SchedulableJob):
     """A job.
 
-    From events, besides what a `JobRecord` has:
+    From events, besides what a `SchedulableJob` has:
 
     Attributes:
         t_clean (float): seconds since the epoch
@@ -30,7 +57,6 @@ class Job(JobRecord):
         posted (int): which events there were so far, see `event_bit`
         perilogs (int): prologs and epilogs that have not finished
         has_resources (bool): between ``alloc`` and ``free``
-        bypass (bool): R did not come from the scheduler
         released (set): ranks that execution is done with
         memo (dict)
 
@@ -38,48 +64,33 @@ class Job(JobRecord):
 
     Attributes:
         queue (list), busy, hold (bool): the event queue, see `events`
-        alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
-        alloc_pending (bool): a ``sched.alloc`` is outstanding
-        alloc_stale (bool): the outstanding request has an outdated jobspec
         start_pending (bool): a ``start`` was sent and the final release is not in
-        freed (set): ranks already handed back to the scheduler
         eventlog (str): its key
         aux (dict): {(plugin, name): (value, free_fn)}
-        subscribers (list): plugins that see all its events
         frozen (tuple): (jobspec, the copy of it that plugins are handed), or None
     """
 
     __slots__ = (
-        "t_clean", "end_event", "posted", "perilogs", "has_resources", "bypass", "released", "memo", "queue",
-        "busy", "hold", "alloc_entry", "alloc_pending", "alloc_stale", "start_pending", "freed", "aux",
-        "subscribers", "eventlog", "frozen",
+        "t_clean", "end_event", "posted", "perilogs", "has_resources", "released", "memo", "queue", "busy",
+        "hold", "start_pending", "aux", "eventlog", "frozen",
     )  # fmt: skip
 
     def __init__(self, id, userid, urgency, flags, t_submit, jobspec):
-        super().__init__(id, jobspec)
-        self.userid = userid
+        super().__init__(id, userid, jobspec, flags, t_submit)
         self.urgency = urgency
-        self.flags = flags
-        self.t_submit = t_submit
         self.state = states.NEW
         self.t_clean = 0.0
         self.end_event = None
         self.posted = event_bit("submit")
         self.perilogs = 0
         self.has_resources = False
-        self.bypass = False
         self.released = None
         self.memo = None
         self.queue = []
         self.busy = False
         self.hold = False
-        self.alloc_entry = None
-        self.alloc_pending = False
-        self.alloc_stale = False
         self.start_pending = False
-        self.freed = None
         self.aux = None
-        self.subscribers = None
         self.frozen = None
         self.eventlog = jobid.kvs_dir(id) + ".eventlog"
 

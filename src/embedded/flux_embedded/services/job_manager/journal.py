@@ -17,7 +17,7 @@ the seq of the event before.
 
 import errno
 
-from flux_embedded.services.job_manager.restart import read_history
+from flux_embedded.services.job_manager.intake import read_history
 
 NOT_STREAMING = "job-manager.events requires streaming RPC flag"
 

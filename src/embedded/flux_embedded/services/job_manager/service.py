@@ -4,7 +4,7 @@
 ======================  ====================================================================================
 method                  payload -> response
 ======================  ====================================================================================
-submit                  from ingest, see `submit`
+submit                  from ingest, see `intake`
 sched-hello (S),        RFC 27, see `sched`
 sched-ready
 exec-hello              RFC 32, see `execution`
@@ -51,15 +51,14 @@ from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions,
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
+from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.queues import Queues
-from flux_embedded.services.job_manager.restart import Restart
 from flux_embedded.services.job_manager.sched import Sched
-from flux_embedded.services.job_manager.submit import Submit
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
 
@@ -103,14 +102,13 @@ class JobManager(Service):
         jobtap.connect(self.life)
         events.connect(jobtap, self.life, sched)
         self.purge = Purge(self, jobs, events, jobtap, self.housekeeping)
-        self.restart = Restart(self, jobs, events, jobtap, self.life)
+        self.intake = Intake(self, jobs, events, queues, jobtap, self.life)
         self._add_methods()
 
     def _add_methods(self):
         jobs, events, sched = self.jobs, self.events, self.sched
         add = self.add_method
-        submit = Submit(self, jobs, events, self.queues, self.jobtap)
-        add("submit", submit.request, form={"jobs": list})
+        add("submit", self.intake.submit, form={"jobs": list})
         add("sched-hello", sched.hello, streaming=True)
         add("sched-ready", sched.ready)
         add("exec-hello", self.execution.hello)
@@ -150,7 +148,7 @@ class JobManager(Service):
         self.housekeeping.watch()
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
-        self.restart.run()
+        self.intake.restart()
         # An execution service that was there before has to introduce itself again.
         self.publish("job-manager-start")
 

@@ -52,13 +52,11 @@ class Update:
         jobspec = update_paths(job.jobspec, updates)
         if not validated:
             self._validate(job, jobspec)
-        pending = _Pending(msg, job, updates)
         if feasibility:
-            self.service.rpc("feasibility.check", {"jobspec": jobspec}).then(
-                self._feasible, pending
-            )
+            asked = self.service.rpc("feasibility.check", {"jobspec": jobspec})
+            asked.then(self._feasible, msg, job, updates)
         else:
-            self._ask_scheduler(pending)
+            self._ask_scheduler(msg, job, updates)
 
     def _ask_plugins(self, job, requested, cred):
         """Have every key allowed.
@@ -87,66 +85,52 @@ class Update:
         except Rejected as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 
-    def _feasible(self, future, pending):
+    def _feasible(self, future, msg, job, updates):
         try:
             future.get()
         except OSError as exc:
             if exc.errno not in NO_SCHEDULER:
-                self.service.respond_error(pending.msg, exc.errno, exc.strerror)
+                self.service.respond_error(msg, exc.errno, exc.strerror)
                 return
-        self._ask_scheduler(pending)
+        self._ask_scheduler(msg, job, updates)
 
-    def _ask_scheduler(self, pending):
-        job = pending.job
-        if DURATION not in pending.updates or job.state != RUN or job.R is None:
-            self._post(pending)
+    def _ask_scheduler(self, msg, job, updates):
+        if DURATION not in updates or job.state != RUN or job.R is None:
+            self._post(msg, job, updates)
             return
-        duration = pending.updates[DURATION]
+        duration = updates[DURATION]
         # A scheduler may leave R without times; counted from 0, the job would end at once.
         start = job.R["execution"].get("starttime") or self.service.now()
-        pending.expiration = start + duration if duration else 0.0
-        if duration and pending.expiration <= self.service.now():
+        expiration = start + duration if duration else 0.0
+        if duration and expiration <= self.service.now():
             text = "requested duration places job expiration in the past"
-            self.service.respond_error(pending.msg, errno.EINVAL, text)
+            self.service.respond_error(msg, errno.EINVAL, text)
             return
-        request = {"id": job.id, "expiration": pending.expiration}
-        self.service.rpc("sched.expiration", request).then(self._scheduler_answered, pending)
+        asked = self.service.rpc("sched.expiration", {"id": job.id, "expiration": expiration})
+        asked.then(self._scheduler_answered, msg, job, updates, expiration)
 
-    def _scheduler_answered(self, future, pending):
+    def _scheduler_answered(self, future, msg, job, updates, expiration):
         try:
             future.get()
         except OSError as exc:
             # Without a scheduler, or with one that lacks the method, the limit is execution's affair alone.
             if exc.errno not in NO_SCHEDULER:
                 text = f"scheduler refused expiration update: {exc.strerror}"
-                self.service.respond_error(pending.msg, exc.errno, text)
+                self.service.respond_error(msg, exc.errno, text)
                 return
-        self._post(pending)
+        self._post(msg, job, updates, expiration)
 
-    def _post(self, pending):
+    def _post(self, msg, job, updates, expiration=None):
         """Make the update; time has passed if somebody was asked, so look at the job again."""
-        job = pending.job
-        if job.state > RUN or (
-            pending.expiration is None and job.state == RUN and DURATION in pending.updates
-        ):
+        if job.state > RUN or (expiration is None and job.state == RUN and DURATION in updates):
             text = "job is inactive" if job.state == INACTIVE else "job state changed, try again"
-            self.service.respond_error(pending.msg, errno.EINVAL, text)
+            self.service.respond_error(msg, errno.EINVAL, text)
             return
-        self.events.post(job, "jobspec-update", pending.updates)
-        if pending.expiration is not None:
-            self.events.post(job, "resource-update", {"expiration": pending.expiration})
-            self.execution.set_expiration(job, pending.expiration)
-        self.events.send(self.service.respond, pending.msg)
-
-
-class _Pending:
-    """An update on its way."""
-
-    def __init__(self, msg, job, updates):
-        self.msg = msg
-        self.job = job
-        self.updates = updates
-        self.expiration = None
+        self.events.post(job, "jobspec-update", updates)
+        if expiration is not None:
+            self.events.post(job, "resource-update", {"expiration": expiration})
+            self.execution.set_expiration(job, expiration)
+        self.events.send(self.service.respond, msg)
 
 
 def check_updates(updates):

@@ -17,7 +17,7 @@ import errno
 
 from flux_embedded.kernel.service import Service, request
 
-WATCH, WAITCREATE, FULL, UNIQ, APPEND, STREAM = 4, 8, 64, 128, 256, 512
+WATCH, WAITCREATE, FULL, UNIQ, APPEND = 4, 8, 64, 128, 256
 FORM = {"namespace": str, "key": str, "flags": int}
 
 
@@ -33,12 +33,9 @@ class KvsWatch(Service):
     @request("lookup", form=FORM)
     def lookup(self, msg):
         body, flags = msg.body, msg.body["flags"]
-        if flags & (WATCH | STREAM) and not msg.streaming:
-            kind = "watch" if flags & WATCH else "stream"
-            text = f"KVS {kind} request rejected without streaming RPC flag"
+        if flags & WATCH and not msg.streaming:
+            text = "KVS watch request rejected without streaming RPC flag"
             raise OSError(errno.EPROTO, text)
-        if flags & WATCH and flags & STREAM:
-            raise OSError(errno.EINVAL, "Cannot KVS watch and stream at the same time")
         if not flags & WATCH and flags & (FULL | UNIQ | APPEND):
             raise OSError(errno.EINVAL, "Must set KVS watch flag with other watch flags")
         payload = {"namespace": body["namespace"], "key": body["key"]}

@@ -209,11 +209,6 @@ class Resource(Service):
             self._waiting.remove(msg)
             self.respond(msg)
 
-    @request("monitor-force-down", form={"ranks": str})
-    def monitor_force_down(self, msg):
-        self.offline(msg)
-        self._answer_waiting()
-
     @request("journal", streaming="journal requires streaming RPC flag")
     def open_journal(self, msg):
         self.journal.open(msg, self.state.base.R)

@@ -10,10 +10,9 @@ import marshal
 
 from flux_embedded.formats import rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
-from flux_embedded.services.job_manager.job import Jobs
+from flux_embedded.services.job_manager.job import Jobs, SchedulableJob
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.sched import SUCCESS, Sched
-from flux_embedded.services.job_record import EMPTY
 from flux_embedded.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux_embedded.simulate.job import jobspec
 
@@ -27,47 +26,37 @@ def priority_of(urgency):
     return _PRIORITIES.get(urgency, urgency)
 
 
-class ActiveJob:
-    """A job between its submission and its end, as `Sched` and its like know jobs."""
+class ActiveJob(SchedulableJob):
+    """A job between its submission and its end.
+
+    Attributes:
+        index (int): its place in the trace, -1 for one that runs from the start
+        job: what the trace has of it
+        jobspec (bytes): packed; `Manager.send_untagged` unpacks it for each reader
+        start, end (float): when it started and ended, or None
+        limit (float): the limit of a running job, where it was changed
+        end_entry: its place among the ends to come
+        promise, backfilled: what the policy says of it
+    """
 
     __slots__ = (
-        "id", "index", "job", "userid", "priority", "flags", "t_submit", "state", "packed", "R",
-        "annotations", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "start",
-        "promise", "backfilled", "bypass", "queue_name", "end_entry", "end", "subscribers", "limit",
+        "index", "job", "queue_name", "start", "end", "limit", "end_entry", "promise", "backfilled",
     )  # fmt: skip
 
     def __init__(self, id, index, job, t_submit, queue, userid=OWNER):
-        self.id = id
+        super().__init__(id, userid, None, 0, t_submit)
         self.index = index
         self.job = job
-        self.userid = userid
+        self.queue_name = queue
         given = job.extra.get("priority") if job.extra else None
         self.priority = priority_of(job.urgency) if given is None else given
-        self.flags = 0
-        self.t_submit = t_submit
         self.state = states.SCHED
-        self.packed = None
-        self.R = None
-        self.annotations = EMPTY
-        self.alloc_entry = None
-        self.alloc_pending = False
-        self.alloc_stale = False
-        self.freed = None
         self.start = None
+        self.end = None
+        self.limit = None
+        self.end_entry = None
         self.promise = None
         self.backfilled = False
-        self.bypass = False
-        self.queue_name = queue
-        self.end_entry = None
-        self.end = None
-        self.subscribers = None
-        #: the limit of a running job, where it was changed
-        self.limit = None
-
-    @property
-    def jobspec(self):
-        """What the job asks for, packed: `Manager.send_untagged` unpacks it for each reader."""
-        return self.packed
 
 
 class QuickSched(Sched):
@@ -151,7 +140,7 @@ class Manager(Peer):
             text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
             self.raise_exception(active, "alloc", 0, text)
         else:
-            active.packed = self._packed(job, queue)
+            active.jobspec = self._packed(job, queue)
             self.sched.enqueue(active)
         return active
 
@@ -159,7 +148,7 @@ class Manager(Peer):
         """A job runs already when the scheduler comes."""
         queue = job.queue if job.queue in self.queues.table else None
         active = ActiveJob(id, -1, job, start, queue, self.userids.get(job.user, OWNER))
-        active.packed = self._packed(job, queue)
+        active.jobspec = self._packed(job, queue)
         active.state, active.R, active.start = states.RUN, R, start
         self.jobs[id] = active
         self.running += 1

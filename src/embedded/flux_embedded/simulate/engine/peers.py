@@ -138,7 +138,7 @@ class JobInfo(Peer):
         for key in body["keys"]:
             value = None
             if active is not None and key in ("R", "jobspec"):
-                value = active.R if key == "R" else marshal.loads(active.packed)
+                value = active.R if key == "R" else marshal.loads(active.jobspec)
             if value is None:
                 raise OSError(errno.ENOENT, "invalid key")
             answer[key] = value

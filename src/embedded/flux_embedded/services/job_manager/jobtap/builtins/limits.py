@@ -55,21 +55,15 @@ def job_size_validate(p, topic, args):
     queue = system.get("queue")
     counts = dict(zip(("nnodes", "ncores", "ngpus"), count_resources(args["jobspec"]["resources"])))
     for kind, value in counts.items():
-        most, name = policy_of(p.conf, queue, ("limits", "job-size", "max", kind))
-        if most not in (None, UNLIMITED) and value > most:
-            p.reject_job(
-                f"requested {kind} ({value}) exceeds policy limit of {most}{_for_queue(name)}"
-            )
-        least, name = policy_of(p.conf, queue, ("limits", "job-size", "min", kind))
-        # A request without nodes leaves their number open, so it cannot be below a least one.
-        if (
-            least not in (None, UNLIMITED)
-            and value < least
-            and not (kind == "nnodes" and value == 0)
-        ):
-            p.reject_job(
-                f"requested {kind} ({value}) is under policy limit of {least}{_for_queue(name)}"
-            )
+        for bound, what in (("max", "exceeds"), ("min", "is under")):
+            limit, name = policy_of(p.conf, queue, ("limits", "job-size", bound, kind))
+            if limit in (None, UNLIMITED):
+                continue
+            # A request without nodes leaves their number open, so it cannot be below a least one.
+            if value > limit if bound == "max" else value < limit and (kind != "nnodes" or value):
+                p.reject_job(
+                    f"requested {kind} ({value}) {what} policy limit of {limit}{_for_queue(name)}"
+                )
 
 
 # -- .limit-duration ----------------------------------------------------------------------------------

@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs as the KVS has them, a directory each with jobspec, eventlog and R: for a job manager that starts, and for the journal.
+"""How jobs come to the job manager: from ingest, and at its start from the KVS.
 
-Eventlogs are replayed with the same functions that live events go through (RFC 21).
+``submit`` ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}`` -> ``{"errors": [[id, text], ...]}``: jobs whose
+jobspec and ``submit`` event are in the KVS already, and those that were refused; ingest removes what it stored of them.
+
+In the KVS a job is a directory with jobspec, eventlog and R. Its eventlog is replayed with the same functions that live events
+go through (RFC 21).
 """
 
 import errno
 import json
 
-from flux.jobtap.errors import JobtapError
+from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.formats import eventlog, rset
 from flux_embedded.formats.jobspec import without_environment
 from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
+from flux_embedded.kernel.service import check_form
 from flux_embedded.services.job_manager.job import Job
 
+#: One job of a request; the jobspec was checked by ingest.
+FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
 #: Asks for all of them.
 REQUEST = {"key": "job", "recursive": True, "values": True}
 
@@ -60,17 +67,73 @@ def _entries(id, files):
         yield entry
 
 
-class Restart:
-    """Taking up jobs."""
+class Intake:
+    """New jobs, and those of a former job manager."""
 
-    def __init__(self, service, jobs, events, jobtap, life):
+    def __init__(self, service, jobs, events, queues, jobtap, life):
         self.service = service
         self.jobs = jobs
         self.events = events
+        self.queues = queues
         self.jobtap = jobtap
         self.life = life
 
-    def run(self):
+    # -- new ones --------------------------------------------------------------------------------
+
+    def submit(self, msg):
+        """``submit``."""
+        errors = []
+        jobs = msg.body["jobs"]
+        for item in jobs:
+            check_form(item or (), FORM, msg.topic)
+        for item in jobs:
+            text = self._introduce(item)
+            if text is not None:
+                errors.append([item["id"], text])
+        # Ingest tells the user, and the user may look at the eventlog then: after the commit.
+        self.events.send(self.service.respond, msg, {"errors": errors})
+
+    def _introduce(self, item):
+        """Take in one job; returns why it was refused, or None."""
+        id = item["id"]
+        jobspec = without_environment(item["jobspec"])
+        job = Job(id, item["userid"], item["urgency"], item["flags"], item["t_submit"], jobspec)
+        try:
+            if self.jobs.find(id) is not None:
+                raise Rejected("duplicate job id")
+            if not isinstance(job.queue_name, (str, type(None))):
+                raise Rejected("attributes.system.queue: expected a string")
+            self.queues.check_submit(job.queue_name)
+        except OSError as exc:
+            return exc.strerror
+        except Rejected as exc:
+            return str(exc)
+        self.jobs.add(job)
+        # Nothing is recorded of a job until it is sure that it stays.
+        job.hold = True
+        try:
+            self.jobtap.introduce(job)
+        except Rejected as exc:
+            job.queue.clear()
+            self.events.take_late(job)
+            del self.jobs.active[id]
+            self.jobtap.forget(job)
+            self.jobtap.destroy(job)
+            return str(exc)
+        job.seq = 1
+        context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
+        self.events.journal_event(
+            job, {"timestamp": job.t_submit, "name": "submit", "context": context}
+        )
+        self.events.post(job, "validate")
+        for late in self.events.take_late(job):
+            self.events.post(job, "exception", late)
+        self.events.release(job)
+        return None
+
+    # -- those that are there --------------------------------------------------------------------
+
+    def restart(self):
         """Load all jobs and take up where the last job manager left off; blocks."""
         try:
             entries = self.service.rpc("kvs.dir", REQUEST).body["entries"]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What an instance loads at start when no start script is named, and how it winds down.
 
-A personality is a list of steps, run one after the other by the instance's own task. A step is a
-module with its arguments, or a function of the Startup that runs it.
+That is what ``flux modprobe rc1`` and ``rc3`` do by their files, done by the instance's own task, a second faster.
 """
 
 import errno
@@ -10,11 +9,10 @@ import json
 
 from flux_embedded.formats import eventlog
 from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.rset import uniform
 from flux_embedded.services.resource.fake import fake_resources
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
-JOBS = ("job-manager", "job-ingest", "job-info", "job-list")
+JOBS = ("job-manager", "job-ingest", "job-info", "job-list", "job-exec", "cron")
 
 #: Seconds a module has to end when the instance shuts down.
 UNLOAD_TIMEOUT = 10.0
@@ -25,7 +23,7 @@ class StartError(Exception):
 
 
 class Startup:
-    """Runs the steps of a personality; its caller is a task of the kernel and may block.
+    """Loads modules; its caller is a task of the kernel and may block.
 
     Args:
         h (Flux): handle of that task
@@ -52,9 +50,20 @@ class Startup:
         """Write R to the KVS, from where the resource service takes it."""
         self.put("resource.R", json.dumps(R, separators=(",", ":")))
 
-    def run(self, name):
-        """Load what personality `name` has."""
-        PERSONALITIES[name](self)
+    def run(self):
+        """Load the services, on the configured resources or this host's, and the scheduler."""
+        for name in KVS:
+            self.load(name)
+        context = {"version": 1, "core_version": self.ctx.attrs.get("version")}
+        self.put("admin.eventlog", eventlog.encode(self.ctx.time(), "start", context))
+        try:
+            R = fake_resources(self.ctx.config)
+        except ValueError as exc:
+            raise StartError(str(exc)) from None
+        if R is not None:
+            self.put_resources(R)
+        for name in ("resource", *JOBS, scheduler(self.ctx.config)):
+            self.load(name)
 
 
 def configured_args(config, name):
@@ -75,47 +84,6 @@ def unload(h, ctx, names):
             ctx.log(LOG_ERR, f"rc3.0: remove {name}: it does not end")
 
 
-def _minimal(startup):
-    """Nothing but the broker itself."""
-
-
-def _kvs(startup):
-    for name in KVS:
-        startup.load(name)
-
-
-def _job(startup):
-    environ = startup.ctx.environ
-    ncores = _number(environ, "TEST_UNDER_FLUX_CORES_PER_RANK", 2)
-    ngpus = _number(environ, "TEST_UNDER_FLUX_GPUS_PER_RANK", 0)
-    _kvs(startup)
-    startup.put_resources(uniform(startup.ctx.hosts, ncores, ngpus))
-    startup.load("resource", "noverify")
-    for name in JOBS:
-        startup.load(name)
-    if environ.get("TEST_UNDER_FLUX_NO_JOB_EXEC") != "y":
-        startup.load("job-exec")
-    mode = environ.get("TEST_UNDER_FLUX_SCHED_SIMPLE_MODE")
-    startup.load("sched-simple", *([f"mode={mode}"] if mode else []))
-    startup.h.rpc("sched-simple.debug", {"op": "setbit", "flags": 2}).get()
-
-
-def _full(startup):
-    _kvs(startup)
-    context = {"version": 1, "core_version": startup.ctx.attrs.get("version")}
-    startup.put("admin.eventlog", eventlog.encode(startup.ctx.time(), "start", context))
-    try:
-        R = fake_resources(startup.ctx.config)
-    except ValueError as exc:
-        raise StartError(str(exc)) from None
-    if R is not None:
-        startup.put_resources(R)
-    startup.load("resource")
-    for name in (*JOBS, "job-exec", "cron"):
-        startup.load(name)
-    startup.load(scheduler(startup.ctx.config))
-
-
 def scheduler(config):
     """Return the name of the scheduler module: ``[modules] alternatives.sched``, or sched-simple."""
     alternatives = config.get("modules", {})
@@ -125,22 +93,6 @@ def scheduler(config):
         if isinstance(alternatives, dict)
         else "sched-simple"
     )
-
-
-PERSONALITIES = {"minimal": _minimal, "kvs": _kvs, "job": _job, "full": _full}
-
-
-def _number(environ, name, default):
-    text = environ.get(name)
-    if not text:
-        return default
-    try:
-        value = int(text)
-        if 0 <= value <= 4096:
-            return value
-    except ValueError:
-        pass
-    raise StartError(f"{name}={text!r}: expected an integer from 0 to 4096")
 
 
 def wind_down(h):
