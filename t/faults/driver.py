@@ -70,7 +70,12 @@ class Driver:
         # What is logged is looked at here (see Watch), not shown.
         self.instance.ctx.attrs.define("log-stderr-level", "-1")
         self.kernel = self.instance.kernel
-        self.watch = Watch(self.kernel, strict=scheduler != "sched-backfill", promising=bool(args))
+        self.watch = Watch(
+            self.kernel,
+            strict=scheduler != "sched-backfill",
+            promising=bool(args),
+            ranked=any(arg.startswith(("rank=", "candidates=", "profile=")) for arg in args),
+        )
         self.kernel.intercept = self._intercept
         self.violation = None
         self.submitted = []
@@ -175,6 +180,7 @@ class Driver:
         )
 
     def do_urgency(self, number, urgency):
+        self.watch.latest_before.pop(self._pick(number), None)  # it may be held, and released
         self._rpc("job-manager.urgency", {"id": self._pick(number), "urgency": urgency})
 
     def do_reserve(self, entry, start):
@@ -239,8 +245,11 @@ class Driver:
 
     def do_unload(self):
         if self._loaded():
+            # In order: what it promised is to be known to the next one. A crash is none.
+            known = {} if self.crash_in is not None else self.watch.latest_of_pending()
             self.instance.unload(self.scheduler)
             self.watch.scheduler_gone()
+            self.watch.latest_before = known
 
     def do_load(self):
         if not self._loaded():

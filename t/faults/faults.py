@@ -38,6 +38,24 @@ SCHEDULERS = {
     "sched-backfill": ("sched-backfill", ()),
     "conservative": ("sched-backfill", ("reservations=unlimited",)),
     "replanned": ("sched-backfill", ("reservations=4", "guarantee=none")),
+    "candidates": ("sched-backfill", ("candidates=shortest", "predict=last2")),
+    "ranked": ("sched-backfill", ("rank=wfp3", "candidates=area", "predict=class", "promise=2")),
+    "bounded": ("sched-backfill", ("profile=short-waits", "within=30")),
+    "bounded-at-once": (
+        "sched-backfill",
+        ("promise=all", "within=0", "rank=area", "predict=last2"),
+    ),
+    "bounded-order": ("sched-backfill", ("promise=all", "within=100", "candidates=unicef")),
+    "mistaken": (
+        "sched-backfill",
+        (
+            "promise=all",
+            "within=10",
+            f"rank={HERE}/mistaken.py:rank",
+            f"candidates={HERE}/mistaken.py:rank",
+            f"predict={HERE}/mistaken.py:predict",
+        ),
+    ),
 }
 POOLS = ("rv1", "tree")
 

@@ -6,7 +6,9 @@
 - no core or GPU is given twice, none that is down, excluded or gone, and what is freed was held;
 - each alloc request gets exactly one final answer, and no annotation after it;
 - strict schedulers start jobs in the order of priority, then of id;
-- where nothing excuses it, a start that was promised is kept;
+- where nothing excuses it, a start that was promised is kept, and so is a latest start;
+- a latest start becomes later only after the log has said that it is void and why, over reloads as
+  well, and the scheduler never says that one was broken;
 - no job that could start, and would keep nobody from starting, waits for an hour;
 - a job is denied only if it could never run;
 - R is in the KVS, whole, before the job manager hears of it.
@@ -17,6 +19,8 @@ import json
 from books import Books, ids
 from eventlog_rules import Violation
 from history import CONSTRAINTS, SHAPES, matches
+
+from flux.job import JobID
 
 #: A scheduler decides, commits R and answers; messages that reach it within so many turns of the
 #: loop after the decision came too late to matter.
@@ -48,12 +52,14 @@ class Watch:
         kernel: the kernel its messages go through
         strict (bool): the scheduler keeps to the order of the queue
         promising (bool): it makes promises to several jobs, and keeps them
+        ranked (bool): it goes by ranks that are not known here
     """
 
-    def __init__(self, kernel, strict, promising=False):
+    def __init__(self, kernel, strict, promising=False, ranked=False):
         self.kernel = kernel
         self.strict = strict
         self.promising = promising
+        self.ranked = ranked
         self.bound = False  # to the starts it promised
         self.reserving = False  # there may be reservations, for the sake of which jobs wait
         self.ends = {}  # jobid -> expiration of its R
@@ -66,6 +72,9 @@ class Watch:
         self.properties = {}
         self.annotations = {}
         self.estimates = {}  # jobid -> start first promised since its request
+        self.latest = {}  # jobid -> latest start it was told since its request
+        self.latest_before = {}  # jobid -> the same, told by a scheduler that was unloaded in order
+        self.void = set()  # jobs of which the log has said since that it is void
         self.able = {}  # jobid -> time since when it could start, and keep nobody from starting
         self.hello = None
         self.unreported = set()
@@ -84,12 +93,8 @@ class Watch:
         if msg.type == 1:
             if topic == "kvs.commit":
                 self._commit(msg.body)
-            elif (
-                topic == "log.append"
-                and "Traceback" in msg.body["text"]
-                and not self._ranks_left(msg.body["text"])
-            ):
-                raise Violation(f"{msg.body['name']} logged a bug:\n{msg.body['text']}")
+            elif topic == "log.append":
+                self._logged(msg.body)
             elif topic.startswith("sched.") and self.holds_sched(endpoint):
                 handler = getattr(self, "_sched_" + topic[6:].replace("-", "_"), None)
                 if handler:
@@ -108,6 +113,16 @@ class Watch:
             retry = self.kernel.now() - when < LONGEST_RETRY
             self.commit_failed = (first if retry else self.kernel.turns, self.kernel.now())
 
+    def _logged(self, body):
+        text = body["text"]
+        if "Traceback" in text and not self._ranks_left(text) and "nobody knows" not in text:
+            raise Violation(f"{body['name']} logged a bug:\n{text}")
+        if "this is a bug" in text:
+            raise Violation(f"{body['name']} says: {text}")
+        name, _, rest = text.partition(": the promise to start by ")
+        if " is void: " in rest:
+            self.void.add(JobID(name))
+
     def holds_sched(self, endpoint):
         return self.kernel.services.get("sched") is endpoint
 
@@ -121,9 +136,14 @@ class Watch:
         )
         return lost and "failed to reallocate R" in text
 
+    def latest_of_pending(self):
+        """Job ids with the latest starts that those which wait were told."""
+        return {jobid: self.latest[jobid] for jobid in self.pending if jobid in self.latest}
+
     def scheduler_gone(self):
         """No scheduler any more: its requests are void, and frees are not announced."""
         self.pending.clear()
+        self.latest.clear()
         self.committed.clear()
         for annotations in self.annotations.values():
             annotations.pop("sched", None)
@@ -176,6 +196,10 @@ class Watch:
             raise Violation(f"the jobspec of job {jobid} was sent with its environment")
         self.pending[jobid] = Pending(jobid, body["priority"], self.kernel.turns)
         self.estimates.pop(jobid, None)
+        self.void.discard(jobid)
+        self.latest.pop(jobid, None)
+        if jobid in self.latest_before:
+            self.latest[jobid] = self.latest_before.pop(jobid)
 
     def _sched_prioritize(self, body):
         for jobid, priority in body["jobs"]:
@@ -225,6 +249,7 @@ class Watch:
             raise Violation(f"an answer for job {jobid}, which has no request: {body}")
         if body["type"] == 1:
             merge(self.annotations.setdefault(jobid, {}), body["annotations"])
+            self._told_latest(jobid)
             estimate = self._promised(jobid)
             if estimate is not None:
                 self.estimates.setdefault(jobid, estimate)
@@ -234,12 +259,27 @@ class Watch:
         request = self.pending.pop(jobid)
         if body["type"] == 0:
             merge(self.annotations.setdefault(jobid, {}), body.get("annotations", {}))
+            self._told_latest(jobid)
             self._success(request, body["R"])
         elif body["type"] == 2:
             self.annotations.pop(jobid, None)
             self._deny(jobid, body.get("note"))
         elif set(body) != {"id", "type"}:
             raise Violation(f"a cancel response has id and type only: {body}")
+
+    def _told_latest(self, jobid):
+        """The annotations of a job, with its latest start, were set."""
+        latest = self.annotations[jobid].get("sched", {}).get("t_latest")
+        before = self.latest.get(jobid)
+        # One that is canceled is told that it has none.
+        if before is not None and latest is not None and latest > before + 0.001:
+            if self.bound or jobid not in self.void:
+                raise Violation(f"job {jobid} was to start by {before}, and then by {latest}")
+        self.void.discard(jobid)
+        if latest is None:
+            self.latest.pop(jobid, None)
+        else:
+            self.latest[jobid] = latest
 
     def _success(self, request, R):
         jobid = request.jobid
@@ -250,6 +290,9 @@ class Watch:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
         self.ends[jobid] = R["execution"].get("expiration", 0)
+        latest = self.latest.pop(jobid, None)
+        if self.bound and latest is not None and self.kernel.now() > latest + 0.001:
+            raise Violation(f"job {jobid} was to start by {latest}, at {self.kernel.now()} it did")
         promised = self.estimates.get(jobid)
         if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
             raise Violation(
@@ -325,6 +368,8 @@ class Watch:
         if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
             # It may have to wait for the sake of a start that was promised to one behind it.
             return None
+        if self.ranked and len(self.pending) > 1:
+            return None  # it may be another one's turn
         head = min(self.pending.values(), key=Pending.rank_in_queue)
         job = self.jobs.get(head.jobid)
         if job is None:
@@ -362,6 +407,8 @@ class Watch:
                 return False
             if other is one or not ranks & self.ranks_for(theirs):
                 continue
+            if self.ranked:
+                return False  # it may be the other one's turn
             start = self._promised(other.jobid)
             if start is not None:
                 if not job["duration"] or now + job["duration"] > start:

@@ -660,6 +660,78 @@ def test_fits_says_what_alloc_would_do(seed):
             assert fits == started, (jobid, other)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
+    """Others may be bound again for the question where the job's own promise is; not for good."""
+    chance = random.Random(seed)
+    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
+    plan = pool.plan()
+    requests = {}
+    for jobid in range(1, 30):
+        ask = Ask(
+            ([chance.randint(1, 3)], 1),
+            ([1], 1),
+            chance.choice([1, 3, 4]),
+            chance.choice([0, 1, 2]),
+            False,
+            chance.choice([5.0, 20.0, 100.0]),
+            chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
+        )
+        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        try:
+            if chance.random() < 0.3:
+                plan.alloc(jobid, request)
+            else:
+                plan.reserve(jobid, request, plan.earliest(request, after=NOW + jobid % 3 * 10))
+        except (InsufficientResources, InfeasibleRequest, TypeError):
+            continue
+        if jobid % 3 == 0 and pool.job_end_times():
+            pool.free(chance.choice(pool.job_end_times())[0])
+        bound = {other: plan.ranks_of(other) for other in plan.promises()}
+        for other in bound:
+            plan.fits(requests[other], jobid=other)
+            assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
+        assert plan.stale() == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
+    """Running jobs that have come to their ends, but are not freed yet, keep it from starting."""
+    chance = random.Random(seed)
+    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
+    plan = pool.plan()
+    requests = {}
+    failed = 0
+    for jobid in range(1, 40):
+        now = NOW + jobid * 5
+        pool.clock = lambda now=now: now
+        where = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
+        ask = Ask(
+            ([chance.randint(1, 2)], 1),
+            ([1], 1),
+            chance.choice([1, 3, 4]),
+            chance.choice([0, 1, 2]),
+            False,
+            chance.choice([5.0, 20.0, 100.0]),
+            where,
+        )
+        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        plan.reserve(jobid, request, plan.earliest(request, after=now))
+        for other, (start, _) in plan.promises().items():
+            if start > now:
+                continue
+            bound = {one: plan.ranks_of(one) for one in plan.promises()}
+            try:
+                plan.alloc(other, requests[other])
+            except InsufficientResources:
+                failed += 1
+                assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
+        late = [one for one, end in pool.job_end_times() if end <= now - 5]
+        for one in late:
+            pool.free(one)
+    assert failed
+
+
 def test_fits_for_another_duration():
     pool = make_pool([({0, 1, 2, 3}, set())] * 2)
     plan = pool.plan()
@@ -670,3 +742,58 @@ def test_fits_for_another_duration():
     assert not plan.fits(job(pool, 1, 1, 4, duration=10.0), duration=0)
     assert plan.fits(job(pool, 1, 1, 4, duration=101.0), jobid=1)
     assert plan.has_free(job(pool, 2, 1, 4)) and not plan.has_free(job(pool, 3, 1, 4))
+
+
+@pytest.mark.parametrize("rows", [4 * [({0, 1}, set())], [({0, 1}, set()), ({0, 1, 2}, set())]])
+def test_a_plan_of_beliefs_is_that_of_a_pool_whose_jobs_end_so(rows):
+    """Counted, and bound to ranks; beliefs may be earlier or later than limits, or change."""
+    rng = random.Random(7)
+    believed, real = make_pool(rows), make_pool(rows)
+    beliefs = {}
+    plan = believed.plan(ends=beliefs.get)
+    for jobid in range(1, 200):
+        now = NOW + jobid
+        believed.clock = real.clock = lambda now=now: now
+        limit = rng.choice([5.0, 20.0, 50.0])
+        small = job(real, 1, 1, rng.choice([1, 2]), duration=limit)
+        try:
+            believed.alloc(jobid, small)
+        except InsufficientResources:
+            pass
+        else:
+            real.alloc(jobid, small)
+            if rng.random() < 0.7:
+                beliefs[jobid] = now + rng.choice([1.0, 30.0, 70.0])
+                real.update_expiration(jobid, beliefs[jobid])
+        for other, end in believed.job_end_times():
+            if end <= now and rng.random() < 0.5:
+                believed.free(other)
+                real.free(other)
+            elif other in beliefs and rng.random() < 0.2:
+                beliefs[other] += 10.0
+                real.update_expiration(other, beliefs[other])
+                believed.update_expiration(other, end + 1)  # the plan looks after a change
+        asked = job(real, rng.choice([1, len(rows)]), 1, 2, duration=25.0)
+        assert plan.earliest(asked) == real.plan().earliest(asked), jobid
+        assert plan.fits(asked) == real.plan().fits(asked)
+
+
+def test_what_a_plan_of_beliefs_starts_ends_by_its_limit():
+    pool = make_pool([({0, 1}, set())])
+    plan = pool.plan(ends=lambda jobid: NOW + 3.0)
+    plan.reserve(2, job(pool, 1, 1, 2, duration=50.0), NOW + 10.0)
+    plan.alloc(1, job(pool, 1, 1, 2, duration=5.0))
+    assert pool.job_end(1) == NOW + 5.0
+    assert plan.earliest(job(pool, 1, 1, 2, duration=7.0)) == NOW + 3.0
+
+
+def test_a_plan_takes_promises_over_from_another():
+    pool = make_pool([({0, 1}, set()), ({0, 1, 2}, set())])
+    one, other = pool.plan(), pool.plan()
+    one.reserve(-1, job(pool, 2, 1, 2, duration=10.0), NOW + 5)
+    one.hold(-2, job(pool, 1, 1, 1))
+    one.reserve(3, job(pool, 1, 1, 2, duration=10.0), NOW + 50)
+    other.take_over(one, [jobid for jobid in one.promised() if jobid < 0])
+    assert other.promised() == [-1, -2]
+    assert other.promises()[-1] == (NOW + 5, NOW + 15)
+    assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15

@@ -1,8 +1,14 @@
 """sched-backfill with promise=all: every job has a latest start, and what makes it void."""
 
+import json
+
 import pytest
 from peers import R, Rig, jobspec
 from test_sched_backfill import sched
+
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.policies import Backfill
+from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
 
@@ -149,6 +155,82 @@ def test_a_job_that_outlives_its_limit_makes_a_promise_void():
     assert stats(rig)["violated"] == 0
 
 
+def test_a_job_that_ends_in_the_moment_of_a_latest_start_makes_none_void():
+    rig = rig_with("within=0")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(3, 100))
+    rig.settle()
+    rig.wait(100.5)
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert stats(rig)["void"] == {} and stats(rig)["violated"] == 0
+    assert stats(rig)["kept"] == 2
+
+
+def test_one_that_is_late_for_long_delays_only_whom_it_must():
+    rig = rig_with("within=0")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.alloc(2, whole(2, 150))
+    rig.settle()
+    for jobid in (3, 4):
+        rig.alloc(jobid, whole(2, 1000))
+    rig.settle()
+    assert [sched(rig)[jobid]["t_latest"] - begin for jobid in (3, 4)] == [100, 150]
+    rig.wait(120)
+    assert stats(rig)["void"] == {"late": 1}
+    rig.wait(25)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    rig.wait(900)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
+
+
+def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no_latest_start():
+    rig = rig_with("within=0")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    rig.resource.update(down="0")
+    rig.settle()
+    assert "t_latest" not in sched(rig)[2]
+    assert stats(rig)["void"] == {"resources": 1}
+    rig.resource.update(up="0")
+    rig.settle()
+    assert sched(rig)[2]["t_latest"] == rig.sched.running[1].end
+
+    class NotYet(AdmissionRule):
+        name = "not-yet"
+        no = None
+
+        def check(self, job):
+            return None if self.no is None else Deferral(self.no)
+
+    class Ruled(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.rule = NotYet(self)
+            self.add_rule(self.rule)
+
+    rig = Rig(R(4, 4))
+    rig.load(Ruled, "promise=all", "within=1h")
+    rig.alloc(1, whole(4, 100))
+    rig.alloc(2, whole(4, 50))
+    rig.settle()
+    assert "t_latest" in sched(rig)[2]
+    rig.sched.rule.no = "not today"
+    rig.free(1)
+    rig.settle()
+    assert "t_latest" not in sched(rig)[2]
+    assert stats(rig)["void"] == {"deferred": 1} and stats(rig)["violated"] == 0
+
+
 def test_a_job_of_higher_priority_goes_before():
     rig = rig_with("within=0")
     begin = rig.now
@@ -233,6 +315,26 @@ def test_nodes_of_several_kinds():
     assert stats(rig)["violated"] == 0
 
 
+@pytest.mark.parametrize("args", [["promise=all"], ["rank=shortest"], ["candidates=shortest"]])
+def test_a_job_that_can_never_run_is_denied(args):
+    """When it comes, and when its nodes leave; it never fits, so that it is never tried."""
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", *args)
+    rig.alloc(1, whole(3, 100))
+    rig.alloc(2, whole(5, 100))
+    rig.alloc(3, whole(4, 100))
+    rig.alloc(4, whole(4, 200))
+    rig.settle()
+    rig.alloc(5, whole(5, 100))
+    rig.settle()
+    assert rig.denied(2) and rig.denied(5)
+    assert rig.answers(3, 2) == rig.answers(4, 2) == []
+    rig.resource.update(shrink="3")
+    rig.settle()
+    assert rig.denied(3) and rig.denied(4)
+    assert rig.started() == [1]
+
+
 @pytest.mark.parametrize("what", ["1/0", "float('nan')", "None", "'x'", "-1", "1e99"])
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
 def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, what):
@@ -241,19 +343,18 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
     rig.alloc(1, whole(3, 100))
     rig.alloc(2, whole(4, 50))
     rig.alloc(3, whole(1, 50))
+    rig.alloc(4, whole(1, 50))
     rig.settle()
     assert rig.started() == [1, 3]
     rig.free(1)
     rig.free(3)
     rig.settle()
-    assert rig.started() == [1, 3, 2]
+    assert rig.started()[:3] == [1, 3, 2]
     errors = rig.logged(3)
     assert len(errors) == (1 if what == "1/0" else 0), errors
 
 
 def test_a_site_derives_from_it(tmp_path):
-    from flux.scheduler.policies import Backfill
-
     class LongestFirst(Backfill):
         def rank(self, job):
             return -self.expected_run(job)
@@ -340,6 +441,7 @@ def test_questions_know_ranks_and_latest_starts():
     _, answer = rig.ask("sched.stats", {})
     assert answer["stats"]["latest_starts"] == {
         "made": 3,
+        "restored": 0,
         "kept": 1,
         "void": {},
         "violated": 0,
@@ -347,3 +449,182 @@ def test_questions_know_ranks_and_latest_starts():
     }
     # An estimate is no later than what was promised.
     assert sched(rig)[2]["t_estimate"] == begin + 100
+
+
+def test_questions_know_ranks_without_latest_starts():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill", "rank=shortest")
+    begin = rig.now
+    rig.alloc(1, whole(4, 100))
+    rig.settle()
+    for jobid in (2, 3):
+        rig.alloc(jobid, whole(4, 1000))
+    rig.settle()
+    _, answer = rig.ask("sched.explain", {"id": 3})
+    job = answer["jobs"][0]
+    assert (job["rank"], job["expected_run"]) == (1000, 1000)
+    assert "t_latest" not in job
+    starts = {}
+    for duration in (50, 2000):
+        _, answer = rig.ask("sched.when", {"jobspec": whole(4, duration)})
+        starts[duration] = answer["start"] - begin
+        assert "t_latest" not in answer
+    # The one would be asked first, the other behind both that wait.
+    assert starts[50] == pytest.approx(100, abs=5)
+    assert starts[2000] == pytest.approx(2100, abs=5)
+    rig.alloc(4, whole(4, 10), priority=31)
+    rig.settle()
+    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
+    assert answer["start"] - begin == pytest.approx(110, abs=5)
+
+
+# -- over a reload ---------------------------------------------------------------------------------
+
+KEY = "checkpoint.sched-promises"
+
+
+def reload(instance, *args):
+    instance.unload()
+    instance.load("sched-backfill", "promise=all", *args)
+    instance.run_until_idle()
+
+
+def latest(*jobs):
+    return [job.annotations["sched"]["t_latest"] for job in jobs]
+
+
+@pytest.fixture
+def promised():
+    """Promises that would be others if they were made at once: the job that was promised the first
+    place has gone."""
+    instance = FakeInstance(nodes=4, cores=1)
+    instance.load("sched-backfill", "promise=all", "within=0")
+    instance.submit(nodes=4, duration=1000)
+    instance.run_until_idle()
+    first = instance.submit(nodes=4, duration=100)
+    instance.jobs_promised = jobs = [
+        instance.submit(nodes=1, duration=10000),
+        instance.submit(nodes=4, duration=50),
+    ]
+    instance.run_until_idle()
+    first.cancel()
+    instance.run_until_idle()
+    jobs.append(instance.submit(nodes=4, duration=100))
+    instance.run_until_idle()
+    begin = instance.start_time
+    assert latest(*jobs) == [begin + 1100, begin + 11100, begin + 1000]
+    return instance
+
+
+def test_latest_starts_are_kept_over_a_reload(promised):
+    before = latest(*promised.jobs_promised)
+    reload(promised, "within=0")
+    assert latest(*promised.jobs_promised) == before
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert (stats["restored"], stats["made"], stats["void"]) == (3, 0, {})
+    reload(promised, "within=0")  # the jobs of a restored promise are stored as well
+    assert latest(*promised.jobs_promised) == before
+    promised.advance(20000)
+    assert [job.t_start for job in promised.jobs_promised] <= before
+    assert promised.request("sched.stats")["stats"]["latest_starts"]["violated"] == 0
+
+
+def test_after_a_crash_what_was_stored_is_kept(promised):
+    promised.advance(61)
+    before = latest(*promised.jobs_promised)
+    promised.handle.runs_later = False
+    promised.scheduler.finish = lambda: None
+    reload(promised, "within=0")
+    assert latest(*promised.jobs_promised) == before
+
+
+def test_a_latest_start_that_has_passed_without_a_scheduler_is_void(promised):
+    promised.unload()
+    promised.advance(1050)
+    promised.load("sched-backfill", "promise=all", "within=0")
+    promised.run_until_idle()
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert stats["void"] == {"unloaded": 1} and stats["violated"] == 0
+    begin = promised.start_time
+    assert latest(*promised.jobs_promised) == [begin + 1100, begin + 11100, begin + 11150]
+
+
+def test_one_that_has_passed_is_void_though_it_can_start_now():
+    instance = FakeInstance(nodes=4, cores=1)
+    instance.load("sched-backfill", "promise=all", "within=0")
+    running = instance.submit(nodes=4, duration=1000)
+    job = instance.submit(nodes=4, duration=100)
+    instance.run_until_idle()
+    instance.unload()
+    instance.advance(1001)
+    assert running.state == "inactive"
+    instance.load("sched-backfill", "promise=all", "within=0")
+    instance.run_until_idle()
+    assert job.state == "running"
+    stats = instance.request("sched.stats")["stats"]["latest_starts"]
+    assert (stats["void"], stats["kept"], stats["violated"]) == ({"unloaded": 1}, 0, 0)
+
+
+def test_one_that_needs_a_node_that_has_gone_is_void(promised):
+    promised.unload()
+    promised.mark_down("3")
+    promised.load("sched-backfill", "promise=all", "within=0")
+    promised.run_until_idle()
+    stats = promised.request("sched.stats")["stats"]["latest_starts"]
+    assert stats["void"] == {"unloaded": 2} and stats["violated"] == 0
+
+
+def waiting_for(rig, count):
+    """Jobs 5 and 6 were promised four nodes; `count` jobs are said to come."""
+    rig.store(KEY, {"version": 1, "latest": [[5, rig.now], [6, rig.now + 5000]]})
+    ready = rig.manager.methods["sched-ready"]
+
+    def counting(msg):
+        rig.manager.respond = lambda msg, payload=None: msg.answer(0, json.dumps({"count": count}))
+        ready(msg)
+        del rig.manager.respond
+
+    rig.manager.methods["sched-ready"] = counting
+    rig.load_file("sched-backfill", "promise=all", "within=0", "rank=shortest")
+    rig.alloc(1, whole(4, 1))
+    rig.settle()
+
+
+@pytest.mark.parametrize("how", ["all came", "as many came", "time is over"])
+def test_nobody_starts_before_those_who_were_promised_something_have_come(how):
+    rig = Rig(R(4, 4))
+    waiting_for(rig, 3)
+    assert rig.started() == []
+    if how == "time is over":
+        rig.wait(4)
+        assert rig.started() == []
+        rig.wait(2)
+        assert rig.started() == [1]
+        return
+    rig.alloc(5, whole(4, 50))
+    rig.settle()
+    assert rig.started() == []
+    # Job 6 may have been canceled meanwhile, but then another one has come.
+    rig.alloc(6 if how == "all came" else 7, whole(4, 50))
+    rig.settle()
+    assert rig.started() == [5]
+
+
+@pytest.mark.parametrize("stored", [7, {"version": 1}, {"version": 1, "latest": [3]}])
+def test_what_cannot_be_read_is_an_error_in_the_log_only(stored):
+    rig = Rig(R(4, 4))
+    rig.store(KEY, stored)
+    rig.load_file("sched-backfill", "promise=all")
+    rig.alloc(1, whole(4, 1))
+    rig.settle()
+    assert rig.started() == [1]
+    assert any(KEY in line for line in rig.logged(3))
+
+
+def test_latest_starts_are_written_once_a_minute(rig):
+    for jobid in range(3, 103):
+        rig.alloc(jobid, whole(4, 50))
+        rig.settle()
+        rig.wait(3)
+    written = [commit for commit in rig.kvs.commits if commit["changes"][0][0] == KEY]
+    assert len(written) == 1 + 300 // 60

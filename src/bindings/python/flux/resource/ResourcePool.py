@@ -472,9 +472,16 @@ class ResourcePool:
         """Whether a request would not fit on the ranks that are up if all of them were idle."""
         return self.impl.waits_for_ranks(request)
 
-    def plan(self) -> Plan:
-        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1)."""
-        plan = self.impl.plan()
+    def plan(self, ends: Callable[[int], float | None] | None = None) -> Plan:
+        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1).
+
+        Args:
+            ends: function giving, for a job id, when that running job is believed to end (seconds
+                since the epoch); None: when the pool says. The plan asks for all running jobs at
+                the first call after each change of the pool. Promises in it hold only if the
+                beliefs do. Default: the pool's ends, which are limits.
+        """
+        plan = self.impl.plan() if ends is None else self.impl.plan(ends)
         plan.wrap = self._with
         return plan
 

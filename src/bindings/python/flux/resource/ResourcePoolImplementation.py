@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
@@ -523,15 +524,18 @@ class ResourcePoolImplementation:
             or f"insufficient resources: enough is free, but {self.name} finds no place for it"
         )
 
-    def plan(self) -> Plan:
-        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises.
+    def plan(self, ends: Callable[[int], float | None] | None = None) -> Plan:
+        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises; see
+        ``ResourcePool.plan()``.
 
         Raises:
             NotImplementedError: the pool has no view.
         """
         if not self.has_view:
             raise self._missing("inventory")
-        return Plan(self)
+        if ends is None:
+            return Plan(self)
+        return Plan(cast("ResourcePoolImplementation", PoolWithBelievedEnds(self, ends)))
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
         """First time at which a request fits as running jobs end; see ``Plan.earliest()``."""

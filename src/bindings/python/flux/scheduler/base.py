@@ -35,12 +35,14 @@ from __future__ import annotations
 import errno
 import gc
 import json
+from collections.abc import Iterator
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
+from flux.scheduler.checkpoint import Checkpoint
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -116,6 +118,8 @@ class Scheduler(BrokerModule):
         self._parser: RequestParser  # as the pool
         self._acquisition: host.Acquisition | None = None
         self._runs = False
+        #: how many jobs waited for their requests to be sent when this scheduler was ready for them
+        self.waiting_at_start = 0
         self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
         self._warned: set[str] = set()
         # A pool object is made of R only for an override, which may want to read it.
@@ -128,6 +132,7 @@ class Scheduler(BrokerModule):
         self._host = host.HostCapabilities(h)
         self._clock = host.Clock(h)
         self._timers = host.Timers(h, self._clock, self._errors)
+        self._checkpoints: list[Checkpoint] = []
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._requests = Requests(
@@ -494,6 +499,29 @@ class Scheduler(BrokerModule):
                 return
             raise
         super().run()
+        if not self._host.runs_later:
+            self.finish()
+
+    def finish(self) -> None:
+        """Called at the end: stores what is to be there after a reload (`checkpoint`)."""
+        for checkpoint in self._checkpoints:
+            self._errors.guard(checkpoint.key, checkpoint.finish)
+
+    def checkpoint(
+        self, key: str, interval: float, text: Callable[[], Iterator[str]]
+    ) -> Checkpoint:
+        """A value in the KVS that is kept over a reload, and over a restart of the instance.
+
+        Args:
+            key (str): where it is stored; by convention under ``checkpoint.``
+            interval (float): at most how often it is written, in seconds
+            text: function giving the value as JSON text, in parts
+        """
+        made = Checkpoint(
+            self.handle, key, interval, text, self._commits, self.call_at, self.now, self._errors
+        )
+        self._checkpoints.append(made)
+        return made
 
     def _start(self) -> None:
         handle = self.handle
@@ -514,7 +542,7 @@ class Scheduler(BrokerModule):
             self._requests.move(jobid, "hello")
         self._before_ready(list(hello.jobs.values()))
         self._lost_ranks = hello.lost
-        host.ready(handle, self.queue_depth)
+        self.waiting_at_start = host.ready(handle, self.queue_depth)
         acquisition.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

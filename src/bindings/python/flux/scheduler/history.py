@@ -11,7 +11,7 @@ A prediction must never be what a promise rests on: it is wrong every other time
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -28,8 +28,21 @@ RUNS_PER_CLASS = 2
 #: thousand in a month.
 MAX_CLASSES = 20000
 
-#: Version of what `RunTimes.to_dict` writes.
-VERSION = 1
+#: Of these, how many may come from the jobs of one user: whoever gives each job another limit would
+#: have everybody else's forgotten.
+MAX_CLASSES_OF_USER = 1000
+
+#: No job is expected to run for less than so many seconds: ranks divide by it.
+LEAST_RUN_S = 1.0
+
+#: How long a job without a limit is expected to run, seconds.
+NO_LIMIT_S = 365 * 86400.0
+
+#: Predictions that are remembered until they may have changed.
+MAX_ANSWERS = 20000
+
+#: Classes that are written as one part, see `RunTimes.parts`.
+CLASSES_PER_PART = 256
 
 #: Gives the classes of (userid, size, limit), from the narrowest to the widest.
 Classes = Callable[[Any, int, float], Iterable[Hashable]]
@@ -44,6 +57,16 @@ def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
 def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
     """What ``predict=last2`` goes by: all jobs of a user."""
     return ((userid,),)
+
+
+def expected_run(guess: Any, limit: float) -> float:
+    """For how long a job is expected to run, in seconds: what is predicted of it, at least
+    `LEAST_RUN_S` and at most its limit; its limit, where that is nothing, or no time."""
+    expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
+    # A NaN fails this comparison, too.
+    if guess is not None and isinstance(guess, (int, float)) and 0 <= guess < expected:
+        expected = guess
+    return expected if expected > LEAST_RUN_S else LEAST_RUN_S
 
 
 class RunTimes:
@@ -68,8 +91,13 @@ class RunTimes:
         self.seen = 0
         self._most = most
         self._runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
+        # Whose job a class was learnt of first, and for each user these classes; both dicts of
+        # classes have the one used last at the end.
+        self._owners: dict[Hashable, Any] = {}
+        self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
         # What was answered since the user's last job ended, by user, then by size and limit.
         self._answers: dict[Any, dict[tuple[int, float], Optional[float]]] = {}
+        self._answered = 0
 
     def __len__(self) -> int:
         """How many classes are remembered."""
@@ -83,16 +111,33 @@ class RunTimes:
         if not isfinite(run) or run < 0:
             return
         self.seen += 1
-        runs = self._runs
         for kind in self.classes(userid, size, limit):
-            runs[kind] = (*runs.get(kind, ())[1 - RUNS_PER_CLASS :], run)
-            runs.move_to_end(kind)
-        while len(runs) > self._most:
-            runs.popitem(last=False)
+            known = self._runs.get(kind, ())
+            self._remember(kind, (*known[1 - RUNS_PER_CLASS :], run), userid)
         if self.classes in (narrow_to_wide, user_only):
             self._answers.pop(userid, None)
         else:
             self._answers.clear()
+
+    def _remember(self, kind: Hashable, runs: tuple[float, ...], userid: Any) -> None:
+        """Set the run times of a class, which was used just now."""
+        owner = self._owners.setdefault(kind, userid)
+        owned = self._owned.setdefault(owner, OrderedDict())
+        self._runs[kind] = runs
+        self._runs.move_to_end(kind)
+        owned[kind] = None
+        owned.move_to_end(kind)
+        if len(owned) > MAX_CLASSES_OF_USER:
+            self._forget(next(iter(owned)))
+        if len(self._runs) > self._most:
+            self._forget(next(iter(self._runs)))
+
+    def _forget(self, kind: Hashable) -> None:
+        del self._runs[kind]
+        owner = self._owners.pop(kind)
+        del self._owned[owner][kind]
+        if not self._owned[owner]:
+            del self._owned[owner]
 
     def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
         """The mean of the last two run times of the narrowest class of such a job that has two, in
@@ -100,8 +145,6 @@ class RunTimes:
         """
         answers = self._answers.get(userid)
         if answers is None:
-            if len(self._answers) >= self._most:
-                self._answers.clear()
             answers = self._answers[userid] = {}
         try:
             return answers[size, limit]
@@ -112,42 +155,80 @@ class RunTimes:
                 if len(runs) == RUNS_PER_CLASS:
                     answer = sum(runs) / RUNS_PER_CLASS
                     break
-            if len(answers) >= self._most:
-                answers.clear()
-            answers[size, limit] = answer
+            self._answered += 1
+            if self._answered >= MAX_ANSWERS:
+                self._answers.clear()
+                self._answered = 0
+            else:
+                answers[size, limit] = answer
             return answer
 
     # -- over a restart ----------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
-        """What is remembered, to be stored as JSON. O(classes)."""
-        classes = [
-            [list(kind), list(runs)]
-            for kind, runs in self._runs.items()
-            if isinstance(kind, tuple) and all(map(_storable, kind))
-        ]
-        return {"version": VERSION, "classes": classes}
+    def parts(self) -> Iterator[list[Any]]:
+        """What is remembered, as lists to be stored as JSON, `CLASSES_PER_PART` classes in each: a
+        class, its run times, and whose it is. What is learnt meanwhile is not in it."""
+        kept = list(self._runs.items())
+        for at in range(0, len(kept), CLASSES_PER_PART):
+            yield [
+                [list(kind), list(runs), self._owners.get(kind)]
+                for kind, runs in kept[at : at + CLASSES_PER_PART]
+                if isinstance(kind, tuple) and all(map(_storable, kind))
+            ]
 
     def restore(self, stored: Any) -> None:
-        """Remember again what `to_dict` gave, before anything that was learnt since.
+        """Remember again what `parts` gave, put together, before anything that was learnt since.
 
         Raises:
-            ValueError: it is of another version, or not what `to_dict` gives
+            ValueError: it is not what `parts` gives
         """
         try:
-            if stored["version"] != VERSION:
-                raise ValueError(f"history of version {stored['version']}, expected {VERSION}")
-            runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
-            for kind, seconds in stored["classes"]:
-                if all(isfinite(one) and one >= 0 for one in seconds):
-                    runs[tuple(kind)] = tuple(map(float, seconds))[-RUNS_PER_CLASS:]
-        except (KeyError, TypeError) as exc:
-            raise ValueError(f"history cannot be read: {exc!r}") from None
-        runs.update(self._runs)
-        self._runs = runs
+            restored = [
+                (tuple(kind), tuple(map(float, runs))[-RUNS_PER_CLASS:], userid)
+                for kind, runs, userid in stored
+                if all(isfinite(run) and run >= 0 for run in runs)
+            ]
+            hash(tuple(restored))
+        except (TypeError, ValueError) as exc:
+            raise ValueError(f"the history cannot be read: {exc}") from None
+        since = [(kind, runs, self._owners[kind]) for kind, runs in self._runs.items()]
+        for kind, runs, userid in restored + since:
+            self._remember(kind, runs, userid)
         self._answers.clear()
-        while len(runs) > self._most:
-            runs.popitem(last=False)
+
+
+class PredictionScore:
+    """How good predictions were, of the jobs that have ended.
+
+    Attributes:
+        jobs (int): jobs of which something was predicted
+        underpredicted (int): those that ran longer than that
+        accuracy (float): the sum, over these jobs, of the shorter of the two times by the longer one;
+            1 for each prediction that was exact (Tsafrir et al. 2007)
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.underpredicted = 0
+        self.accuracy = 0.0
+
+    def compare(self, predicted: Any, limit: float, run: float) -> None:
+        """A job with a limit ran for `run` seconds. What was predicted counts as it was used, see
+        `expected_run`."""
+        predicted = expected_run(predicted, limit)
+        self.jobs += 1
+        self.underpredicted += run > predicted
+        self.accuracy += min(predicted, run) / max(predicted, run)
+
+    def stats(self) -> dict[str, Any]:
+        """For ``stats``: jobs, mean accuracy, and the share of jobs that ran longer than
+        predicted."""
+        jobs = max(1, self.jobs)
+        return {
+            "jobs": self.jobs,
+            "accuracy": self.accuracy / jobs,
+            "underpredicted": self.underpredicted / jobs,
+        }
 
 
 class StartedJob:
@@ -193,7 +274,9 @@ class StartedJob:
         start = execution.get("starttime") or job.t_submit
         end = R.expiration or inf
         cores = sum(cores * popcount(ranks) for cores, _, ranks in R.node_kinds())
-        return cls(job.jobid, job.userid, cores, end - start, start, end)
+        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
+        # so of the same class.
+        return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)
 
 
 def _storable(part: Any) -> bool:

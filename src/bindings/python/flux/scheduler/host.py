@@ -85,6 +85,7 @@ class HostCapabilities:
             start times does not
         takes_objects (bool): the job manager is in this process and takes R as an object: nobody
             needs it in a KVS
+        runs_later (bool): the reactor is run by a test, after ``run()`` of the module has returned
     """
 
     def __init__(self, handle: Any) -> None:
@@ -94,6 +95,7 @@ class HostCapabilities:
         )
         self.wants_forecast = getattr(host, "wants_forecast", True) is not False
         self.takes_objects = getattr(host, "takes_objects", False) is True
+        self.runs_later = getattr(host, "runs_later", False) is True
 
 
 class Timer:
@@ -596,6 +598,8 @@ LONGEST_RETRY = 5.0
 #: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that
 #: restarts, short enough that jobs do not wait for a scheduler that can start none.
 KVS_TIMEOUT_S = 60.0
+#: Seconds that a scheduler which ends waits for its last commit.
+LAST_COMMIT_S = 5.0
 
 
 class Committer:
@@ -613,7 +617,10 @@ class Committer:
     Attributes:
         written (int): commits that succeeded
         accepted, stored (int): keys taken and keys stored so far; they are stored in order
+        stores (bool): what is put can be read again
     """
+
+    stores = True
 
     def __init__(
         self,
@@ -650,6 +657,14 @@ class Committer:
             # Whatever else this turn of the reactor brings goes along.
             self._arm(0.0)
 
+    def put_now(self, key: str, text: str) -> None:
+        """Store `text` under `key`, and wait for it.
+
+        Raises:
+            OSError: it cannot be stored, or not within `LAST_COMMIT_S`
+        """
+        self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
+
     def _arm(self, delay: float) -> None:
         self._armed = True
         self._timer.reset(after=delay)
@@ -664,23 +679,24 @@ class Committer:
         if not self._batch:
             return
         try:
-            self._transaction().commit_async().then(self._committed)
+            self._store([(key, text) for key, text, _ in self._batch]).then(self._committed)
         except Exception as exc:  # whatever it was, the jobs wait and it is tried again
             self._failed(exc)
 
-    def _transaction(self) -> Any:
+    def _store(self, entries: list[tuple[str, str]]) -> Any:
+        """Begin a commit of keys and texts; returns its future."""
         txn = KVSTxn(self.handle)
         if self._raw:
             try:
-                for key, text, _ in self._batch:
+                for key, text in entries:
                     txn.put(key, text, raw=True)
-                return txn
+                return txn.commit_async()
             except TypeError:
                 self._raw = False
                 txn = KVSTxn(self.handle)
-        for key, text, _ in self._batch:
+        for key, text in entries:
             txn.put(key, json.loads(text))
-        return txn
+        return txn.commit_async()
 
     def _committed(self, future: Any) -> None:
         try:
@@ -717,8 +733,13 @@ class Committer:
 class NullCommitter(Committer):
     """In place of a `Committer` where nothing is to be stored; it keeps its order of events."""
 
+    stores = False
+
     def _commit(self) -> None:
         batch, self._waiting = self._waiting, []
         for _, _, done in batch:
             self.stored += 1
             done()
+
+    def put_now(self, key: str, text: str) -> None:
+        pass

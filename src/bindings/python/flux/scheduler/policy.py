@@ -29,7 +29,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
 from flux.scheduler.base import Scheduler
-from flux.scheduler.history import RunTimes, StartedJob
+from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, attributes_of_running
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
@@ -38,6 +38,8 @@ from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Turns, in_order
 from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.run_time_service import KEY as HISTORY_KEY
+from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -94,6 +96,7 @@ class PolicyScheduler(Scheduler):
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `StartedJob`
+        predictions (PredictionScore): how good predictions of run times were
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -101,6 +104,9 @@ class PolicyScheduler(Scheduler):
 
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
+
+    #: Whether it is time, or was, to read what an earlier scheduler has stored.
+    _reads_state = False
 
     #: Whether a job that comes later may start before one that waits.
     looks_past_heads = False
@@ -118,7 +124,15 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, StartedJob] = {}
+        self.predictions = PredictionScore()
         self._history: RunTimes | None = None
+        self._overrides_ended = type(self).ended is not PolicyScheduler.ended
+        self._run_times = RunTimeService(
+            h, lambda: self._history, self._ended, self.call_at, self.now, self._errors
+        )
+        self._run_times.checkpoint = self.checkpoint(
+            HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
+        )
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
@@ -186,10 +200,18 @@ class PolicyScheduler(Scheduler):
 
     @property
     def history(self) -> RunTimes:
-        """The run times of jobs that have ended, from when this is first asked for."""
+        """The run times of jobs that have ended, from when this is first asked for. They are kept
+        over reloads and restarts (`flux.scheduler.run_time_service`)."""
         if self._history is None:
             self._history = RunTimes()
+            if self._reads_state:
+                self._load_history()
         return self._history
+
+    def _load_history(self) -> None:
+        # In a simulation, which has no KVS, there is nothing to load.
+        if self._history is not None and not self._host.takes_objects:
+            self._run_times.load(self._history)
 
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
@@ -206,24 +228,22 @@ class PolicyScheduler(Scheduler):
             return None
 
     def ended(self, job: StartedJob, run: float, result: str | None) -> None:
-        """Called when a job has ended, before the pass that follows; learns its run time.
+        """Called when a job has ended, and it is known for how long it ran: in a simulation before
+        the pass that follows, in an instance when ``job-list`` has told. Learns its run time.
 
         Args:
             job (StartedJob): the job
-            run (float): for how many seconds it ran: to the return of its resources, and no longer
-                than its limit, which leaves out the clean-up after a job that ran to its limit
-            result (str): "timeout" of a job that ran to its limit; None: not known
+            run (float): for how many seconds it ran, without clean-up. Without ``job-list``, to the
+                return of its resources, and no longer than its limit
+            result (str): "completed", "failed", "canceled" or "timeout"; None: not known
         """
         if self._history is not None:
             self._history.learn(job.userid, job.size, job.limit, run)
 
-    def _has_ended(self, jobid: int) -> None:
-        job = self.running.pop(jobid, None)
-        if job is not None:
-            run = self.now() - job.start
-            granted = job.end - job.start
-            result = "timeout" if run >= granted else None
-            self._errors.guard("ended", self.ended, job, min(run, granted), result)
+    def _ended(self, job: StartedJob, run: float, result: str | None) -> None:
+        if job.predicted is not None:
+            self.predictions.compare(job.predicted, job.limit, run)
+        self.ended(job, run, result)
 
     # -- the pool, and the plan --------------------------------------------------------------------
 
@@ -348,6 +368,9 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         for rule in self.admission.rules:
             rule.pool_made()  # what is raised ends the start
+        # Before hello: the job manager announces no release between that and ready.
+        self._reads_state = True
+        self._load_history()
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         if any(rule.wants_attributes() for rule in self.admission.rules):
@@ -415,11 +438,10 @@ class PolicyScheduler(Scheduler):
         if admission.engaged:
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.started, job, alloc)
-        request = job.resource_request
         self.running[job.jobid] = StartedJob(
             job.jobid,
             job.userid,
-            getattr(request, "ncores", 0),
+            job.size,
             duration or inf,
             now,
             end or inf,
@@ -528,8 +550,11 @@ class PolicyScheduler(Scheduler):
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
-        if final:
-            self._has_ended(jobid)
+        job = self.running.pop(jobid, None) if final else None
+        if job is None:
+            pass
+        elif self._history is not None or job.predicted is not None or self._overrides_ended:
+            self._run_times.job_ended(job)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
 
@@ -632,6 +657,11 @@ class PolicyScheduler(Scheduler):
         if cause is not None:
             return cause.reason
         return describe(facts or self.facts.explain(job.resource_request))
+
+    def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
+        """What says in which order pending jobs are asked whether they can start: it ends with the
+        job."""
+        return job.order, job.jobid, job
 
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         """What ``sched.explain`` adds to its answer about a job that is ordered by more than its

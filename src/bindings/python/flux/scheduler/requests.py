@@ -288,6 +288,7 @@ class PendingJob:
         # and the signatures of the admission rules. None: nothing that is known.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
+        "_size",  # see `size`; -1: not asked for yet
         # Resources are promised to this job, so what was found of other jobs of its signature says
         # nothing about it.
         "exempt",
@@ -310,6 +311,7 @@ class PendingJob:
         self.examined_epoch = 0
         self.signature: Any = None
         self.limit = -1.0
+        self._size = -1
         self.exempt = False
         self.t_submit = t_submit
         self.request = request
@@ -333,6 +335,14 @@ class PendingJob:
         """Whose job it is; None: not known."""
         userid: int | None = getattr(self.request, "userid", None)
         return userid
+
+    @property
+    def size(self) -> int:
+        """The cores it asks for at least; 0 if that is not known."""
+        size = self._size
+        if size < 0:
+            size = self._size = getattr(self.resource_request, "ncores", 0)
+        return size
 
     @property
     def priority(self) -> int:

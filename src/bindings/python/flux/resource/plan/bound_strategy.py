@@ -161,6 +161,7 @@ class BoundStrategy(Strategy):
         promise = self.promises.pop(jobid, None)
         if promise is not None:
             self._profile.remove(promise)
+        self._profile.rebound.clear()
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
@@ -170,6 +171,9 @@ class BoundStrategy(Strategy):
             promise = BoundPromise(
                 promise.start, promise.end, promise.request, parts, promise.is_open
             )
+        else:
+            # Since it was withdrawn, others may have been bound to what it was bound to.
+            self._profile.bind_as_before()
         self._enter(jobid, promise)
 
     def _enter(self, jobid: int, promise: BoundPromise) -> None:

@@ -90,6 +90,11 @@ class Plan:
 
     # -- the strategy -------------------------------------------------------
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether promises are counted; else they are bound to ranks. O(1)."""
+        return self._strategy is self._counted
+
     def _in_step(self) -> Strategy:
         """The strategy, once it has seen what happened to the pool since the last call."""
         strategy = self._strategy
@@ -189,6 +194,10 @@ class Plan:
     def promises(self) -> dict[int, tuple[float, float]]:
         """Dict of job id to ``(start, end)`` of the promises. O(promises)."""
         return {jobid: (one.start, one.end) for jobid, one in self._strategy.promises.items()}
+
+    def promised(self) -> list[int]:
+        """Ids of the jobs that have a promise. O(promises)."""
+        return list(self._strategy.promises)
 
     def has(self, jobid: int) -> bool:
         """Whether a job has a promise. O(1)."""
@@ -325,6 +334,19 @@ class Plan:
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if it has one; nothing else moves."""
         self._strategy.withdraw(jobid)
+
+    def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
+        """Make the promises to jobs that they have in another plan of the pool, as far as they fit
+        in this one."""
+        self._in_step()
+        for jobid in jobids:
+            one = other._strategy.promises[jobid]
+            self.cancel(jobid)
+            strategy = self._strategy_for(one.request)
+            if one.is_open:
+                strategy.hold(jobid, one.request, self._pool.clock())
+            else:
+                strategy.reserve(jobid, one.request, one.start, one.end)
 
     def _put_back(self, jobid: int, promise: Promise | None) -> None:
         """Give a job the promise again that was withdrawn, if it had one."""

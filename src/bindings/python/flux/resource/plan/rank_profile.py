@@ -82,6 +82,8 @@ class RankProfile:
         self._started: list[Booking] = []  # of the jobs started since the profile was made
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
+        #: promises that were bound again since one was withdrawn, with the parts they had then
+        self.rebound: list[tuple[BoundPromise, list[Part] | None]] = []
         self._changes = 0  # grows with every change of the bookings or the profile
         # The last question to _room() and its answer: several steps of one search ask the same.
         self._asked: tuple[Shape, float, float, int] | None = None
@@ -111,6 +113,7 @@ class RankProfile:
         self._profile = self._new_profile()
         self._bounds = StartBounds()
         self._changes += 1
+        self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
         started, self._started = self._started, []
         if before.inventory.ranks != self._profile.inventory.ranks:
@@ -515,11 +518,24 @@ class RankProfile:
             items.append(Item(shape, promise.start, promise.end, room))
         found = deal(items, self._most) or pack(items, self._groups(items))
         if found:
-            for promise, item in zip(moved, items[1:]):
-                promise.parts = self._parts_of_item(item)
+            self._bind_again(moved, items[1:])
         for promise in moved:
             self._enter(promise)
         return found
+
+    def _bind_again(self, promises: list[BoundPromise], items: list[Item]) -> None:
+        for promise, item in zip(promises, items):
+            self.rebound.append((promise, promise.parts))
+            promise.parts = self._parts_of_item(item)
+
+    def bind_as_before(self) -> None:
+        """Bind promises as they were when one was withdrawn the last time."""
+        rebound, self.rebound = self.rebound, []
+        for promise, parts in reversed(rebound):
+            promise.parts = parts
+        if rebound:
+            self._changes += 1
+            self._enter_all()
 
     def _make_room_on_many(self, shape: Shape, start: float, end: float) -> bool:
         """As ``make_room()``, on a pool where to take a promise out and in again costs too much to
@@ -534,8 +550,7 @@ class RankProfile:
         items = self._items_alone(shape, start, end, promises)
         if self._too_few(items) or not deal(items, self._most_without_promises):
             return False
-        for promise, item in zip(promises, items[1:]):
-            promise.parts = self._parts_of_item(item)
+        self._bind_again(promises, items[1:])
         self._changes += 1
         self._enter_all()
         return True

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
-from flux.scheduler.history import narrow_to_wide, user_only
+from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
@@ -49,12 +49,6 @@ JOBS_PER_TURN = 64
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
 #: ended then.
 LATE_S = 1e-3
-
-#: No job is expected to run for less than so many seconds: ranks divide by it.
-LEAST_RUN_S = 1.0
-
-#: What a job without a limit counts as in ranks, seconds.
-NO_LIMIT_S = 365 * 86400.0
 
 #: Arguments that go together, by the value of ``profile=``. The guide has what was measured of
 #: them.
@@ -248,7 +242,7 @@ class Backfill(PolicyScheduler):
             return guess if isinstance(guess, (int, float)) else None
         if self.predict == "limits":
             return None
-        return self.history.predict(job.userid, job.resource_request.ncores, job.limit)
+        return self.history.predict(job.userid, job.size, job.limit)
 
     def latest_start(self, job: PendingJob) -> float:
         """The time (seconds since the epoch) from which on the latest start of a job is looked for:
@@ -256,24 +250,26 @@ class Backfill(PolicyScheduler):
         return job.t_submit + self.within
 
     def expected_run(self, job: PendingJob) -> float:
-        """What ranks are computed from: what is predicted of a job, at least `LEAST_RUN_S` and at
-        most its limit; its limit, where nothing is."""
-        limit = min(job.limit, NO_LIMIT_S)
-        if self._predicts:
-            guess = self.predicted(job)
-            # A NaN fails this comparison, too.
-            if isinstance(guess, (int, float)) and 0 <= guess < limit:
-                limit = guess
-        return max(LEAST_RUN_S, limit)
+        """What ranks are computed from, in seconds: see `flux.scheduler.history.expected_run`."""
+        return expected_run(self.predicted(job) if self._predicts else None, job.limit)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         super()._queued(job, jobspec)
         self.first_submission = min(self.first_submission, job.t_submit)
+        if self.ranked is not None:
+            self.ranked.came(job)
+
+    def _pool_made(self) -> None:
+        super()._pool_made()
+        if self.ranked is not None:
+            self.ranked.load()
 
     def _by(self, formula: Formula, job: PendingJob) -> float:
-        waited = max(0.0, self.now() - job.t_submit)
-        since = max(0.0, job.t_submit - self.first_submission)
-        return formula(waited, self.expected_run(job), job.resource_request.ncores, since + 1)
+        submit = job.t_submit
+        waited = self.now() - submit
+        since = submit - self.first_submission
+        expected = self.expected_run(job)
+        return formula(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
         """What a site's function says of a job; None if it raises, which is logged once."""
@@ -351,6 +347,8 @@ class Backfill(PolicyScheduler):
         except JobDeferred as why:
             if job in self.promises:
                 self._backlog.allow()  # what was kept for it may let others start
+            if self.ranked is not None:
+                self.ranked.deferred(job)
             self.forget(job)
             self.defer(job, why)
         except InsufficientResources:
@@ -523,7 +521,11 @@ class Backfill(PolicyScheduler):
     # -- events ------------------------------------------------------------------------------------
 
     def cancel(self, jobid: int) -> None:
-        self.leave_place(jobid)
+        job = self.pending(jobid)
+        if job is not None and self.ranked is not None:
+            self.forget(job)
+        else:
+            self.leave_place(jobid)
         super().cancel(jobid)
 
     def prioritize(self, jobs: list[Any]) -> None:
@@ -535,7 +537,7 @@ class Backfill(PolicyScheduler):
         """A pending job is about to leave its place in the queue, and gives up its promise."""
         job = self.pending(jobid)
         if job is not None and self.ranked is not None:
-            self.forget(job)
+            self.ranked.moves(job)
         elif job is not None:
             self.blocked.drop(job)
             if job in self.promises:
@@ -552,11 +554,12 @@ class Backfill(PolicyScheduler):
         # A new plan is cheaper than to see which promises can still be kept.
         lost, self.promises = self.promises, PromiseBook()
         if self.ranked is not None:
-            self.ranked.plan_void()
-        for job in lost:
-            job.exempt = False
-            self.show_estimate(job, None)
-            self._backlog.again(job)
+            self.ranked.plan_void(lost)
+        else:
+            for job in lost:
+                job.exempt = False
+                self.show_estimate(job, None)
+                self._backlog.again(job)
 
     def resource_update(self) -> None:
         self.blocked.clear()
@@ -570,9 +573,16 @@ class Backfill(PolicyScheduler):
             super().start_schedule()
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+        running = self.running.get(jobid)
+        before = inf if running is None else running.end
         super().expiration(msg, jobid, expiration)
+        if self.ranked is not None and (expiration or inf) > before:
+            self.ranked.extended()
+
+    def _ranks_changed(self, lost: bool) -> None:
+        super()._ranks_changed(lost)
         if self.ranked is not None:
-            self.ranked.doubt("extended")
+            self.ranked.ranks_changed(lost)
 
     def released(self) -> None:
         if self.ranked is not None:
@@ -619,6 +629,17 @@ class Backfill(PolicyScheduler):
             return "it would keep another job from its latest start"
         return found
 
+    def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
+        if self.ranked is None:
+            return super().asked_order(job)
+        rank = self.rank(job)
+        return (
+            job.order,
+            rank if type(rank) is float and rank == rank else usable(rank),
+            job.jobid,
+            job,
+        )
+
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         if self.ranked is None:
             return {}
@@ -630,6 +651,7 @@ class Backfill(PolicyScheduler):
             return None
         now = self.now()
         job = PendingJob(0, 0, now, None, request)
+        job.limit = request.duration or inf
         return plan.earliest(request, after=max(now, self.latest_start(job)))
 
     def forecast(self) -> Iterator[None]:
@@ -696,4 +718,6 @@ class Backfill(PolicyScheduler):
         stats.update(self._backlog.stats(self.now()), reserved=len(self.promises))
         if self.ranked is not None:
             stats.update(self.ranked.stats())
+            if self._predicts:
+                stats["predictions"] = self.predictions.stats()
         return stats

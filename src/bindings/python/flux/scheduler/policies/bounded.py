@@ -20,25 +20,36 @@ A pass (`LatestStartPasses.one_pass`):
    own promise out of their way.
 
 What makes a promise void is told in `VOID_CAUSES`.
+
+Latest starts are kept over a reload: when the scheduler is loaded, nobody starts until the jobs
+that were promised something have come again, and have got it again.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Generator, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.policies.promise_book import LatestStarts
-from flux.scheduler.policies.ranked import TRIED_PER_TURN, RankedPasses, Steps
+from flux.scheduler.policies.ranked import (
+    COMPARED_PER_TURN,
+    PROMISED_PER_TURN,
+    TRIED_PER_TURN,
+    RankedPasses,
+    Steps,
+)
+from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-
-#: Promises that are made in one reactor turn, at 20 to 50 microseconds each.
-PROMISED_PER_TURN = 16
 
 #: Why a promise cannot be kept. Whoever loses one is promised another time, and told so.
 VOID_CAUSES = {
@@ -46,7 +57,26 @@ VOID_CAUSES = {
     "extended": "a running job was given more time",
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
+    "deferred": "an admission rule keeps the job itself from starting",
+    "unloaded": "it could not be kept over a time without a scheduler",
 }
+
+#: Seconds by which a job may start after its latest start, since one that runs ends in the moment
+#: in which it has to, and its resources come back a little later.
+GRACE_S = 1.0
+
+#: Where latest starts are stored, the version of what is there, and at most how often it is
+#: written, in seconds: what was promised in the last minute before a crash is forgotten.
+KEY = "checkpoint.sched-promises"
+VERSION = 1
+SAVE_INTERVAL_S = 60.0
+
+#: Latest starts that are written as one part.
+TIMES_PER_PART = 1024
+
+#: Seconds after the start in which jobs with a latest start are waited for, before another job may
+#: start in their place.
+WAIT_FOR_KNOWN_S = 5.0
 
 
 class LatestStartPasses(RankedPasses):
@@ -60,100 +90,125 @@ class LatestStartPasses(RankedPasses):
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: jobs whose promises are to be made again in a plan, with the cause if they cannot be kept
-        self._remake: dict[int, tuple[PendingJob, str]] = {}
-        #: why promises in the plan may not be kept any more; None: they can
-        self._doubt: str | None = None
-        # what the heads keep, and for whom; None: it is to be made
+        #: why all promises are to be made again in a new plan, if they cannot be kept; None: they
+        #: are in the plan
+        self._void: str | None = None
+        #: jobs that were promised something and not told yet, by id
+        self._untold: dict[int, PendingJob] = {}
+        # what heads keep, and for which; None: it is to be made. And the heads of the last pass
         self._beside: Plan | None = None
+        self._planned: list[PendingJob] = []
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: they came in, or wait for jobs that have no limit
         self._without: dict[int, PendingJob] = {}
         self._timer: Timer | None = None
         #: whom a job goes ahead of that starts now
         self._ahead_of: PendingJob | None = None
+        self._store = policy.checkpoint(KEY, SAVE_INTERVAL_S, self.text)
+        self._stored_changes = 0
+        #: job ids with the latest starts they had before the scheduler was loaded, until they come
+        self._known: dict[int, float] = {}
+        self._came: dict[int, PendingJob] = {}  # those of them that have come
+        self._wait_until: float | None = None
 
     # -- a pass ------------------------------------------------------------------------------------
 
     def one_pass(self) -> Steps:
         policy = self.policy
-        newcomers = self.backlog.take_newcomers()
-        self._without.update((job.jobid, job) for job in newcomers if job not in self.latest)
-        yield from self.keep_or_remake()
-        for number, job in enumerate(newcomers, 1):
-            if not job.request.finalized and job.queued and job not in self.latest:
-                self.promise(job)
+        if self._void is not None:
+            cause, self._void = self._void, None
+            yield from self.put_back((yield from in_queue_order(self.latest)), cause)
+        if self._known:
+            if self.wait_for_known():
+                return
+            yield from self.keep_known()
+        for number, job in enumerate(self.backlog.newcomers(), 1):
+            if job not in self.latest:
+                yield from self.promise(job)
             if number % PROMISED_PER_TURN == 0:
                 yield
+            if self.must_begin_anew():
+                return
         self._free.clear()
         self._ahead_of = None
-        for job in self.latest.due(policy.now()):
+        for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
                 self.start_due(job)
+            if number % PROMISED_PER_TURN == 0:
+                yield
         yield from self.start_by_rank()
-        for job in newcomers:
-            if job in self.latest and not job.request.finalized:
-                policy.show_latest_start(job, self.latest.when(job))
+        yield from self.tell()
+        if self.latest.changes != self._stored_changes:
+            self._stored_changes = self.latest.changes
+            self._store.changed()
         self.wake_up()
 
     def start_by_rank(self) -> Steps:
         """Step 3 of a pass."""
-        policy, plan = self.policy, self.policy.plan
-        if not self.any_could_start(plan):
+        policy = self.policy
+        if not (yield from self.could_start()):
             return
-        ordered = yield from self.in_order()
-        self._ahead_of = None
         heads: list[PendingJob] = []
         behind = 0  # mask of the ranks that heads want
         rest: list[PendingJob] = []
-        for looked, job in enumerate(ordered, 1):
-            if looked % TRIED_PER_TURN == 0:
+        for job in self.still_asked((yield from self.in_order())):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued:
                 continue
-            ranks = policy.queue_order.turn_of(job)
+            ranks = self.turn_of(job)
+            free = self._free.get(job.signature)
+            if free is None:
+                free = self.is_free(job)
             if ranks & behind:
-                rest.append(job)
-            elif not self.is_free(job):
+                if free:  # what is not free now is not free later in this pass
+                    rest.append(job)
+            elif not free:
                 if not self.set_aside(job):
                     heads.append(job)
                     behind |= ranks
             elif self.keeps_promises(job):
-                if self.try_to_start(job):
-                    yield
-            elif self.goes_before(job):
-                yield
-            else:
+                self.try_to_start(job)
+            elif not (policy.has_priorities and (yield from self.goes_before(job))):
                 rest.append(job)
-        beside = self.plan_for(heads)
+        self._heads = heads
         self._ahead_of = heads[0] if heads else None
-        for looked, job in enumerate(self.by_candidate_rank(rest), 1):
-            if looked % TRIED_PER_TURN == 0:
+        beside = None
+        # By signature, the shortest limit with which a job did not leave heads their times: one with
+        # this limit or a longer one would not either.
+        refused: dict[Any, float] = {}
+        for job in self.still_asked((yield from self.by_candidate_rank(rest))):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued or not self.is_free(job):
                 continue
+            if not self.is_free(job):
+                continue
+            shortest = refused.get(job.signature)
+            if shortest is not None and job.limit >= shortest:
+                continue
+            if beside is None:
+                beside = self.plan_for(heads)
             if beside is not None and not beside.fits(job.resource_request):
+                if job.signature is not None:
+                    refused[job.signature] = job.limit
                 continue
-            if self.keeps_promises(job) and self.try_to_start(job):
-                if beside is not None:
-                    beside.note_started(job.jobid)
-                yield
+            if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
+                beside.note_started(job.jobid)
 
-    def any_could_start(self, plan: Plan) -> bool:
-        fitting = set()
-        for signature, request in self.backlog.signatures():
-            if signature is None or plan.has_free(request):
-                fitting.add(signature)
-        if not fitting:
+    def could_start(self) -> Generator[None, None, bool]:
+        free = yield from self.free_signatures()
+        if not free:
             return False
-        jobs = [job for job in self.backlog.heap if job.signature in fitting]
-        if len(jobs) > TRIED_PER_TURN or self.policy.has_priorities:
+        if self.policy.has_priorities:
             return True
-        return any(map(self.keeps_promises, jobs))
+        count = self.backlog.count_of(free)
+        if count > TRIED_PER_TURN or 2 * count > len(self.backlog.heap):
+            return True  # to ask them all would take longer than the walk that it may save
+        for number, job in enumerate(self.backlog.heap[:], 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if job.signature in free and self.keeps_promises(job):
+                return True
+        return False
 
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all promises but a job's own can be kept if it starts now."""
@@ -166,16 +221,15 @@ class LatestStartPasses(RankedPasses):
             return None
         policy, beside = self.policy, self._beside
         if beside is None or policy.admission.engaged:
-            # What admission rules keep from jobs is in the one plan, and counts in the other.
-            beside = policy.plan.copy() if policy.admission.engaged else policy.resources.plan()
-            for jobid in list(beside.promises()):
-                if jobid in self.latest:
-                    beside.cancel(jobid)
+            beside = policy.resources.plan()
+            if policy.admission.engaged:
+                # What rules keep from jobs is in the one plan, by ids below zero, and counts here.
+                beside.take_over(policy.plan, [id for id in policy.plan.promised() if id < 0])
             self._beside = beside
         else:
-            for head in self._heads:
+            for head in self._planned:
                 beside.cancel(head.jobid)
-        self._heads = heads
+        self._planned = heads
         for head in heads:
             request = head.resource_request
             when = beside.earliest(request)
@@ -188,28 +242,29 @@ class LatestStartPasses(RankedPasses):
                 pass  # it waits for ranks that are down
         return beside
 
-    def must_begin_anew(self) -> bool:
-        """Whether promises have to be made anew before another job may start."""
-        if self._remake or self._doubt is not None:
-            self.again = True
-            return True
-        return super().must_begin_anew()
-
     def start_due(self, job: PendingJob) -> None:
         """The latest start of a job has come: it starts, or its promise is void."""
-        if self.try_to_start(job):
+        if self.try_to_start(job) or job not in self.latest:
             return
-        if job.jobid not in self.latest.overdue:
-            now = self.policy.now()
-            ends = self.policy.resources.jobs_by_end()
-            if ends and ends[0][0] <= now:
-                self.void(job, "late")
-            else:
-                self.latest.violated += 1
-                self.policy.log.error(
-                    f"{job.name} was promised to start by {self.latest.when(job):.0f}, and cannot: "
-                    "this is a bug"
-                )
+        latest, policy, now = self.latest, self.policy, self.policy.now()
+        when = latest.when(job)
+        ends = policy.resources.jobs_by_end()
+        if ends and ends[0][0] <= now:
+            # It keeps its place in the plan, and starts as soon as what it waits for has ended:
+            # that is an event, and there is no time to tell.
+            if now > when + GRACE_S:
+                if not latest.overdue.get(job.jobid):
+                    self.void(job, "late")
+                    latest.overdue[job.jobid] = True
+            elif job.jobid not in latest.overdue:
+                latest.overdue[job.jobid] = False
+                policy.call_at(when + 2 * GRACE_S, policy.look_again)
+            return
+        if not latest.overdue.get(job.jobid):
+            latest.violated += 1
+            policy.log.error(
+                f"{job.name} was promised to start by {when:.0f}, and cannot: this is a bug"
+            )
         self.promise_anew(job)
 
     def begin(self, job: PendingJob, alloc: Any) -> None:
@@ -218,7 +273,7 @@ class LatestStartPasses(RankedPasses):
         told: dict[str, Any] = {}
         if job in self.latest:
             told["t_latest"] = when = self.latest.when(job)
-            self.latest.started(job, now)
+            self.latest.started(job, now, GRACE_S)
         self.forget(job)
         if told and when <= now:
             told["selection_type"] = "reserved"
@@ -228,96 +283,138 @@ class LatestStartPasses(RankedPasses):
 
     # -- promises ----------------------------------------------------------------------------------
 
-    def promise(self, job: PendingJob) -> None:
+    def promise(self, job: PendingJob) -> Steps:
         """Promise a job its latest start, beside all other promises."""
-        policy, plan = self.policy, self.policy.plan
+        policy = self.policy
         wanted = max(policy.latest_start(job), policy.now())
-        request = job.resource_request
-        when = plan.earliest(request, after=wanted)
+        when = policy.plan.earliest(job.resource_request, after=wanted)
         if policy.has_priorities and (when is None or when > wanted):
-            when = self.promise_before_others(job, wanted)
-        if when is not None:
-            plan.reserve(job.jobid, request, when)
-            self.latest.make(job, when)
-            self._without.pop(job.jobid, None)
+            yield from self.promise_before_others(job, wanted, when)
+        else:
+            self.enter(job, when)
 
-    def promise_before_others(self, job: PendingJob, wanted: float) -> float | None:
-        """When a job fits beside the promises to jobs of its priority and of higher ones. Those of
-        lower ones that cannot be kept beside it are void."""
-        plan = self.policy.plan
-        lower = self.lower_than(job)
-        for other in lower:
-            plan.cancel(other.jobid)
-        when = plan.earliest(job.resource_request, after=wanted)
-        if when is not None:
-            plan.reserve(job.jobid, job.resource_request, when)
-        self.restore(lower, "priority")
-        return when
+    def enter(self, job: PendingJob, when: float | None) -> None:
+        """Promise a job to start by `when`; None: nobody knows when it can start."""
+        if when is None:
+            self._without[job.jobid] = job
+            return
+        self.policy.plan.reserve(job.jobid, job.resource_request, when)
+        self.latest.make(job, when)
+        self._without.pop(job.jobid, None)
+        self._untold[job.jobid] = job
 
-    def goes_before(self, job: PendingJob) -> bool:
+    def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
+        """Promise a job the time at which it fits beside the promises to jobs of its priority and of
+        higher ones. Those of lower ones that cannot be kept beside it are void.
+
+        Args:
+            job (PendingJob): the job
+            wanted (float): not before this, seconds since the epoch
+            behind (float): when it fits beside all promises; None: never
+        """
+        policy = self.policy
+        until = inf if behind is None else behind + job.limit
+        lower = yield from self.take_out(job, wanted, until)
+        if self.must_begin_anew() or job.request.finalized:
+            self.backlog.again(job)
+        else:
+            self.enter(job, policy.plan.earliest(job.resource_request, after=wanted))
+        yield from self.put_back(lower, "priority")
+
+    def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
         """Start a job at the expense of jobs of lower priority, if that is possible: their promises
         are void then if they cannot be kept. Returns whether it has left the queue."""
-        policy, plan = self.policy, self.policy.plan
-        lower = self.lower_than(job) if policy.has_priorities else []
-        if not lower:
-            return False
-        for other in lower:
-            plan.cancel(other.jobid)
-        left = self.keeps_promises(job) and self.try_to_start(job)
-        self.restore(lower, "priority")
+        now = self.policy.now()
+        lower = yield from self.take_out(job, now, now + job.limit)
+        left = (
+            bool(lower)
+            and not self.must_begin_anew()
+            and not job.request.finalized
+            and self.keeps_promises(job)
+            and self.try_to_start(job)
+        )
+        yield from self.put_back(lower, "priority")
+        self._unsure = True
         return left
 
-    def lower_than(self, job: PendingJob) -> list[PendingJob]:
-        """Jobs with a promise, of lower priority, that could want the same ranks; in order of the
-        queue."""
+    def take_out(
+        self, job: PendingJob, start: float, end: float
+    ) -> Generator[None, None, list[PendingJob]]:
+        """Take the promises that a job may go before out of the plan: those to jobs of lower
+        priority that could want the same ranks, for times from `start` to `end`. Returns these
+        jobs, in order of the queue."""
         policy = self.policy
-        return sorted(
-            other
-            for other in self.latest
-            if job.order < other.order and policy.shares_ranks(job, other)
-        )
+        lower = []
+        for number, other in enumerate(self.latest.before(end), 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if (
+                job.order < other.order
+                and other in self.latest
+                and self.latest.when(other) + other.limit > start
+                and policy.shares_ranks(job, other)
+            ):
+                lower.append(other)
+        taken: list[PendingJob] = []
+        for other in (yield from in_queue_order(lower)):
+            policy.plan.cancel(other.jobid)
+            taken.append(other)
+            if len(taken) % PROMISED_PER_TURN == 0:
+                yield
+        return taken
 
-    def restore(self, jobs: list[PendingJob], cause: str) -> None:
-        """Put promises back into the plan that were taken out of it; those that do not fit are
-        void."""
+    def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
+        """Put promises into the plan, in this order, that are not in it any more, or not yet; those
+        that do not fit are void, and made anew when all others are in."""
         plan = self.policy.plan
         lost = []
-        for job in jobs:
-            when = self.latest.when(job)
-            try:
-                plan.reserve(job.jobid, job.resource_request, when)
-            except InsufficientResources:
-                lost.append(job)
-        for job in lost:
-            self.void(job, cause)
-            self.promise_anew(job)
-
-    def keep_or_remake(self) -> Steps:
-        """See which promises can still be kept, if something gave cause for doubt, and make
-        others."""
-        plan = self.policy.plan
-        if self._doubt is not None:
-            cause, self._doubt = self._doubt, None
-            by_id = {job.jobid: job for job in self.latest}
-            lost = [by_id[jobid] for jobid in plan.stale() if jobid in by_id]
-            for job in lost:
-                plan.cancel(job.jobid)
-            self.restore(sorted(lost), cause)
-        number = 0
-        while self._remake:
-            jobid = next(iter(self._remake))
-            job, cause = self._remake.pop(jobid)
+        for number, job in enumerate(jobs, 1):
+            if number % PROMISED_PER_TURN == 0:
+                yield
+            if self.must_begin_anew():
+                return  # all are put into the new plan
             if job in self.latest and not job.request.finalized:
-                self.restore([job], cause)
-                number += 1
-                if number % PROMISED_PER_TURN == 0:
-                    yield
+                try:
+                    plan.reserve(job.jobid, job.resource_request, self.latest.when(job))
+                except InsufficientResources:
+                    lost.append(job)
+        for number, job in enumerate(lost, 1):
+            if number % PROMISED_PER_TURN == 0:
+                yield
+            if self.must_begin_anew():
+                return
+            if job in self.latest and not job.request.finalized:
+                self.void(job, cause)
+                self.promise_anew(job)
+
+    def set_aside(self, job: PendingJob) -> bool:
+        latest = self.latest.when(job) if job in self.latest else None
+        aside = super().set_aside(job)
+        if aside and latest is not None:
+            self.take_back(job, latest, "resources")
+        return aside
+
+    def deferred(self, job: PendingJob) -> None:
+        if job in self.latest:
+            latest = self.latest.when(job)
+            self.forget(job)
+            self.take_back(job, latest, "deferred")
+
+    def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
+        """Tell a job that it has no latest start any more."""
+        if self._untold.pop(job.jobid, None) is None:
+            self.note_void(job, latest, cause)
+            self.policy.show_latest_start(job, None)
 
     def void(self, job: PendingJob, cause: str) -> None:
         """A promise cannot be kept, by one of `VOID_CAUSES`."""
+        self.note_void(job, self.latest.when(job), cause)
+
+    def note_void(self, job: PendingJob, latest: float, cause: str) -> None:
+        """Count and log a promise that cannot be kept."""
         self.latest.void(job, cause)
         self.policy.log.info(
-            f"{job.name}: the promise to start by {self.latest.when(job):.0f} is void: {VOID_CAUSES[cause]}"
+            f"{job.name}: the promise to start by {latest:.0f} is void: {VOID_CAUSES[cause]}"
         )
 
     def promise_anew(self, job: PendingJob) -> None:
@@ -331,11 +428,19 @@ class LatestStartPasses(RankedPasses):
         else:
             plan.reserve(job.jobid, job.resource_request, when)
             if when <= policy.now():
-                # What it waits for is overdue: its end is an event, and there is no time for a timer.
-                self.latest.overdue.add(job.jobid)
+                self.latest.overdue[job.jobid] = True  # it can start in this moment
                 return
             self.latest.make(job, when)
         policy.show_latest_start(job, when)
+
+    def tell(self) -> Steps:
+        """Tell jobs that wait what they were promised; who has started was told with its start."""
+        untold, self._untold = self._untold, {}
+        for number, job in enumerate(untold.values(), 1):
+            if job in self.latest and not job.request.finalized:
+                self.policy.show_latest_start(job, self.latest.when(job))
+            if number % PROMISED_PER_TURN == 0:
+                yield
 
     def wake_up(self) -> None:
         """Have a pass at the next latest start: no other event need come then."""
@@ -356,30 +461,106 @@ class LatestStartPasses(RankedPasses):
         else:
             self.wake_up()  # that job has started
 
+    # -- over a reload -----------------------------------------------------------------------------
+
+    def text(self) -> Iterator[str]:
+        """The latest starts as JSON, in parts."""
+        times = self.latest.by_time()
+        times += [(when, jobid) for jobid, when in self._known.items()]
+        yield json.dumps({"version": VERSION})[:-1] + ', "latest": ['
+        for at in range(0, len(times), TIMES_PER_PART):
+            part = [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
+            yield (", " if at else "") + json.dumps(part)[1:-1]
+        yield "]}"
+
+    def load(self) -> None:
+        stored = self._store.read()
+        if stored is None:
+            return
+        try:
+            if stored["version"] == VERSION:
+                self._known = {int(jobid): float(when) for jobid, when in stored["latest"]}
+        except (KeyError, TypeError, ValueError) as exc:
+            self.policy.log.error(f"{KEY} in the KVS cannot be read: {exc!r}")
+
+    def wait_for_known(self) -> bool:
+        """Whether jobs with a latest start are still to come: another job could start in their
+        place. Those that were canceled meanwhile never come."""
+        policy, now = self.policy, self.policy.now()
+        if self._wait_until is None:
+            self._wait_until = now + WAIT_FOR_KNOWN_S
+            policy.call_at(self._wait_until, policy.look_again)
+        return (
+            len(self._came) < len(self._known)
+            and len(self.backlog) < policy.waiting_at_start
+            and now < self._wait_until
+        )
+
+    def keep_known(self) -> Steps:
+        """Enter the latest starts of jobs that had one into the plan, in their order; those that
+        have passed are void."""
+        known, self._known = self._known, {}
+        came, self._came = self._came, {}
+
+        def key(job: PendingJob) -> Any:
+            return known[job.jobid], job.jobid, job
+
+        kept: list[PendingJob] = []
+        passed: list[PendingJob] = []
+        for job in (yield from in_steps(list(came.values()), key)):
+            self.latest.bring_back(job, known[job.jobid])
+            self._untold[job.jobid] = job
+            (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
+        yield from self.put_back(kept, "unloaded")
+        for job in passed:
+            if job in self.latest and not job.request.finalized:
+                self.void(job, "unloaded")
+                self.promise_anew(job)
+                yield
+
     # -- what happens ------------------------------------------------------------------------------
+
+    def came(self, job: PendingJob) -> None:
+        if job.jobid in self._known:
+            self._came[job.jobid] = job
 
     def forget(self, job: PendingJob) -> None:
         plan = self.policy.current_plan()
         if plan is not None:
             plan.cancel(job.jobid)
         self.latest.drop(job)
-        self._remake.pop(job.jobid, None)
         self._without.pop(job.jobid, None)
+        if self._known:
+            self._known.pop(job.jobid, None)
+            self._came.pop(job.jobid, None)
+
+    def moves(self, job: PendingJob) -> None:
+        """What a job was promised holds whatever its priority; another one is made only to a job
+        that has none."""
 
     def released(self) -> None:
         # A job that waited for one without a limit may have a latest start now.
         for job in self._without.values():
             self.backlog.again(job)
 
-    def plan_void(self) -> None:
-        for job in sorted(self.latest):
-            self._remake[job.jobid] = (job, "resources")
+    def plan_void(self, lost: PromiseBook) -> None:
+        self._void = self._void or "resources"
         self._beside = None
+        self._planned = []
         self._heads = []
 
-    def doubt(self, cause: str) -> None:
-        """Something happened to a running job for which promises may not be kept any more."""
-        self._doubt = cause
+    def ranks_changed(self, lost: bool) -> None:
+        super().ranks_changed(lost)
+        # The plan would count all promises again in one turn; in a new one they are a few in each.
+        # Where they are bound to ranks it need not, and another binding may not be found.
+        plan = self.policy.current_plan()
+        if not lost and plan is not None and plan.is_counted:
+            self.policy.replan()
+
+    def extended(self) -> None:
+        # Which promises can be kept is seen when they are made again, a few in each turn.
+        self._void = "extended"
+        self.policy.replan()
 
     def heads(self) -> list[PendingJob]:
         return self._heads
@@ -389,3 +570,12 @@ class LatestStartPasses(RankedPasses):
 
     def stats(self) -> dict[str, Any]:
         return {"reserved": len(self.latest), "latest_starts": self.latest.stats()}
+
+
+def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:
+    """Jobs in the order of the queue, as the value of a generator which yields now and then."""
+
+    def key(job: PendingJob) -> Any:
+        return job.order, job.jobid, job
+
+    return (yield from in_steps(list(jobs), key))

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +175,8 @@ class LatestStarts:
 
     Attributes:
         made (int): promises made
+        restored (int): promises made before the scheduler was loaded
+        changes (int): grows with each promise that is made or over
         kept (int): jobs that started by the time they were promised
         void_by (dict): how many were void, by cause; see `policies.bounded.VOID_CAUSES`
         violated (int): promises that were broken without a cause, which is a bug
@@ -184,10 +185,13 @@ class LatestStarts:
 
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
-        self._heap: list[tuple[float, int]] = []  # with entries that are over
-        #: ids of jobs that were to have started by now: any pass may start them
-        self.overdue: set[int] = set()
+        self._order: list[tuple[float, int]] = []  # latest starts with job ids, ascending
+        #: ids of jobs that were to have started by now, which any pass may start; whether their
+        #: promises are void
+        self.overdue: dict[int, bool] = {}
         self.made = 0
+        self.restored = 0
+        self.changes = 0
         self.kept = 0
         self.void_by: dict[str, int] = {}
         self.violated = 0
@@ -216,51 +220,74 @@ class LatestStarts:
         """Promise a job to start by `when`, seconds since the epoch. What it was promised is
         replaced."""
         self.made += 1
-        self.overdue.discard(job.jobid)
+        self._enter(job, when)
+
+    def bring_back(self, job: PendingJob, when: float) -> None:
+        """A job was promised to start by `when` before the scheduler was loaded."""
+        self.restored += 1
+        self._enter(job, when)
+
+    def _enter(self, job: PendingJob, when: float) -> None:
+        self._leave(job)
         self._times[job.jobid] = (when, job)
-        heapq.heappush(self._heap, (when, job.jobid))
+        insort(self._order, (when, job.jobid))
+
+    def _leave(self, job: PendingJob) -> float | None:
+        """Take out the promise of a job; returns its latest start, None if it had none."""
+        self.changes += 1
+        self.overdue.pop(job.jobid, None)
+        found = self._times.pop(job.jobid, None)
+        if found is None:
+            return None
+        del self._order[bisect_left(self._order, (found[0], job.jobid))]
+        return found[0]
+
+    def by_time(self) -> list[tuple[float, int]]:
+        """Latest starts (seconds since the epoch) with job ids, ascending: a copy."""
+        return self._order[:]
+
+    def before(self, time: float) -> list[PendingJob]:
+        """The jobs whose latest start is before a time (seconds since the epoch)."""
+        found = self._order[: bisect_left(self._order, (time, -1))]
+        return [self._times[jobid][1] for _, jobid in found]
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more."""
-        self._times.pop(job.jobid, None)
-        self.overdue.discard(job.jobid)
+        self._leave(job)
 
-    def started(self, job: PendingJob, now: float) -> None:
-        """A job has started, and its promise was kept."""
-        found = self._times.pop(job.jobid, None)
-        late = job.jobid in self.overdue
-        self.overdue.discard(job.jobid)
-        if found is not None and not late:
+    def started(self, job: PendingJob, now: float, grace: float) -> None:
+        """A job has started. Its promise was kept if it is not void and the job is not later than
+        promised by more than `grace` seconds."""
+        void = self.overdue.get(job.jobid, False)
+        when = self._leave(job)
+        if when is not None and not void and now <= when + grace:
             self.kept += 1
-            self.spare += max(0.0, found[0] - now)
+            self.spare += max(0.0, when - now)
 
     def void(self, job: PendingJob, cause: str) -> None:
         """The promise to a job cannot be kept."""
         self.void_by[cause] = self.void_by.get(cause, 0) + 1
 
     def next_due(self) -> float | None:
-        """The first latest start of all; None: there is none."""
-        heap, times = self._heap, self._times
-        while heap and (heap[0][1] not in times or times[heap[0][1]][0] != heap[0][0]):
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        """The first latest start of all that is still to come; None: there is none."""
+        for when, jobid in self._order:
+            if jobid not in self.overdue:
+                return when
+        return None
 
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose latest start has come, in order of the queue."""
-        due = [self._times[jobid][1] for jobid in self.overdue]
-        while True:
-            when = self.next_due()
-            if when is None or when > now:
-                break
-            when, jobid = heapq.heappop(self._heap)
-            due.append(self._times[jobid][1])
-        return sorted(due)
+        if not self._order or self._order[0][0] > now:
+            return []
+        found = self._order[: bisect_right(self._order, (now, math.inf))]
+        return sorted(self._times[jobid][1] for _, jobid in found)
 
     def stats(self) -> dict[str, Any]:
         """Counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in
         seconds."""
         return {
             "made": self.made,
+            "restored": self.restored,
             "kept": self.kept,
             "void": dict(self.void_by),
             "violated": self.violated,

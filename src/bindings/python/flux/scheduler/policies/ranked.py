@@ -17,24 +17,28 @@ turn.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.policies.ranks import usable
+from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Jobs that are ranked in one reactor turn: at 2 to 3 microseconds each.
-RANKED_PER_TURN = 256
+#: Jobs that are tried in one reactor turn, at 1 to 5 microseconds each, and as how many of these one
+#: counts that starts.
+TRIED_PER_TURN = 128
+START_EFFORT = 32
 
-#: Jobs that are tried in one reactor turn, at some 5 microseconds each; one that starts ends the
-#: turn.
-TRIED_PER_TURN = 64
+#: Jobs that are compared, and signatures that are looked at, in one reactor turn.
+COMPARED_PER_TURN = 256
+
+#: Promises that are made, or taken back, in one reactor turn, at 20 to 50 microseconds each.
+PROMISED_PER_TURN = 16
 
 #: What a step of a pass yields: nothing, for the reactor.
 Steps = Iterator[None]
@@ -54,6 +58,16 @@ class RankedPasses:
         self.backlog = backlog
         #: set while a pass is under way: another one is wanted after it
         self.again = False
+        # Signatures of jobs that could run if all was up and free.
+        self._feasible: set[Any] = set()
+        # Jobs that had a promise in a plan that is void.
+        self._lost: list[PendingJob] = []
+        # What this turn has done, in jobs tried; and whether the plan may have become void since it
+        # was looked at.
+        self._effort = 0
+        self._unsure = False
+        # For which ranks a job of this signature waits for others, in this pass.
+        self._turns: dict[Any, int] = {}
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -62,6 +76,8 @@ class RankedPasses:
         policy = self.policy
         while True:
             self.again = False
+            self._effort = 0
+            self._turns.clear()
             plan = policy.require_plan()
             if plan is None:
                 return
@@ -79,46 +95,50 @@ class RankedPasses:
 
     def one_pass(self) -> Steps:
         policy = self.policy
-        self.backlog.take_newcomers()
+        lost, self._lost = self._lost, []
+        for number, loser in enumerate(lost, 1):
+            if not loser.request.finalized:
+                policy.show_estimate(loser, None)
+            if number % PROMISED_PER_TURN == 0:
+                yield
+        self.backlog.forget_newcomers()
         self._free.clear()
-        if not self.any_could_start(policy.plan):
+        if not (yield from self.could_start()):
             return
-        for head in list(policy.promises):
+        for number, head in enumerate(list(policy.promises), 1):
             policy.promises.drop(head)
-        ordered = yield from self.in_order()
+            if number % PROMISED_PER_TURN == 0:
+                yield
         covered = 0  # mask of the ranks that as many heads want as may
         beyond = 0  # mask of the ranks that jobs want which wait for heads
         candidates: list[PendingJob] = []
-        for looked, job in enumerate(ordered, 1):
-            if looked % TRIED_PER_TURN == 0:
+        for job in self.still_asked((yield from self.in_order())):
+            if job is None:
                 yield
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued:
                 continue
-            ranks = policy.queue_order.turn_of(job)
+            ranks = self.turn_of(job)
             if ranks & covered and policy.has_candidate_ranks:
                 candidates.append(job)
-                continue
-            if self.is_free(job) and policy.plan.fits(job.resource_request):
-                if self.try_to_start(job):
-                    yield
-                    continue
-            elif self.set_aside(job):
-                continue
-            if not ranks & (covered | beyond) and self.may_lead(job):
+            elif self.starts(job) or self.set_aside(job):
+                pass
+            elif not ranks & (covered | beyond) and self.may_lead(job):
                 policy.promise(job, policy.plan.earliest(job.resource_request))
                 if not self.may_lead(job, beside=1):
                     covered |= ranks
+                if policy.promises_limit != 1:
+                    yield
             elif policy.promises_limit != 0:
                 beyond |= ranks
-        for job in self.by_candidate_rank(candidates):
-            if self.must_begin_anew():
-                return
-            if job.request.finalized or not job.queued or not self.is_free(job):
-                continue
-            if policy.plan.fits(job.resource_request) and self.try_to_start(job):
+        for job in self.still_asked((yield from self.by_candidate_rank(candidates))):
+            if job is None:
                 yield
+            else:
+                self.starts(job)
+
+    def starts(self, job: PendingJob) -> bool:
+        """Start a job that fits beside the heads; whether it has left the queue."""
+        fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
+        return fits and self.try_to_start(job)
 
     def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
         """Whether another head of the ranks that a job could want may be promised a time."""
@@ -130,26 +150,95 @@ class RankedPasses:
 
     # -- what all passes by ranks need -------------------------------------------------------------
 
+    def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
+        """Of `jobs`, in their order, those that still wait when it is their turn, as long as the
+        plan is the one with which the pass began; None where the pass gives way to other work."""
+        self._unsure = True
+        for job in jobs:
+            self._effort += 1
+            if self._effort >= TRIED_PER_TURN:
+                self._effort = 0
+                yield None
+                self._unsure = True
+            if self._unsure:
+                self._unsure = False
+                if self.must_begin_anew():
+                    return
+            if job.queued and not job.request.finalized:
+                yield job
+
+    def turn_of(self, job: PendingJob) -> int:
+        """`QueueOrder.turn_of`, asked once in a pass for all jobs of a signature."""
+        ranks = self._turns.get(job.signature)
+        if ranks is None:
+            ranks = self.policy.queue_order.turn_of(job)
+            if job.signature is not None:
+                self._turns[job.signature] = ranks
+        return ranks
+
     def is_free(self, job: PendingJob) -> bool:
         """Whether a job would fit now if nothing were promised."""
-        free = self._free.get(job.signature)
-        if free is None or job.signature is None:
-            free = self.policy.plan.has_free(job.resource_request)
-            self._free[job.signature] = free
+        return self._is_free(job.signature, job.resource_request)
+
+    def _is_free(self, signature: Any, request: Any) -> bool:
+        free = self._free.get(signature)
+        if free is None:
+            free = self.policy.plan.has_free(request)
+            if signature is not None:
+                self._free[signature] = free
         return free
 
-    def any_could_start(self, plan: Plan) -> bool:
+    def free_signatures(self) -> Generator[None, None, set[Any]]:
+        """The signatures of the pending jobs that would fit now if nothing were promised, or that
+        are not known to be alike (None)."""
+        found = set()
+        unknown = set()
+        for number, (signature, request) in enumerate(self.backlog.signatures(), 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if signature is None or self._is_free(signature, request):
+                found.add(signature)
+            if signature not in self._feasible:
+                unknown.add(signature)
+        if unknown:
+            yield from self.refuse_impossible(unknown)
+        return found
+
+    def refuse_impossible(self, signatures: set[Any]) -> Steps:
+        """Deny the pending jobs of some signatures that could never run: others need not be asked,
+        since they are never tried."""
+        policy = self.policy
+        possible: dict[Any, Exception | None] = {}
+        for number, job in enumerate(self.backlog.heap[:], 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
+            if job.signature not in signatures or not job.queued or job.request.finalized:
+                continue
+            key = job.jobid if job.signature is None else job.signature
+            if key not in possible:
+                possible[key] = None
+                try:
+                    policy.resources.check_feasibility(job.resource_request)
+                except Exception as exc:
+                    possible[key] = exc
+            error = possible[key]
+            if error is not None:
+                policy.forget(job)
+                policy.refuse(job, error)
+            elif job.signature is not None:
+                self._feasible.add(job.signature)
+
+    def could_start(self) -> Generator[None, None, bool]:
         """Whether one of the jobs that fit what is free may be one that starts in this pass."""
-        for signature, request in self.backlog.signatures():
-            if signature is None or plan.has_free(request):
-                return True
-        return False
+        return bool((yield from self.free_signatures()))
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule have it; whether it has left the
         queue."""
         left = self.policy.try_to_start(job)
+        self._unsure = True
         if left:
+            self._effort += START_EFFORT
             self._free.clear()
         return left
 
@@ -164,24 +253,32 @@ class RankedPasses:
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
-        which yields after each `RANKED_PER_TURN` jobs."""
+        which yields now and then."""
+        return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order))
+
+    def by_candidate_rank(
+        self, jobs: list[PendingJob]
+    ) -> Generator[None, None, Iterable[PendingJob]]:
+        """Jobs in the order in which they may go ahead of heads."""
         policy = self.policy
-        rank = policy.rank
+        if not policy.has_candidate_ranks:
+            return jobs
 
         def key(job: PendingJob) -> Any:
-            return job.order, usable(rank(job)), job.jobid, job
+            return usable(policy.candidate_rank(job)), job.order, job.jobid, job
 
-        return (yield from in_steps(self.backlog.heap[:], key))
+        return (yield from in_steps(jobs, key))
 
-    def by_candidate_rank(self, jobs: list[PendingJob]) -> Iterable[PendingJob]:
-        """Jobs in the order in which they may go ahead of heads."""
-        if not self.policy.has_candidate_ranks:
-            return jobs
-        rank = self.policy.candidate_rank
-        ranked = sorted((usable(rank(job)), job.order, job.jobid, job) for job in jobs)
-        return [entry[-1] for entry in ranked]
+    def load(self) -> None:
+        """The scheduler is loaded; jobs are about to come."""
 
     # -- what happens to jobs ----------------------------------------------------------------------
+
+    def came(self, job: PendingJob) -> None:
+        """A job has come in."""
+
+    def deferred(self, job: PendingJob) -> None:
+        """An admission rule keeps a job from starting, which is about to leave the queue for that."""
 
     def forget(self, job: PendingJob) -> None:
         """A job leaves the queue, or its place there."""
@@ -189,11 +286,20 @@ class RankedPasses:
     def released(self) -> None:
         """Something was released, came up or changed."""
 
-    def plan_void(self) -> None:
+    def plan_void(self, lost: PromiseBook) -> None:
         """The plan is void, and with it all that was promised in it."""
+        self._lost += lost
 
-    def doubt(self, cause: str) -> None:
-        """Something happened to a running job for which promises may not be kept any more."""
+    def ranks_changed(self, lost: bool) -> None:
+        """Ranks came up or, if `lost`, went down, left or changed."""
+        self._feasible.clear()
+
+    def extended(self) -> None:
+        """A running job was given more time."""
+
+    def moves(self, job: PendingJob) -> None:
+        """A job gets another priority."""
+        self.policy.forget(job)
 
     def head_of(self, job: PendingJob) -> PendingJob | None:
         """The head that a job leaves its time; None: it is one itself, or there is none."""
@@ -216,17 +322,3 @@ class RankedPasses:
     def stats(self) -> dict[str, Any]:
         """What ``flux module stats`` and ``flux sched stats`` show of promises."""
         return {}
-
-
-def in_steps(
-    jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
-) -> Generator[None, None, Iterable[PendingJob]]:
-    """Sort jobs by a key that ends with the job; a generator, whose value they are. What is never
-    asked for of a long list is not put in order either."""
-    if len(jobs) <= RANKED_PER_TURN:
-        return [entry[-1] for entry in sorted(map(key, jobs))]
-    parts = []
-    for at in range(0, len(jobs), RANKED_PER_TURN):
-        parts.append(sorted(map(key, jobs[at : at + RANKED_PER_TURN])))
-        yield
-    return (entry[-1] for entry in heapq.merge(*parts))

@@ -40,13 +40,14 @@ class Blocked:
 
 
 class BackfillSimulation:
-    """The queue from now on, up to the start of the last job in it.
+    """The queue from now on, up to the start of the newcomer.
 
     Args:
         plan (Plan): a copy, with the promises there are
         now: seconds since the epoch
         changes: when running jobs end and windows begin and end, seconds since the epoch
-        blocked (list of Blocked): the queue in order; the last is the newcomer
+        blocked (list of Blocked): the queue in the order in which jobs are asked; that of the id
+            `NEWCOMER` is the newcomer
         most: how many jobs that could want some of the same ranks are promised a start
     """
 
@@ -56,7 +57,7 @@ class BackfillSimulation:
         self._plan = plan
         self._now = now
         self._blocked = blocked
-        self._newcomer = blocked[-1]
+        self._newcomer = next(job for job in blocked if job.jobid == NEWCOMER)
         self._most = most
         self._changes = [time for time in changes if now < time < math.inf]
         for job in blocked:

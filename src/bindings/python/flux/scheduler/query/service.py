@@ -20,7 +20,8 @@ from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulatio
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.query.plan_snapshot import PLANNING_BUDGET_S, PlanSnapshot
-from flux.scheduler.queue import ALL
+from flux.scheduler.queue import ALL, in_steps
+from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -34,6 +35,23 @@ JOBS_PER_STEP = 256
 
 #: Promises that `QueryService.stats` lists, the earliest ones.
 PROMISES_SHOWN = 5
+
+
+#: Above every job id: a newcomer comes behind all of its rank.
+LAST_ID = 2**64
+
+
+class AskedFor:
+    """In place of the request of a job that is not submitted.
+
+    Attributes:
+        userid (int): whose it would be
+    """
+
+    finalized = False
+
+    def __init__(self, userid: int) -> None:
+        self.userid = userid
 
 
 class QueryService:
@@ -143,7 +161,7 @@ class QueryService:
         latest = self._policy.latest_start_of_newcomer(request, plan)
         if latest is not None:
             answer["t_latest"] = latest
-        plan, start, unplanned = yield from self._start_of(request)
+        plan, start, unplanned = yield from self._start_of(request, caller.userid)
         answer["unplanned"] = unplanned
         if start is None:
             reason = (
@@ -183,14 +201,16 @@ class QueryService:
             return {"verdict": verdict, "start": start, "reason": reason}
         return None
 
-    def _start_of(self, request: Any) -> Generator[None, None, tuple[Plan, float | None, int]]:
+    def _start_of(
+        self, request: Any, userid: int
+    ) -> Generator[None, None, tuple[Plan, float | None, int]]:
         """When a newcomer would start behind all that wait, the plan in which it does, and how many
         pending jobs there was no time to plan."""
         policy = self._policy
         ranks = policy.facts.ranks_of(request) if policy.by_queue else ALL
         most = policy.promises_limit
         if policy.looks_past_heads and most is not None:
-            return (yield from self._simulate_backfill(request, ranks, most))
+            return (yield from self._simulate_backfill(request, userid, ranks, most))
         plan, turns = yield from self._snapshot.with_queue()
         assert plan is not None, "asked for by `when`, which has one"
         after = turns.after(ranks)
@@ -198,19 +218,32 @@ class QueryService:
         return plan, start, self._snapshot.unplanned
 
     def _simulate_backfill(
-        self, request: Any, ranks: int, most: int
+        self, request: Any, userid: int, ranks: int, most: int
     ) -> Generator[None, None, tuple[Plan, float | None, int]]:
-        """As `_start_of`, where only the first `most` jobs are promised a start."""
+        """As `_start_of`, where only the first `most` jobs are promised a start. The newcomer is of
+        the lowest priority there is; where jobs of equal priority are ranked, it goes by its rank."""
         policy, source = self._policy, self._source
         now = source.now()
         current = self._snapshot.plan()
         assert current is not None, "asked for by `when`, which has one"
         times = current.promises()
         blocked = []
+        waiting = []
         for examined, job in enumerate(policy.pending_jobs(deferred=False), 1):
             if examined % JOBS_PER_STEP == 0:
                 yield
-            if not job.request.finalized and not policy.facts.waits_for_down_ranks(
+            waiting.append(job)
+        newcomer = PendingJob(LAST_ID, 0, now, AskedFor(userid), request)
+        newcomer.limit = request.duration or math.inf
+        if waiting:
+            newcomer.order = waiting[-1].order
+        ordered = yield from in_steps([*waiting, newcomer], policy.asked_order)
+        for examined, job in enumerate(ordered, 1):
+            if examined % JOBS_PER_STEP == 0:
+                yield
+            if job is newcomer:
+                blocked.append(Blocked(NEWCOMER, request, ranks))
+            elif not job.request.finalized and not policy.facts.waits_for_down_ranks(
                 job.resource_request
             ):
                 wanted = job.resource_request
@@ -222,7 +255,6 @@ class QueryService:
                 blocked.append(
                     Blocked(job.jobid, wanted, policy.queue_order.turn_of(job), promised)
                 )
-        blocked.append(Blocked(NEWCOMER, request, ranks))
         yield
         changes = [end for end, _ in source.pool.jobs_by_end()]
         for jobid, (start, end) in times.items():

@@ -426,6 +426,9 @@ class FakeHandle:
         closed (bool): the scheduler has ended
     """
 
+    #: `reactor_run` comes back at once (`flux.scheduler.host.HostCapabilities`)
+    runs_later = True
+
     def __init__(self, instance: FakeInstance, name: str) -> None:
         self.instance = instance
         self.reactor = instance.reactor

@@ -200,6 +200,8 @@ class FakeInstance:
     def _end(self) -> None:
         if self.handle is None or self.handle.closed:
             return
+        if self.scheduler is not None and self.handle.in_reactor:
+            self.scheduler.finish()
         self.handle.close()
         self.reactor.drop_scheduler()
         self.scheduler_services = set()

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""A pool whose running jobs end when somebody believes they will, for a plan of these beliefs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+
+class PoolWithBelievedEnds:
+    """A pool as a `Plan` sees it, but for the ends of its jobs.
+
+    Nothing is copied: what the plan starts is started in the pool, and ends there by its limit.
+
+    Args:
+        pool (ResourcePoolImplementation): the pool; it has a view
+        ends: function giving, for a job id, when that job is believed to end (seconds since the
+            epoch); None: when the pool says
+    """
+
+    def __init__(
+        self, pool: ResourcePoolImplementation, ends: Callable[[int], float | None]
+    ) -> None:
+        self._pool = pool
+        self._ends = ends
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def job_end(self, jobid: int) -> float:
+        """When a job is believed to end, in seconds since the epoch; 0: not known."""
+        believed = self._ends(jobid)
+        return self._pool.job_end(jobid) if believed is None else believed
+
+    def jobs_by_end(self) -> list[tuple[float, int]]:
+        """Jobs in the order of the ends that are believed. O(jobs log jobs)."""
+        ends = []
+        for jobid, end in self._pool.job_end_times():
+            believed = self._ends(jobid)
+            end = end if believed is None else believed
+            if end:
+                ends.append((end, jobid))
+        return sorted(ends)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a scheduler keeps over its reload and over a restart of the instance: a value in the KVS,
+written rarely.
+
+A KVS never forgets what was written to it, so a value that is large and changes all the time is
+written once in a while, and when the scheduler is unloaded. Whoever has a checkpoint says what is
+lost if the scheduler dies in between.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.handle_functions import get_key_direct
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Committer, ErrorReporter, Timer
+
+
+class Checkpoint:
+    """A value under a key of the KVS.
+
+    Args:
+        handle: the Flux handle
+        key (str): where it is stored
+        interval (float): at most how often it is written, in seconds
+        text: function giving the value as JSON text, in parts: each is made in a reactor turn of its
+            own, so that a large value holds up nothing
+        commits (Committer): stores in the KVS
+        call_at: function that has a function called at a time
+        now: function giving the time, seconds since the epoch
+        errors (ErrorReporter): where trouble is reported
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        key: str,
+        interval: float,
+        text: Callable[[], Iterator[str]],
+        commits: Committer,
+        call_at: Callable[[float, Callable[[], None]], Timer],
+        now: Callable[[], float],
+        errors: ErrorReporter,
+    ) -> None:
+        self.key = key
+        self._handle = handle
+        self._interval = interval
+        self._text = text
+        self._commits = commits
+        self._call_at = call_at
+        self._now = now
+        self._errors = errors
+        self._changed = False
+        self._written_at = -interval
+        self._timer: Timer | None = None  # when it is written next, or a part of it
+
+    def read(self) -> Any:
+        """The value that was stored; None: there is none, or it cannot be read, which is logged."""
+        if not self._commits.stores:
+            return None
+        try:
+            return get_key_direct(self._handle, self.key)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:  # an instance without a KVS has none to restore
+                self._errors.report(f"{self.key} in the KVS: {exc}")
+            return None
+
+    def changed(self) -> None:
+        """The value is not any more what is stored."""
+        if not self._commits.stores:
+            return
+        self._changed = True
+        if self._timer is None:
+            when = max(self._now(), self._written_at + self._interval)
+            self._timer = self._call_at(when, self._write)
+
+    def _write(self) -> None:
+        self._changed = False
+        self._written_at = self._now()
+        self._make(self._text(), [])
+
+    def _make(self, text: Iterator[str], made: list[str]) -> None:
+        """Make the next part of the text; store it all if there is none."""
+        for part in text:
+            made.append(part)
+            self._timer = self._call_at(self._now(), lambda: self._make(text, made))
+            return
+        self._timer = None
+        self._commits.put(self.key, "".join(made), lambda: None)
+        if self._changed:
+            self.changed()
+
+    def finish(self) -> None:
+        """Store the value now, and wait for it: the scheduler ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._commits.put_now(self.key, "".join(self._text()))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The run times of jobs over reloads and restarts, and without the time that cleaning up takes.
+
+A scheduler hears of the end of a job when its resources come back: after epilog and housekeeping,
+without the result. The service ``job-list`` knows both, and the jobs that ended while no scheduler
+was loaded. So it is asked for each job that ends, and at the start for those that ended since the
+checkpoint was written; nothing is lost with a checkpoint that is written once in ten minutes. In an
+instance without ``job-list``, the time until the resources came back is what is learnt.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.history import RunTimes, StartedJob
+
+if TYPE_CHECKING:
+    from flux.scheduler.checkpoint import Checkpoint
+    from flux.scheduler.host import ErrorReporter, Timer
+
+#: Where the history is stored, the version of what is there, and how often it is written, seconds.
+KEY = "checkpoint.sched-history"
+VERSION = 1
+SAVE_INTERVAL_S = 600.0
+
+#: Jobs that are asked for at the start: those that ended last.
+MAX_JOBS_ASKED = 2000
+
+#: Seconds after which ``job-list`` is asked again at the start, each time twice as many: while an
+#: instance starts it may be loaded after the scheduler.
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 64.0
+
+#: What is asked of a job.
+ATTRIBUTES = ["userid", "ncores", "duration", "t_run", "t_cleanup", "t_inactive", "result"]
+
+#: State and results of jobs (FLUX_JOB_STATE_INACTIVE and FLUX_JOB_RESULT_... of flux.constants).
+INACTIVE = 64
+RESULTS = {1: "completed", 2: "failed", 4: "canceled", 8: "timeout"}
+
+
+class RunTimeService:
+    """Learns what ``job-list`` knows of run times.
+
+    Args:
+        handle: the Flux handle
+        history: function giving the `RunTimes`; None: nobody wants them
+        ended: ``ended(job, run, result)``, called for each job that has ended
+        call_at: function that has a function called at a time
+        now: function giving the time, seconds since the epoch
+        errors (ErrorReporter): where trouble is reported
+
+    Attributes:
+        checkpoint (Checkpoint): where the history is kept; to be set before `load`
+    """
+
+    checkpoint: Checkpoint
+
+    def __init__(
+        self,
+        handle: Any,
+        history: Callable[[], RunTimes | None],
+        ended: Callable[[StartedJob, float, str | None], None],
+        call_at: Callable[[float, Callable[[], None]], Timer],
+        now: Callable[[], float],
+        errors: ErrorReporter,
+    ) -> None:
+        self._handle = handle
+        self._history = history
+        self._ended = ended
+        self._call_at = call_at
+        self._now = now
+        self._errors = errors
+        self._answers = False  # whether there is a job-list
+        #: when the last job ended whose run time is known, seconds since the epoch
+        self._through = 0.0
+
+    # -- the start ---------------------------------------------------------------------------------
+
+    def load(self, history: RunTimes) -> None:
+        """Read the checkpoint, and ask for the jobs that ended since."""
+        stored = self.checkpoint.read()
+        if stored is not None:
+            try:
+                # Classes by another function would be found by nobody.
+                if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
+                    history.restore(stored["classes"])
+                    self._through = float(stored["through"])
+            except (KeyError, TypeError, ValueError) as exc:
+                self._errors.report(f"{KEY} in the KVS cannot be read: {exc!r}")
+        self.ask_for_ended_jobs()
+
+    def ask_for_ended_jobs(self, retry: float = FIRST_RETRY_S) -> None:
+        """Learn of jobs that ended since the last one known, if there is a ``job-list`` now or in
+        the next two minutes."""
+
+        def answered(future: Any) -> None:
+            try:
+                jobs = future.get()["jobs"]
+            except Exception as exc:
+                if getattr(exc, "errno", None) != errno.ENOSYS:
+                    self._errors.report(f"job-list.list: {exc!r}")
+                elif retry <= LAST_RETRY_S:
+                    again = self._now() + retry
+                    self._call_at(again, lambda: self.ask_for_ended_jobs(2 * retry))
+                return
+            self._answers = True
+            self._errors.guard("job-list.list", self._learn_from, jobs)
+
+        asked = {
+            "max_entries": MAX_JOBS_ASKED,
+            "attrs": ATTRIBUTES,
+            "since": self._through,
+            "constraint": {"states": ["inactive"]},
+        }
+        self._handle.rpc("job-list.list", asked).then(answered)
+
+    def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
+        """Learn the run times of jobs; the one that ended last comes first."""
+        history = self._history()
+        for job in reversed(jobs):
+            run = _run_of(job)
+            if history is not None and run is not None:
+                limit = job.get("duration") or inf
+                history.learn(job.get("userid"), job.get("ncores", 0), limit, run)
+            self._note(job)
+
+    # -- a job that ends ---------------------------------------------------------------------------
+
+    def job_ended(self, job: StartedJob) -> None:
+        """The resources of a job have come back. The time that `ended` is told for a job that ran to
+        its limit is its limit at most, as far as this is known: what is beyond it is clean-up."""
+        seen = self._now() - job.start
+        granted = job.end - job.start
+        result = "timeout" if seen >= granted else None
+        if not self._answers:
+            self._tell(job, min(seen, granted), result)
+            return
+
+        def answered(future: Any) -> None:
+            run = told = None
+            try:
+                found = future.get()["job"]
+                run, told = _run_of(found), RESULTS.get(found.get("result"))
+                self._note(found)
+            except Exception as exc:
+                self._errors.log.debug(f"job-list.list-id: {exc!r}")
+            self._tell(job, min(seen, granted) if run is None else run, told or result)
+
+        asked = {"id": job.jobid, "attrs": ATTRIBUTES, "state": INACTIVE}
+        self._handle.rpc("job-list.list-id", asked).then(answered)
+
+    def _tell(self, job: StartedJob, run: float, result: str | None) -> None:
+        self._errors.guard("ended", self._ended, job, run, result)
+        if self._history() is not None:
+            self.checkpoint.changed()
+
+    def _note(self, job: dict[str, Any]) -> None:
+        self._through = max(self._through, job.get("t_inactive") or 0.0)
+
+    # -- the checkpoint ----------------------------------------------------------------------------
+
+    def text(self) -> Iterator[str]:
+        """The history as JSON, in parts."""
+        history = self._history()
+        by = "" if history is None else _name_of(history.classes)
+        head = {"version": VERSION, "through": self._through, "by": by}
+        yield json.dumps(head)[:-1] + ', "classes": ['
+        comma = ""
+        for part in () if history is None else history.parts():
+            if part:
+                yield comma + json.dumps(part)[1:-1]
+                comma = ", "
+        yield "]}"
+
+
+def _run_of(job: dict[str, Any]) -> float | None:
+    """For how many seconds a job of ``job-list`` ran; None: it did not."""
+    begin, end = job.get("t_run"), job.get("t_cleanup")
+    return end - begin if begin and end else None
+
+
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
