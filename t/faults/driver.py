@@ -84,6 +84,9 @@ class Driver:
         #: jobs that may be on reserved ranks: they ran before, or were given more time
         self.excused = set()
         self.reserved = {}  # name -> what was asked for
+        #: running job -> when it was first seen, and {rank: when, by its limit, the last of the others that
+        #: were on it then would end}
+        self.beside = {}
         try:
             self.instance.start()
             self.h = self.instance.handle
@@ -323,29 +326,69 @@ class Driver:
     def _check_reservations(self):
         """No job outside the group holds what is reserved, but those that had it before or were given
         more time; and while a reservation is short of nodes, no other job is on such a node at all,
-        unless others went down since it started."""
+        unless others went down since it started, or would have kept the nodes from the reservation
+        without it."""
+        held = {
+            jobid: {resource[0] for resource in resources}
+            for jobid, resources in self.watch.books.held.items()
+        }
         listed = self._rpc("sched.reservations")
         now = listed.get("now", 0)
-        for one in listed.get("reservations", ()):
-            if one["state"] not in ("active", "degraded") or not one["start"] <= now < one["end"]:
+        self._note_neighbours(held, now)
+        lasting = [
+            one for one in listed.get("reservations", ()) if one["start"] <= now < one["end"]
+        ]
+        for one in lasting:
+            if one["state"] not in ("active", "degraded"):
                 continue
             reserved = ids(one["ranks"] or "")
-            for jobid, held in self.watch.books.held.items():
-                on = {resource[0] for resource in held}
-                ranks = on & (reserved | self._wanted(one["name"]) if one["short"] else reserved)
+            wanted = self._wanted(one, listed["reservations"]) if one["short"] else set()
+            for jobid, on in held.items():
                 job = self.watch.jobs.get(jobid, {})
                 end = self.watch.ends.get(jobid, 0)
-                if ranks and not (
+                if (
                     jobid in self.excused
                     or "reservation" in job
                     or 0 < end <= now  # on its way out
                 ):
-                    raise Violation(f"job {jobid} ({job}) holds {ranks} of {one} at {now}")
+                    continue
+                if on & reserved or (
+                    on & wanted and self._made_short(jobid, on & wanted, wanted, one)
+                ):
+                    raise Violation(
+                        f"job {jobid} ({job}) holds {on & (reserved | wanted)} of {one} at {now}"
+                    )
 
-    def _wanted(self, name):
-        """Ranks that a reservation would take if it could."""
-        hosts = self.reserved.get(name, {}).get("hosts")
-        return set(range(NODES)) if hosts is None else ids(hosts.partition("node")[2])
+    def _note_neighbours(self, held, now):
+        """Keep, of jobs that have started since, until when others may be on each rank."""
+        for jobid in held.keys() - self.beside.keys():
+            until = {}
+            self.beside[jobid] = now, until
+            for other, ranks in held.items():
+                if other != jobid:
+                    end = self.watch.ends.get(other, 0) or float("inf")
+                    until.update((rank, max(end, until.get(rank, 0))) for rank in ranks)
+        for jobid in self.beside.keys() - held.keys():
+            del self.beside[jobid]
+
+    def _made_short(self, jobid, on, wanted, one):
+        """Whether a reservation would have had its nodes by all limits, had this job not started: the
+        rest of a node that others use is kept from when the window begins."""
+        seen, until = self.beside[jobid]
+        if seen > one["start"]:
+            return True
+        busy = {rank for rank, end in until.items() if end > one["start"]}
+        free = len(wanted - busy)
+        return free >= one["nodes"] > free - len(on - busy)
+
+    def _wanted(self, one, listed):
+        """Ranks that a reservation would take if it could, and that are no other's for that time."""
+        hosts = self.reserved.get(one["name"], {}).get("hosts")
+        found = set(range(NODES)) if hosts is None else ids(hosts.partition("node")[2])
+        for other in listed:
+            if other is not one and other["start"] < one["end"] and one["start"] < other["end"]:
+                found -= ids(other["ranks"] or "")
+        return found
 
     def _check_annotations(self):
         for jobid in list(self.watch.pending)[:3]:
