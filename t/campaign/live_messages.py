@@ -25,7 +25,7 @@ import payloads  # noqa: E402
 import flux  # noqa: E402
 
 #: Seconds in which a request is answered.
-PATIENCE = 30.0
+ANSWER_SECONDS = 30.0
 JOB_MANAGER = ("sched.alloc", "sched.free", "sched.cancel", "sched.prioritize", "sched.expiration")
 NO_IDS = (None, True, -1, 1.5, "1", [], {}, 1 << 64, float("nan"))
 
@@ -41,11 +41,11 @@ def ask(h, topic, payload=None):
         Violation: there is no answer
     """
     try:
-        return 0, h.rpc(topic, payload).wait_for(PATIENCE).get()
+        return 0, h.rpc(topic, payload).wait_for(ANSWER_SECONDS).get()
     except OSError as exc:
         if exc.errno == errno.ETIMEDOUT:
             raise Violation(
-                f"{topic}: no answer in {PATIENCE:.0f} s to {str(payload)[:300]}"
+                f"{topic}: no answer in {ANSWER_SECONDS:.0f} s to {str(payload)[:300]}"
             ) from None
         return exc.errno, None
 
