@@ -56,12 +56,12 @@ def picture(title, shapes):
     """The SVG document of some jobs on one node."""
     from flux.resource.draw.svg import render_svg
     from flux.resource.TreePool import TreePool
-    from flux_embedded.formats import shape
+    from flux.shape.parser import ShapeParser
 
     pool = TreePool(node())
     jobs = []
     for number, text in enumerate(shapes, 1):
-        resources = shape.parse(text)
+        resources = ShapeParser().parse(text)
         request = pool.parse_resource_request(
             {"version": 9999, "resources": resources, "attributes": {}}
         )

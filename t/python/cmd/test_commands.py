@@ -31,13 +31,7 @@ LINES = [
     ),
     ("flux resource property add 'a&b' 1", 1, "", None),
     (
-        "flux resource exclude 2; flux resource status -no '{state} {ranks}'",
-        0,
-        "avail 0-1,3\nexclude 2\n",
-        "",
-    ),
-    (
-        "flux resource include 2; flux resource drain 1 bad fan; flux resource drain 2-3 x",
+        "flux resource drain 1 bad fan; flux resource drain 2-3 x",
         0,
         "",
         "",

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Masks and their text; host names as runs. Against sets and lists."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flux.hostlist import Hostlist
@@ -126,6 +128,7 @@ names = st.one_of(
 ).filter(bool)
 
 
+@example(["n0", "n08", "n8", "n9"])
 @given(st.lists(names, min_size=1, max_size=12))
 def test_host_names(hosts):
     """Whatever the names are, they come back as they were, and each is found."""
@@ -134,7 +137,9 @@ def test_host_names(hosts):
     assert [table.name(rank) for rank in members(ranks)] == hosts
     text = table.hostlist(ranks)
     assert list(Hostlist(text)) == hosts
-    if max(map(len, hosts)) < 20:  # numbers of 19 digits and more stand alone here
+    # Numbers of 19 digits and more stand alone here, and so do those of another width (n0,n00): flux-core's C
+    # library writes n[0,00], which is the same list.
+    if max(map(len, hosts)) < 20 and not any(re.search("(^|[^0-9])0[0-9]", host) for host in hosts):
         assert text == Hostlist(hosts).encode()
     part = ranks & 0b101010101010
     assert list(Hostlist(table.hostlist(part))) == [hosts[rank - 3] for rank in members(part)]

@@ -158,7 +158,7 @@ def make_parser():
     one.add_argument("action", choices=("add", "remove"))
     one.add_argument("name", metavar="NAME")
     one.add_argument("targets", metavar="RANKS|HOSTS")
-    for name in ("online", "offline", "exclude", "include"):
+    for name in ("online", "offline"):
         one = parser.command(name, change_ranks, f"{name} ranks (embedded instance only)")
         one.add_argument("targets", metavar="RANKS|HOSTS")
     one = parser.command(
