@@ -56,3 +56,11 @@ def test_flux_sched_is_found():
     result = subprocess.run([FLUX, "sched", "-h"], capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert "explain" in result.stdout
+
+
+@pytest.mark.parametrize("words", [["getattr", "size"], ["start", "true"], ["R", "encode"]])
+def test_missing_bindings_are_one_line(flux, words):
+    done = flux(*words, FLUX_SCHEDULER_BINDINGS=["nosuch"])
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "the package flux-python of flux-core's Python bindings is missing" in done.stderr

@@ -4,6 +4,7 @@
 import os
 import sys
 
+from _flux import bindings
 from flux_embedded import paths
 from flux_embedded.cmd import commands
 from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
@@ -60,6 +61,11 @@ def run(argv=None):
     """Run one command line; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
+    try:
+        bindings()
+    except ImportError as exc:
+        warn(f"flux: ERROR: {exc}")
+        return 1
     while argv and argv[0].startswith("-"):
         option = argv.pop(0)
         if option in ("-h", "--help"):
