@@ -6,9 +6,7 @@ from _flux.cdata import bytes_of
 from _flux.function import failure, function, functions
 from _flux.futures import ask, send
 from flux_embedded.kernel.future import RPC_NORESPONSE
-
-#: Where a task keeps its debug word, in ``Task.aux``: what ``module debug`` changes.
-DEBUG_FLAGS = "debug_flags"
+from flux_embedded.kernel.task import DEBUG_FLAGS
 
 
 @function("const char *flux_attr_get (flux_t *h, const char *name)")

@@ -10,9 +10,7 @@ import os
 import resource
 
 from flux_embedded.kernel import message
-
-#: Where a task keeps its debug word, in ``Task.aux``.
-DEBUG_FLAGS = "debug_flags"
+from flux_embedded.kernel.task import DEBUG_FLAGS
 
 _RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
 

@@ -3,7 +3,7 @@
 
 import flux
 from flux.job import JobID, cancel_async
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
+from flux_embedded.cmd.lib.errors import CommandError, wait_each, warn
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.select import state_mask, user_id
 
@@ -15,14 +15,8 @@ def _cancel_jobs(args):
             warn(f"flux-cancel: Would have canceled {len(numbers)} jobs")
         return 0
     handle = flux.Flux()
-    code = 0
-    for number, future in [(n, cancel_async(handle, n, args.message)) for n in numbers]:
-        try:
-            future.get()
-        except OSError as exc:
-            warn(f"flux-cancel: ERROR: {number}: {error_text(exc)}")
-            code = 1
-    return code
+    futures = [(number, cancel_async(handle, number, args.message)) for number in numbers]
+    return wait_each("flux-cancel", futures)
 
 
 def _cancel_matching(args):

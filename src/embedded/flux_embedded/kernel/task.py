@@ -20,6 +20,9 @@ from flux_embedded.kernel.message import Message
 #: Flags of `Task.reactor_run`: do not wait; end after the first thing that is handled.
 REACTOR_NOWAIT, REACTOR_ONCE = 1, 2
 
+#: Where a task keeps its debug word, in `Task.aux`: what ``flux module debug`` changes.
+DEBUG_FLAGS = "debug_flags"
+
 GUEST_REFUSED = "Request requires owner credentials"
 
 

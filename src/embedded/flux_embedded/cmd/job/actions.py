@@ -8,7 +8,7 @@ import sys
 import flux
 from flux.job import JobID
 from flux.util import parse_fsd, set_treedict
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
+from flux_embedded.cmd.lib.errors import CommandError, error_text, wait_each, warn
 from flux_embedded.formats.states import FLAG_NAMES
 
 #: the flags that a user can set
@@ -44,17 +44,13 @@ def _each(words, topic, payload, verb):
     code = 0
     for word in words:
         try:
-            futures.append((word, handle.rpc(topic, {"id": int(JobID(word)), **payload})))
+            future = handle.rpc(topic, {"id": int(JobID(word)), **payload})
         except ValueError as exc:
             warn(f"flux-job: ERROR: {exc}")
             code = 1
-    for word, future in futures:
-        try:
-            future.get()
-        except OSError as exc:
-            warn(f"flux-job: ERROR: {verb} {word}: {error_text(exc)}")
-            code = 1
-    return code
+        else:
+            futures.append((f"{verb} {word}", future))
+    return wait_each("flux-job", futures) or code
 
 
 def _is_id(word):

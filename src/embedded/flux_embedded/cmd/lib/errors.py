@@ -21,6 +21,23 @@ def error_text(exc):
     return str(exc)
 
 
+def wait_each(command, requests):
+    """Wait for the answers to all requests, and report those that failed; returns the exit status.
+
+    Args:
+        command (str): such as ``flux-job``
+        requests: (what was tried, future) of each
+    """
+    code = 0
+    for tried, future in requests:
+        try:
+            future.get()
+        except OSError as exc:
+            warn(f"{command}: ERROR: {tried}: {error_text(exc)}")
+            code = 1
+    return code
+
+
 def warn(text):
     """One line on stderr, after whatever stdout still holds."""
     sys.stdout.flush()

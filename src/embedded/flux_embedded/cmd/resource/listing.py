@@ -52,6 +52,18 @@ def queue_ranks(rset, config, names):
     return ranks
 
 
+def include(resources, targets):
+    """Keep only these ranks or hosts of resources.
+
+    Raises:
+        CommandError: they are neither
+    """
+    try:
+        resources.filter(targets)
+    except (ValueError, TypeError) as exc:
+        raise CommandError(f"--include: {exc}") from None
+
+
 def _resources(args, default):
     """The states asked for, the resources by state, and the configuration."""
     states = (args.states or default).split(",")
@@ -67,10 +79,7 @@ def _resources(args, default):
     if args.queue:
         resources.filter(queue_ranks(resources.all, config, words(args.queue)))
     if args.include:
-        try:
-            resources.filter(args.include)
-        except (ValueError, TypeError) as exc:
-            raise CommandError(f"--include: {exc}") from None
+        include(resources, args.include)
     return states, resources, config
 
 

@@ -11,7 +11,7 @@ from flux.resource import ResourceStatus, resource_status
 from flux.util import AltField, Deduplicator
 from flux_embedded.cmd.lib.errors import CommandError, warn
 from flux_embedded.cmd.lib.tables import Formats, words
-from flux_embedded.cmd.resource.listing import queue_ranks
+from flux_embedded.cmd.resource.listing import include, queue_ranks
 
 HEADINGS = {
     "state": "STATE",
@@ -145,10 +145,7 @@ def _current(args):
         config = handle.rpc("config.get").get()
         current.filter(queue_ranks(current.rset, config, words(args.queue)))
     if args.include:
-        try:
-            current.filter(args.include)
-        except (ValueError, TypeError) as exc:
-            raise CommandError(f"--include: {exc}") from None
+        include(current, args.include)
     return current
 
 
