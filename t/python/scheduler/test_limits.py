@@ -700,7 +700,6 @@ def test_what_explain_says(policy, args):
         "needs": 2,
         "t_again": rig.now + 300,
         "job": "ƒ3",
-        "own": True,
     }
     assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
 

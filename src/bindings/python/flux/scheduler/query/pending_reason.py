@@ -106,6 +106,9 @@ class PendingReason:
         answer["rules"] = [cause._asdict() for cause in policy.admission.all_reasons(job)]
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
+        limit = answer.get("limit")
+        if limit is not None and not limit.pop("own") and not caller.owner:
+            limit["job"] = None  # somebody else's
         answer.update(policy.rank_facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
