@@ -7,6 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
+from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -58,6 +59,18 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
         all_cores += count * cores
         all_gpus += count * gpus
     return Holding(ranks, all_cores, all_gpus)
+
+
+def left_of(holding: Holding, R: Any) -> Holding:
+    """What a job still holds when it has given back some of its ranks, as R (an object, or a
+    ResourcePool)."""
+    ranks, cores, gpus = holding
+    for mask, core_mask, gpu_mask in read_lite(object_of(R)):
+        count = popcount(mask)
+        ranks &= ~mask
+        cores -= count * popcount(core_mask)
+        gpus -= count * popcount(gpu_mask)
+    return Holding(ranks, cores, gpus)
 
 
 class RankCounts:

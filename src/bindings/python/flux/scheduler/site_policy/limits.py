@@ -27,6 +27,7 @@ from flux.scheduler.site_policy.counts import (
     Holding,
     holding_of,
     least_of,
+    left_of,
     user_name,
 )
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
@@ -410,7 +411,8 @@ class LimitRule(TableRule):
         self._too_much.clear()
         known = self._jobs.get(jobid)
         if known is not None and not known.waits:
-            holds = NOTHING if final else holding_of(self.host.resources, jobid)
+            # Ranks that have left the instance are still the job's, until it is freed.
+            holds = NOTHING if final else left_of(known.holds, R)
             for use in known.uses:
                 use.change(known.holds, holds, -1 if final else 0)
                 self._fallen(use)
@@ -424,15 +426,6 @@ class LimitRule(TableRule):
     def ranks_changed(self, lost: bool) -> None:
         self._leasts.clear()
         self._too_much.clear()
-        if lost:
-            for jobid, known in self._jobs.items():
-                if not known.waits:
-                    holds = holding_of(self.host.resources, jobid)
-                    for use in known.uses:
-                        use.change(known.holds, holds)
-                    known.holds = holds
-            for use in list(self._uses.values()):
-                self._fallen(use)
         self._ask_again()
 
     def _fallen(self, use: Use) -> None:
