@@ -413,8 +413,7 @@ class Backfill(PolicyScheduler):
             return
         if job in self.promises:
             if self.promises.when(job) is None:
-                self.plan.cancel(job.jobid)
-                self.promise(job, self.plan.earliest(job.resource_request))
+                self.renew_open(job)
         elif self.may_have_promise(job):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
@@ -459,6 +458,21 @@ class Backfill(PolicyScheduler):
                 self.released()
                 when = self.plan.earliest(job.resource_request)
         self.promise(job, when)
+
+    def renew_open(self, job: PendingJob) -> None:
+        """Promise a job with an open promise a time, if there is one by now.
+
+        Open promises to jobs behind it have no end. If they counted, each could keep the other from
+        a time for good, and both of them a job whose time has come.
+        """
+        open_ones = self.open_promises_after(job)
+        for other in [job, *open_ones]:
+            self.plan.cancel(other.jobid)
+        when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+        self.restore_open(open_ones)
+        if when is not None:
+            self.released()  # what was kept for it from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
         """Drop the promises of a job and of all behind it; each is made again in its turn."""
@@ -640,6 +654,34 @@ class Backfill(PolicyScheduler):
             job.jobid,
             job,
         )
+
+    def asked_order_now(self) -> Callable[[PendingJob], tuple[Any, ...]]:
+        """`asked_order` for a whole queue at this moment: the same keys, with the formula called
+        directly where nothing of a site's own says what ranks are."""
+        own = type(self)
+        if (
+            self._rank_function is not None
+            or self._prediction_function is not None
+            or own.asked_order is not Backfill.asked_order
+            or own.rank is not Backfill.rank
+            or own.expected_run is not Backfill.expected_run
+            or own.predicted is not Backfill.predicted
+        ):
+            return self.asked_order
+        formula, now, first = self._rank_formula, self.now(), self.first_submission
+        predict = self.history.predict if self._predicts else None
+
+        def key(job: PendingJob) -> tuple[Any, ...]:
+            submit, limit, size = job.t_submit, job.limit, job.size
+            guess = predict(job.userid, size, limit) if predict is not None else None
+            waited, since = now - submit, submit - first
+            expected = expected_run(guess, limit)
+            rank = formula(
+                waited if waited > 0 else 0.0, expected, size, since + 1 if since > 0 else 1.0
+            )
+            return job.order, rank if rank == rank else inf, job.jobid, job
+
+        return key
 
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         if self.ranked is None:
